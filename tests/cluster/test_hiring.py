@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from turnwise.cluster.hiring import kinds_of
-from turnwise.cluster.nodes import RETURNED, STORE_BYTES, Kind, connected
+from turnwise.cluster.nodes import STORE_BYTES, connected
+from turnwise.cluster.places import RETURNED, Kind
 from turnwise.config import load_recipe
 
 

@@ -13,17 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.nodes import (
-    RETURNED,
-    Cluster,
-    End,
-    Kind,
-    NodeUnfit,
-    Places,
-    connected,
-    look,
-    own_versions,
-)
+from turnwise.cluster.nodes import Cluster, connected
+from turnwise.cluster.places import RETURNED, End, Kind, NodeUnfit, Places, look, own_versions
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 
@@ -53,6 +44,17 @@ def report(host: str, port: int) -> None:
 
 def fail() -> None:
     raise ValueError("there is no door 7\nand no door 8")
+
+
+def test_places_that_are_apart_are_those_for_which_there_is_room(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    apart = Kind("cluster.samplers", 3, apart=True)
+    cluster.check([apart])
+    with cluster.places(apart) as found:
+        assert [found.has_room(index) for index in range(3)] == [True, True, False]
+    (line,) = caplog.messages
+    assert line.startswith("cluster.samplers = 3 (3 CPUs): the nodes have room for 2 of them; each")
 
 
 def test_a_process_works_in_its_main_thread_until_its_function_returns(
@@ -87,14 +89,15 @@ def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> N
     assert "\n" not in end.reason
 
 
-def test_nodes_have_the_versions_and_the_folder_of_the_run(places: Places, tmp_path: Path) -> None:
-    places.check(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    message = r"cluster.workers: a node cannot take part: NodeUnfit: .* and the run's machine Pyth"
-    with pytest.raises(ConfigError, match=message):
-        places.check(tmp_path, "Python 2")
+def test_nodes_have_the_versions_the_files_and_the_folder_of_the_run(tmp_path: Path) -> None:
+    here, none = str(tmp_path), str(tmp_path / "none")
+    look([here], here, own_versions())
+    with pytest.raises(NodeUnfit, match=r"has Python .*, and the run's machine Python 2: install"):
+        look([], "", "Python 2")
     with pytest.raises(NodeUnfit, match=f"does not see {tmp_path}: put the run on a disk"):
-        look(str(tmp_path / "none"), own_versions())
+        look([], none, own_versions())
+    with pytest.raises(NodeUnfit, match=f"has no {none}: put it on a disk that all nodes share"):
+        look([here, none], "", own_versions())
 
 
 def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:

@@ -30,6 +30,10 @@ class Alive:
     """A process answers."""
 
 
+BUG = -2
+"""The number of a bug in a process that belongs to no piece of work."""
+
+
 @dataclass(frozen=True)
 class Failed:
     """A bug, or a user's mistake, of a piece of work, or of the process's start (number -1)."""

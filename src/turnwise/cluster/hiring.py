@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
+from turnwise.storage.run_folder import with_whole_paths
 
 if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
-    from turnwise.cluster.nodes import Kind
+    from turnwise.cluster.places import Kind
     from turnwise.cluster.pool import Launcher
     from turnwise.cluster.workers.pool import WorkerPool
 
@@ -37,7 +38,8 @@ class Hired:
 def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     """Inside, there are places for the processes that a recipe asks for, and with ranks or samplers
     on GPUs this process sees the one that is its own. Raises ConfigError where there is no such
-    cluster, it is too small, or the nodes of ranks do not see the run's folder."""
+    cluster, it is too small, or nodes do not see the run's folder (of ranks) or the recipe's own
+    files (of the others)."""
     config = recipe.cluster
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)
@@ -54,11 +56,13 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     _check_machine(recipe, on_gpus)
     with ExitStack() as stack:
         cluster = stack.enter_context(connected(config, list(kinds.values())))
-        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
+        apart_last = sorted(kinds.items(), key=lambda each: each[1].apart)
+        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in apart_last}
+        for name, each in places.items():
+            shared = folder.absolute() if name == "learners" and folder is not None else None
+            each.check(_own_files(recipe, name), shared)
         workers, ranks, samplers = None, None, None
         if "learners" in places:
-            if folder is not None:
-                places["learners"].check(folder.absolute())
             places["learners"].take_own()
             ranks = OnNodes(cluster.host, places["learners"])
         if "samplers" in places:
@@ -72,7 +76,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     """The processes that a recipe has on a cluster, by their keys; those first that need most of a
     node. With samplers on GPUs, one learner has a place too: else its GPU would be a sampler's."""
-    from turnwise.cluster.nodes import Kind
+    from turnwise.cluster.places import Kind
 
     config = recipe.cluster
     found, gpus = {}, int(on_gpus)
@@ -84,10 +88,36 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
         )
     if config.samplers:
         cpus = 1 if gpus else recipe.threads
-        found["samplers"] = Kind("cluster.samplers", config.samplers, cpus, gpus)
+        apart = not recipe.engine.deterministic
+        found["samplers"] = Kind("cluster.samplers", config.samplers, cpus, gpus, apart=apart)
     if config.workers:
         found["workers"] = Kind("cluster.workers", config.workers)
     return found
+
+
+def _own_files(recipe: Recipe, name: str) -> list[str]:
+    """The files and folders of a recipe that processes of a kind read: the model, or what an
+    environment is made of."""
+    whole = with_whole_paths(recipe)
+    parts: dict[str, list[object]] = {
+        "samplers": [whole.model.name],
+        "workers": [
+            part.model_dump() for part in (whole.environment, whole.scaffold, whole.reward) if part
+        ],
+    }
+    texts = _texts(parts.get(name))
+    paths = {text.rpartition(":")[0] if ".py:" in text else text for text in texts}
+    return sorted(path for path in paths if os.path.isabs(path) and os.path.exists(path))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a recipe's value."""
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else ():
+        yield from _texts(each)
+    for each in value if isinstance(value, list | tuple) else ():
+        yield from _texts(each)
 
 
 def _check_machine(recipe: Recipe, on_gpus: bool) -> None:

@@ -1,12 +1,13 @@
 """Processes of a pool on the nodes of a cluster.
 
-Not here: places and processes (`nodes.py`), what a process does, and when it is started anew
+Not here: places and processes (`places.py`), what a process does, and when it is started anew
 (`pool.py`).
 """
 
+import asyncio
 from collections.abc import Callable
 
-from turnwise.cluster.nodes import Places
+from turnwise.cluster.places import Places
 
 
 class RayLauncher:
@@ -15,6 +16,10 @@ class RayLauncher:
     def __init__(self, host: str, places: Places, work: Callable[[str, int, bytes], None]) -> None:
         """A process calls `work`, a module's function, with host, port and secret."""
         self.host, self._places, self._work = host, places, work
+
+    async def has_room(self, index: int) -> bool:
+        """See Launcher."""
+        return await asyncio.to_thread(self._places.has_room, index)
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """See Launcher."""

@@ -1,22 +1,21 @@
-"""Processes of a run on the nodes of a Ray cluster: places for them, their starts and their ends.
+"""The Ray cluster of a run: found or started, large enough, with places for the run's processes.
 
 Ray finds the nodes, starts processes there, and ends them with the run's own, in whatever way that
-ends. What is said to a process goes over connections of its own. Not here: what processes do, and
-when one is started anew (`workers`).
+ends. What is said to a process goes over connections of its own. Not here: processes in their
+places (`places.py`), what they do, and when one is started anew (`pool.py`).
 """
 
+import logging
 import os
-import platform
-import secrets
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from turnwise.cluster.places import Kind, Places, resources, state_of
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, MissingExtraError
 
@@ -26,36 +25,15 @@ SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns that it will hide GPUs no more
 }
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 REACH_SECONDS = 10.0
 """Deadline of a first connection to a head node."""
+JOIN_SECONDS = 60.0
+"""Deadline of joining a cluster, where `cluster.start_seconds` is not below it."""
+LOOK_SECONDS = 0.1
+"""Seconds between two looks at places that are being sought."""
 
-
-@dataclass(frozen=True)
-class Kind:
-    """Processes of a run that need the same.
-
-    Example: `Kind("cluster.workers", 64)`.
-    """
-
-    key: str
-    """The recipe's key for their number."""
-    count: int
-    cpus: int = 1
-    """CPUs of each."""
-    gpus: int = 0
-    """GPUs of each, which it finds in CUDA_VISIBLE_DEVICES."""
-    strategy: Literal["SPREAD", "PACK"] = "SPREAD"
-    """Over many nodes, or on few, as far as there is room."""
-    first_here: bool = False
-    """Whether the first of them is this process, whose place is on this machine."""
-
-    def __str__(self) -> str:
-        return f"{self.key} = {self.count} ({_resources(*self.all)})"
-
-    @property
-    def all(self) -> tuple[int, int]:
-        """CPUs and GPUs of all of them."""
-        return self.count * self.cpus, self.count * self.gpus
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -82,26 +60,51 @@ def connected(config: ClusterConfig, kinds: Sequence[Kind]) -> "Iterator[Cluster
 
 
 def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[Kind]) -> None:
-    """Start a cluster, or join one; Ray's handler of SIGTERM gives way to that which was there."""
+    """Start a cluster, or join one."""
+    if config.address == "local":
+        _start(ray, sum(kind.all[0] for kind in kinds))
+        return
     _check_reachable(config.address)
-    own = {"num_cpus": sum(kind.all[0] for kind in kinds), "object_store_memory": STORE_BYTES}
-    own["include_dashboard"] = False
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            config.address,
-            log_to_driver=False,
-            logging_level="ERROR",
-            **(own if config.address == "local" else {}),
+    problem = _problem_of_joining(ray, config.address, min(config.start_seconds, JOIN_SECONDS))
+    if problem:
+        raise ConfigError(
+            f"cluster.address is {config.address}, and Ray finds no cluster there ({problem}): "
+            "start one with `ray start --head`, this machine being one of its nodes, or set "
+            "cluster.address=local"
         )
+
+
+def _start(ray: Any, cpus: int) -> None:
+    """Start a cluster; Ray's handler of SIGTERM gives way to that which was there."""
+    before = signal.getsignal(signal.SIGTERM)
+    own = {"num_cpus": cpus, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    try:
+        ray.init("local", **QUIET, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"cluster.address is {config.address}, and Ray finds no cluster there "
-            f"({str(error).splitlines()[0]}): start one with `ray start --head`, or set "
-            "cluster.address=local"
+            f"Ray cannot be started on this machine ({str(error).splitlines()[0]})"
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _problem_of_joining(ray: Any, address: str, seconds: float) -> str:
+    """The reason why this process cannot belong to a cluster; empty where it does. Ray may wait
+    without end for an answer: hence a thread, in which it leaves handlers of signals alone too."""
+    problems: list[str] = []
+
+    def join() -> None:
+        try:
+            ray.init(address, **QUIET)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            problems.append(str(error).splitlines()[0])
+
+    thread = threading.Thread(target=join, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return f"it has not answered within {seconds:g} s"
+    return problems[0] if problems else ""
 
 
 def _check_reachable(address: str) -> None:
@@ -128,13 +131,13 @@ class Cluster:
         """The address of this machine by which nodes reach it."""
 
     def check(self, kinds: Sequence[Kind]) -> None:
-        """Raise ConfigError where the whole cluster has too little for all of them together, or no
-        node enough for one."""
+        """Raise ConfigError where the whole cluster has too little for what a run needs of all of
+        them together, or no node enough for one."""
         nodes = [_sizes(node["Resources"]) for node in self._ray.nodes() if node["Alive"]]
         there = _sum(nodes)
-        if not _covers(there, _sum([kind.all for kind in kinds])):
+        if not _covers(there, _sum([kind.needed for kind in kinds])):
             raise ConfigError(
-                f"{' and '.join(map(str, kinds))}: the cluster has {_resources(*there)}; add "
+                f"{' and '.join(map(str, kinds))}: the cluster has {resources(*there)}; add "
                 "nodes, or ask for fewer"
             )
         here = _sizes(self._own_node["Resources"])
@@ -142,202 +145,69 @@ class Cluster:
             if kind.first_here and not _covers(here, (kind.cpus, kind.gpus)):
                 raise ConfigError(
                     f"{kind.key}: the run's own process is the first one and needs "
-                    f"{_resources(kind.cpus, kind.gpus)} on its machine, of which Ray knows "
-                    f"{_resources(*here)}: start the run on another node, or this one with more"
+                    f"{resources(kind.cpus, kind.gpus)} on its machine, of which Ray knows "
+                    f"{resources(*here)}: start the run on another node, or this one with more"
                 )
             if not any(_covers(node, (kind.cpus, kind.gpus)) for node in nodes):
                 raise ConfigError(
-                    f"{kind.key}: each needs {_resources(kind.cpus, kind.gpus)} on one node, and "
-                    f"no node has so many; the largest has {_resources(*max(nodes))}"
+                    f"{kind.key}: each needs {resources(kind.cpus, kind.gpus)} on one node, and "
+                    f"no node has so many; the largest has {resources(*max(nodes))}"
                 )
 
     @contextmanager
     def places(self, kind: Kind) -> "Iterator[Places]":
-        """Inside, there is a place for each process of a kind, which nothing else takes. When a
-        node is lost, its places move to others as soon as these have room. Raises ConfigError where
-        there are none."""
+        """Inside, there is a place for each process of a kind, or for a first one where they are
+        apart, which nothing else takes. When a node is lost, its places move to others as soon as
+        these have room. Raises ConfigError where there is none."""
         from ray.util.placement_group import placement_group, remove_placement_group
 
         each: dict[str, float] = {"CPU": kind.cpus, **({"GPU": kind.gpus} if kind.gpus else {})}
-        bundles = [each] * kind.count
-        if kind.first_here:
-            bundles[0] = each | {f"node:{self._own_node['NodeManagerAddress']}": 0.001}
-        group = placement_group(bundles, kind.strategy)
+        here = self._own_node
+        if kind.apart:
+            groups = [placement_group([each]) for _ in range(kind.count)]
+            where = [(group, 0) for group in groups]
+        else:
+            bundles = [each] * kind.count
+            if kind.first_here:
+                bundles[0] = each | {f"node:{here['NodeManagerAddress']}": 0.001}
+            groups = [placement_group(bundles, kind.strategy)]
+            where = [(groups[0], index) for index in range(kind.count)]
         try:
-            if not group.wait(self._start_seconds):
+            self._wait_for(kind, groups)
+            yield Places(self._ray, kind, where, here["NodeID"], self._start_seconds)
+        finally:
+            for group in groups:
+                remove_placement_group(group)
+
+    def _wait_for(self, kind: Kind, groups: Sequence[Any]) -> None:
+        """Wait until Ray has tried to find room for each group, and has found it for one."""
+        deadline = time.monotonic() + self._start_seconds
+        while True:
+            states = [state_of(group) for group in groups]
+            late = time.monotonic() > deadline
+            if "ready" in states and ("sought" not in states or late):
+                break
+            if late:
                 free = _sizes(self._ray.available_resources())
                 raise ConfigError(
                     f"{kind}: the nodes have no room within cluster.start_seconds = "
-                    f"{self._start_seconds:g}, and {_resources(*free)} free in all; add nodes, end "
+                    f"{self._start_seconds:g}, and {resources(*free)} free in all; add nodes, end "
                     "what else runs there, or ask for fewer"
                 )
-            yield Places(self._ray, kind, group, self._start_seconds)
-        finally:
-            remove_placement_group(group)
+            time.sleep(LOOK_SECONDS)
+        if (found := states.count("ready")) < len(groups):
+            log.warning(
+                "%s: the nodes have room for %d of them; each of the others takes part when they "
+                "have room for it",
+                kind,
+                found,
+            )
 
     @property
     def _own_node(self) -> Mapping[str, Any]:
         """Ray's account of this machine."""
         number = self._ray.get_runtime_context().get_node_id()
         return next(node for node in self._ray.nodes() if node["NodeID"] == number)
-
-
-class Places:
-    """Places for the processes of a kind."""
-
-    def __init__(self, ray: Any, kind: Kind, group: Any, start_seconds: float) -> None:
-        self._ray, self._kind, self._group = ray, kind, group
-        self._start_seconds = start_seconds
-
-    def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
-        """Start the process of a place: it calls a module's function in its main thread, and ends
-        when that returns. Returns at once."""
-        actor = self._actor(index)
-        return Process(self._ray, actor, actor.call.remote(function, *arguments))
-
-    def check(self, folder: Path, versions: str = "") -> None:
-        """Raise ConfigError unless all places but the first see a folder of this machine, and have
-        its versions of what a run needs, or those given."""
-        seen = folder / f".seen-{secrets.token_hex(8)}"
-        seen.touch()
-        asked = [
-            self.start(index, look, str(seen), versions or own_versions())
-            for index in range(1, self._kind.count)
-        ]
-        try:
-            ends = [process.ended(self._start_seconds) for process in asked]
-        finally:
-            for process in asked:
-                process.end()
-            seen.unlink()
-        for end in ends:
-            if end != RETURNED:
-                reason = "it does not answer" if end is None else end.reason
-                raise ConfigError(f"{self._kind.key}: a node cannot take part: {reason}")
-
-    def take_own(self) -> None:
-        """Let this process see the GPUs of the first place alone, where it has any. Comes before
-        anything is done with GPUs here. Raises ConfigError where that place does not answer."""
-        if not self._kind.gpus:
-            return
-        actor = self._actor(0)
-        try:
-            asked = actor.visible_gpus.remote()
-            visible = self._ray.get(asked, timeout=self._start_seconds)
-        except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError) as error:
-            raise ConfigError(
-                f"{self._kind.key}: no process on this machine said within cluster.start_seconds = "
-                f"{self._start_seconds:g} which GPUs are its own ({_end(error).reason})"
-            ) from None
-        finally:
-            self._ray.kill(actor)
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible
-
-    def _actor(self, index: int) -> Any:
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-        place = PlacementGroupSchedulingStrategy(self._group, index)
-        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpus}
-        remote = self._ray.remote(_Actor).options(
-            max_restarts=0, scheduling_strategy=place, **needs
-        )
-        return remote.remote()
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of a process."""
-
-    reason: str
-    """One line."""
-    lost: bool = False
-    """Whether something else has ended it: it has neither returned nor raised."""
-
-
-class Process:
-    """A process on some node.
-
-    >>> with cluster.places(Kind("cluster.workers", 4)) as places:
-    ...     process = places.start(0, work, "10.0.0.1", 4711, secret)
-    ...     print(process.ended())
-    None
-    """
-
-    def __init__(self, ray: Any, actor: Any, called: Any) -> None:
-        self._ray, self._actor, self._called = ray, actor, called
-
-    def ended(self, seconds: float = 0.0) -> End | None:
-        """Wait for its end; None where it has not ended after so long."""
-        done, _ = self._ray.wait([self._called], timeout=seconds)
-        if not done:
-            return None
-        try:
-            self._ray.get(self._called)
-        except self._ray.exceptions.RayError as error:
-            return _end(error)
-        return RETURNED
-
-    async def wait(self) -> End:
-        """Wait for its end."""
-        try:
-            await self._called
-        except self._ray.exceptions.RayError as error:
-            return _end(error)
-        return RETURNED
-
-    def end(self) -> None:
-        """End it, wherever it is. Idempotent."""
-        self._ray.kill(self._actor)
-
-
-RETURNED = End("it ended")
-
-
-class NodeUnfit(Exception):
-    """The reason why this machine cannot take part in a run."""
-
-
-def own_versions() -> str:
-    """The versions of this machine that have to be the same on all nodes."""
-    return f"Python {platform.python_version()}, turnwise {version('turnwise')}, " + (
-        f"torch {version('torch')}"
-    )
-
-
-def look(file: str, versions: str) -> None:
-    """Raise NodeUnfit unless this machine sees a file and has these versions."""
-    node = platform.node()
-    if own_versions() != versions:
-        raise NodeUnfit(
-            f"{node} has {own_versions()}, and the run's machine {versions}: install the same"
-        )
-    if not os.path.exists(file):
-        raise NodeUnfit(
-            f"{node} does not see {os.path.dirname(file)}: put the run on a disk that all nodes "
-            "share (--run)"
-        )
-
-
-class _Actor:
-    """The process as Ray keeps it: methods run in the main thread."""
-
-    def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Do what the process is there for."""
-        function(*arguments)
-
-    def visible_gpus(self) -> str:
-        """The GPUs of its place."""
-        return os.environ["CUDA_VISIBLE_DEVICES"]
-
-
-def _end(error: BaseException) -> End:
-    """The end of a process by its own error, or as Ray tells it."""
-    cause = getattr(error, "cause", None)
-    if cause is not None:
-        return End(f"{type(cause).__name__}: {cause}".splitlines()[0])
-    lines = [line for line in str(error).splitlines() if line and not line.startswith("\t")]
-    why = lines[min(1, len(lines) - 1)]  # the second one, if there is one, says more than the first
-    return End(why.partition(". ")[0].rstrip("."), lost=True)
 
 
 def _sizes(resources: Mapping[str, float]) -> tuple[int, int]:
@@ -351,11 +221,3 @@ def _sum(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 def _covers(there: tuple[int, int], wanted: tuple[int, int]) -> bool:
     return there[0] >= wanted[0] and there[1] >= wanted[1]
-
-
-def _resources(cpus: int, gpus: int) -> str:
-    """>>> _resources(4, 1)
-    '4 CPUs, 1 GPU'
-    """
-    named = [(cpus, "CPU"), (gpus, "GPU")] if gpus else [(cpus, "CPU")]
-    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in named)

@@ -1,19 +1,21 @@
 """Processes of one kind beside the run's: started, watched, and started anew when one is lost.
 
 Each connects to the process of the run, which hears of its end by that connection, by its launcher,
-or by its silence. Not here: how processes begin and end (`nodes.py`), and what they do
+or by its silence. Not here: how processes begin and end (`places.py`), and what they do
 (`workers/pool.py`, `samplers/pool.py`).
 """
 
 import asyncio
 import hmac
+import logging
 import secrets
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from turnwise.cluster.frames import SECRET_BYTES, Failed, Ready, receive, send
+from turnwise.cluster.frames import BUG, SECRET_BYTES, Failed, Ready, receive, send
 from turnwise.cluster.serving import CLOSING
 from turnwise.errors import ConfigError, RunStoppedError
 
@@ -21,6 +23,10 @@ STARTS = 3
 """Times in a row that the start of one process may fail, before it is given up."""
 HELLO = 10.0
 """Seconds that a connection has to show whose it is."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for the room of a process that has none."""
+
+log = logging.getLogger(__name__)
 
 
 class ProcessLostError(Exception):
@@ -32,6 +38,10 @@ class Launcher(Protocol):
 
     host: str
     """The address of this machine by which processes reach it."""
+
+    async def has_room(self, index: int) -> bool:
+        """Whether a process can be started now, as far as is known."""
+        ...
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """Start a process, which connects to this machine and says the secret; returns why it has
@@ -63,6 +73,8 @@ class Start(Generic[Link]):
     """One process, from its start to its end."""
 
     index: int
+    late: bool
+    """Whether there was no room for it before."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES))
     ready: "asyncio.Future[Link]" = field(default_factory=lambda: _future())
     ended: "asyncio.Future[str]" = field(default_factory=lambda: _future())
@@ -105,6 +117,10 @@ class ProcessPool(ABC, Generic[Link]):
         self._changed = asyncio.Event()
         self._mistake: BaseException | None = None
         self._lost = 0
+        self._joined = 0
+        """Processes that became ready after there had been no room for them."""
+        self._begun = False
+        """Whether work has begun."""
 
     @abstractmethod
     def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> Link:
@@ -136,6 +152,7 @@ class ProcessPool(ABC, Generic[Link]):
         while len(self._links) < self._fewest:
             self._check_left(self._fewest)
             await self._change()
+        self._begun = True
 
     async def stop(self) -> None:
         """End the processes. What is under way has `CLOSING` seconds to release what it holds.
@@ -153,10 +170,18 @@ class ProcessPool(ABC, Generic[Link]):
         await asyncio.gather(*tending, return_exceptions=True)
 
     async def _change(self) -> None:
-        """Wait until a process is there, lost or given up: at most `STARTS` starts."""
+        """Wait until a process is there, lost or given up: at most `STARTS` starts, each after a
+        wait for room."""
         self._changed.clear()
-        async with asyncio.timeout(STARTS * (self._start_seconds + CLOSING)):
-            await self._changed.wait()
+        seconds = STARTS * (2 * self._start_seconds + CLOSING)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            raise RunStoppedError(
+                f"no {self.kind} has become ready within {seconds:g} s, and none was given up: "
+                f"{len(self._links)} of {self._count} are there"
+            ) from None
 
     def _check_left(self, fewest: int) -> None:
         """Raise RunStoppedError where fewer are left, the others being given up, or a mistake that
@@ -169,14 +194,22 @@ class ProcessPool(ABC, Generic[Link]):
 
     def _tended(self, task: "asyncio.Task[str]") -> None:
         self._changed.set()
-        if not task.cancelled():
-            self._gave_up()
+        if task.cancelled():
+            return
+        if self._begun:
+            log.warning("%s", task.result())
+        self._gave_up()
 
     async def _tend(self, index: int) -> str:
         """Keep a process there: start it, anew when it is lost. Returns why it is given up."""
         failures, reason = 0, ""
         while failures < STARTS and self._mistake is None:
-            start: Start[Link] = Start(index)
+            had_room = await self._launcher.has_room(index)
+            if not (had_room or await self._found_room(index)):
+                reason = f"no node had room for it within {self._start_seconds:g} s"
+                failures += 1
+                continue
+            start: Start[Link] = Start(index, late=not had_room)
             self._starts[start.secret] = start
             running = asyncio.create_task(self._launcher.run(index, self._port, start.secret))
             running.add_done_callback(partial(_ended, start))
@@ -188,6 +221,17 @@ class ProcessPool(ABC, Generic[Link]):
             worked = start.ready.done() and self._has_worked(start.ready.result())
             failures = 0 if worked else failures + 1
         return f"{self.kind} {index} could not be started {STARTS} times: {reason}"
+
+    async def _found_room(self, index: int) -> bool:
+        """Wait until there is room for a process: without end while the others are enough."""
+        missing_since = time.monotonic()
+        while not await self._launcher.has_room(index):
+            if len(self._links) >= self._fewest:
+                missing_since = time.monotonic()
+            elif time.monotonic() - missing_since > self._start_seconds:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
 
     async def _until_lost(self, start: Start[Link]) -> str:
         """Wait for a process to be ready, and then for its end; returns why that was."""
@@ -201,6 +245,7 @@ class ProcessPool(ABC, Generic[Link]):
             return start.ended.result()
         link = start.ready.result()
         self._links[start.index] = link, start
+        self._joined += start.late
         self._changed.set()
         try:
             reason = await start.ended
@@ -250,15 +295,23 @@ class ProcessPool(ABC, Generic[Link]):
         name = f"{self.kind} {start.index}"
         if isinstance(said, Ready):
             name = f"{name} (process {said.process} on {said.node})"
-        self._mistake = self._mistake or self._mistake_of(name, said)
-        if self._mistake is not None:
+        mistake = self._mistake_of(name, said)
+        if mistake is not None and self._begun:
+            start.end(str(mistake))  # the others go on without it
+        else:
+            self._mistake = self._mistake or mistake
+        if mistake is not None or self._mistake is not None:
             return
         link = self._link(start.index, name, writer)
         preparing = asyncio.create_task(self._get_ready(start, link))
         try:
             while True:
                 async with asyncio.timeout(self._silence):
-                    link.take(await receive(reader))
+                    message = await receive(reader)
+                if isinstance(message, Failed) and message.number == BUG:
+                    self._mistake = self._mistake or message.error
+                    return
+                link.take(message)
         finally:
             preparing.cancel()
 

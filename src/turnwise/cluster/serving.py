@@ -1,7 +1,7 @@
 """The beginning of a process beside the run's: it connects, builds its parts, and works.
 
-When the connection ends, so does the process. Not here: who starts it (`nodes.py`), and the process
-of the run's side (`pool.py`).
+When the connection ends, so does the process. Not here: its start (`places.py`), and the process of
+the run's side (`pool.py`).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import platform
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from turnwise.cluster.frames import Failed, Ready, portable, receive, send
-from turnwise.errors import UserError
+from turnwise.cluster.frames import Failed, Ready, receive, send
+from turnwise.errors import ConfigError, UserError
 
 CLOSING = 10.0
 """Seconds that a process has to release what it holds, when the run has ended."""
@@ -32,7 +32,7 @@ async def serve(
         try:
             facts, work = build(setup)
         except UserError as error:
-            send(writer, Failed(-1, portable(error)))
+            send(writer, Failed(-1, ConfigError(f"on {platform.node()}: {error}")))
             await writer.drain()
             return
         send(writer, Ready(platform.node(), os.getpid(), facts))

@@ -18,7 +18,8 @@ from tests.cluster.learners.test_run import TABLES, finish
 from tests.cluster.several_nodes import Nodes, several_nodes
 from tests.cluster.workers.processes import left_after
 from tests.small_runs import start, write_recipe
-from turnwise.cluster.nodes import Kind, connected
+from turnwise.cluster.nodes import connected
+from turnwise.cluster.places import Kind
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 

@@ -174,6 +174,57 @@ class Full(Passing):
         raise RuntimeError("out of memory")
 
 
+class Broken(Passing):
+    """Has a bug in what is not a turn."""
+
+    def open(self, session: str) -> None:
+        if not session.startswith(("probe", "parity")):
+            raise RuntimeError("no such page")
+        super().open(session)
+
+
+class Waiting(Passing):
+    """Samples no turn after the first update before another sampler has been compared."""
+
+    def __init__(self, engine: Engine, fleet: "Growing") -> None:
+        super().__init__(engine)
+        self.fleet, self.first = fleet, fleet.starts == 1
+
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        images: Sequence[Image] = (),
+    ) -> Completion:
+        probe = session.startswith(("probe", "parity"))
+        if self.first and self.fleet.grown and not probe:
+            await self.fleet.compared.wait()
+        found = await super().generate(prompt, sampling, session=session, images=images)
+        if not self.first:
+            self.fleet.compared.set()
+        return found
+
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        self.fleet.grown = self.fleet.grown or version > 0
+        await super().load_weights(weights, version)
+
+
+class Growing(Harassed):
+    """There is room for the first sampler alone, and after an update for the others too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grown, self.compared = False, asyncio.Event()
+
+    async def has_room(self, index: int) -> bool:
+        return index == 0 or self.grown
+
+    def engine(self, engine: Engine) -> Engine:
+        return Waiting(engine, self)
+
+
 class Kept(Passing):
     """Keeps what it is given."""
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.samplers.runs import (
+    Broken,
     Dying,
     Each,
     Full,
+    Growing,
     Harassed,
     Kept,
     Liar,
@@ -110,6 +112,31 @@ def test_free_samplers_lose_no_episode(
     last = timing(found)
     assert last["samplers/lost"] == len(turns)
     assert (last["samplers/turns_sampled_again"] > 0) is bool(turns)
+
+
+def test_a_sampler_takes_part_when_there_is_room_for_it(recipe: Path, tmp_path: Path) -> None:
+    """It has the newest weights, and is compared with the model, before it has a turn."""
+    given = FREE, "evaluation.tasks=0", "train.steps=3"
+    found = sampled_by(Growing(), 2, recipe, RunFolder.new(tmp_path / "run"), *given)
+    lines = list(found.folder.lines("timing.jsonl"))
+    assert [lines[0]["samplers/present"], lines[0]["samplers/joined"]] == [1, 0]
+    assert [timing(found)[f"samplers/{name}"] for name in ("present", "joined", "lost")] == [
+        2,
+        1,
+        0,
+    ]
+
+
+def test_where_runs_repeat_no_sampler_may_be_missing(recipe: Path, tmp_path: Path) -> None:
+    folder, message = RunFolder.new(tmp_path / "run"), "sampler 1 .* no node had room for it within"
+    with pytest.raises(RunStoppedError, match=message):
+        sampled_by(Growing(), 2, recipe, folder, "cluster.start_seconds=0.2")
+
+
+def test_a_bug_of_a_sampler_ends_the_run(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as why:
+        sampled_by(Each(Broken), 1, recipe, RunFolder.new(tmp_path / "run"))
+    assert str(first_error(why.value)) == "no such page"
 
 
 @LONG

@@ -26,7 +26,8 @@ from tests.cluster.workers.test_workers import (
 )
 from tests.small_runs import start, train, write_recipe
 from turnwise.cluster.launcher import RayLauncher
-from turnwise.cluster.nodes import Cluster, Kind, connected
+from turnwise.cluster.nodes import Cluster, connected
+from turnwise.cluster.places import Kind
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.cluster.workers.worker import work
 from turnwise.config import ClusterConfig

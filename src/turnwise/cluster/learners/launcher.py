@@ -11,7 +11,7 @@ from typing import Protocol
 
 from turnwise.cluster.learners.meeting import Meeting
 from turnwise.cluster.learners.worker import work_on_node
-from turnwise.cluster.nodes import End, Places, Process
+from turnwise.cluster.places import End, Places, Process
 
 
 class RankProcess(Protocol):

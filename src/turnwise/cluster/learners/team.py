@@ -19,7 +19,7 @@ from turnwise.cluster.learners.divided import DividedModel
 from turnwise.cluster.learners.launcher import RankLauncher, RankProcess, Subprocesses
 from turnwise.cluster.learners.meeting import Arrival, Door, Meeting, send
 from turnwise.cluster.learners.process_group import join, leave, listen
-from turnwise.cluster.nodes import End
+from turnwise.cluster.places import End
 from turnwise.errors import InfrastructureError
 
 Result = TypeVar("Result")

@@ -2,5 +2,5 @@
 its own.
 
 Not here: that engine (`turnwise.engines.embedded`), and where the processes are
-(`cluster/nodes.py`).
+(`cluster/places.py`).
 """

@@ -6,7 +6,8 @@
 With `engine.deterministic` a session's sampler follows from its name, each sampler goes in lockstep
 among its own sessions, and one that is started in place of a lost one computes the same again. Else
 a session has the sampler with the fewest, and changes to another when that is lost; work begins
-with one sampler, and the others take part as soon as they are there. Not here: starts and ends
+with one sampler, and each of the others takes part as soon as it is there, with the newest weights
+and compared with the model. Not here: starts and ends
 (`cluster/pool.py`), what a sampler computes (`sampler.py`), the comparison (`engines/parity.py`).
 """
 
@@ -87,6 +88,7 @@ class SamplerEngine(ProcessPool[Link]):
         """Counts of what was lost since this process began, and how long the last weights took."""
         return {
             "samplers/present": float(sum(lane.link is not None for lane in self._lanes)),
+            "samplers/joined": float(self._joined),
             "samplers/lost": float(self._lost),
             "samplers/turns_sampled_again": float(sum(lane.lost_turns for lane in self._lanes)),
             "samplers/weights_seconds": self._weights_seconds,
@@ -185,13 +187,21 @@ class SamplerEngine(ProcessPool[Link]):
         return Link(name, writer, index, self._lanes[index])
 
     async def _prepare(self, link: Link) -> None:
-        """Bring a new sampler up to date, and let it have its sessions."""
-        async with self._loading:
-            await self._bring_up(link)
-            lane = self._lanes[link.index]
-            lane.connect(link)
-            for other in self._lanes:
-                self._lost_lane(other)
+        """Bring a new sampler up to date, beside others, and let it have its sessions: never while
+        weights change."""
+        while True:
+            weights, sampled = self._weights, await self._renewed(link)
+            async with self._loading:
+                if weights is not self._weights:
+                    continue
+                if expected := self._parity.expected:
+                    self._parity.compare(link.name, sampled, expected)
+                else:
+                    await self._check(link, sampled)
+                self._lanes[link.index].connect(link)
+                for other in self._lanes:
+                    self._lost_lane(other)
+                return
 
     def _has_worked(self, link: Link) -> bool:
         return link.sampled > 0
@@ -218,26 +228,21 @@ class SamplerEngine(ProcessPool[Link]):
         anew."""
         try:
             async with asyncio.timeout(self._start_seconds):
-                await self._bring_up(link)
+                await self._check(link, await self._renewed(link))
         except ProcessLostError as lost:
             self._drop(link, str(lost))
         except TimeoutError:
             self._drop(link, f"it took no weights within {self._start_seconds:g} s")
 
-    async def _bring_up(self, link: Link) -> None:
-        """Let a sampler have the newest weights, and see that it samples from them."""
+    async def _check(self, link: Link, sampled: list[Probe]) -> None:
+        """See that a sampler samples from the newest weights, which the model has too."""
         assert self._weights is not None  # nothing is started before
-        expected = self._parity.expected
-        await link.load(self._weights.values, self._weights.version)
-        sampled = await self._sampled(link)
-        if expected:
-            self._parity.compare(link.name, sampled, expected)
-        else:
-            which = f"of version {self._weights.version}"
-            await self._parity.update(link.name, sampled, which)
+        await self._parity.update(link.name, sampled, f"of version {self._weights.version}")
 
-    async def _sampled(self, link: Link) -> list[Probe]:
-        """The probes with what a sampler samples after them."""
+    async def _renewed(self, link: Link) -> list[Probe]:
+        """Let a sampler have the newest weights; returns the probes with what it samples then."""
+        assert self._weights is not None  # nothing is started before
+        await link.load(self._weights.values, self._weights.version)
         probes = self._parity.probes
         turns = {f"probe/{n}": (one.prompt, one.sampling) for n, one in enumerate(probes)}
         found = await link.sample(turns)

@@ -117,7 +117,7 @@ class Lane:
 
     def renewed(self) -> None:
         """The weights have changed: what was said before would not be computed again."""
-        self._keep_frame()
+        self._send_frame()
         self._log = [self._state] if self.sessions else []
 
     def hand_over(self, other: "Lane") -> None:

@@ -1,7 +1,7 @@
 """A sampler: it samples with the embedded engine for the process of the run.
 
 Requests of one moment are taken together, so that an engine in lockstep finds all sessions that
-belong together. Not here: who starts it (`cluster/nodes.py`), and the process of the run's side
+belong together. Not here: who starts it (`cluster/places.py`), and the process of the run's side
 (`lane.py`, `engine.py`).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnwise.cluster import serving
-from turnwise.cluster.frames import Alive, Failed, portable, receive, send
+from turnwise.cluster.frames import BUG, Alive, Failed, portable, receive, send
 from turnwise.cluster.samplers.frames import (
     Ask,
     Cancel,
@@ -80,6 +80,8 @@ class Sampler:
     async def work(self) -> None:
         """Raises IncompleteReadError or OSError when the connection has ended."""
         tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._follow())]
+        for task in tasks:
+            task.add_done_callback(self._report)
         try:
             while True:
                 said = await receive(self._reader)
@@ -90,6 +92,11 @@ class Sampler:
         finally:
             for task in (*tasks, *self._turns.values()):
                 task.cancel()
+
+    def _report(self, task: "asyncio.Task[None]") -> None:
+        """Let the process of the run raise what ended a task that has no end of its own."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            send(self._writer, Failed(BUG, portable(error)))
 
     async def _follow(self) -> None:
         """Do what is said, in that order."""

@@ -1,0 +1,268 @@
+"""Places of a run's processes on the nodes of a cluster: processes are started there, and end.
+
+Not here: which cluster, and whether it has so much room (`nodes.py`).
+"""
+
+import os
+import platform
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from turnwise.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Processes of a run that need the same.
+
+    Example: `Kind("cluster.workers", 64)`.
+    """
+
+    key: str
+    """The recipe's key for their number."""
+    count: int
+    cpus: int = 1
+    """CPUs of each."""
+    gpus: int = 0
+    """GPUs of each, which it finds in CUDA_VISIBLE_DEVICES."""
+    strategy: Literal["SPREAD", "PACK"] = "SPREAD"
+    """Over many nodes, or on few, as far as there is room."""
+    first_here: bool = False
+    """Whether the first of them is this process, whose place is on this machine."""
+    apart: bool = False
+    """Whether each has its place by itself: a run begins with one, and takes each of the others
+    when there is room for it."""
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.count} ({resources(*self.all)})"
+
+    @property
+    def all(self) -> tuple[int, int]:
+        """CPUs and GPUs of all of them."""
+        return self.count * self.cpus, self.count * self.gpus
+
+    @property
+    def needed(self) -> tuple[int, int]:
+        """CPUs and GPUs without which a run does not begin."""
+        return (self.cpus, self.gpus) if self.apart else self.all
+
+
+class Places:
+    """Places for the processes of a kind."""
+
+    def __init__(
+        self,
+        ray: Any,
+        kind: Kind,
+        places: Sequence[tuple[Any, int]],
+        own_node: str,
+        start_seconds: float,
+    ) -> None:
+        """`places` are placement groups, each with the number of a bundle."""
+        self._ray, self._kind, self._places, self._own_node = ray, kind, places, own_node
+        self._start_seconds = start_seconds
+
+    def has_room(self, index: int) -> bool:
+        """Whether a process can be started in a place; of those that are together, each can be, or
+        will when a lost node's have moved."""
+        return not self._kind.apart or state_of(self._places[index][0]) == "ready"
+
+    def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
+        """Start the process of a place: it calls a module's function in its main thread, and ends
+        when that returns. Returns at once."""
+        actor = self._actor(index)
+        return Process(self._ray, actor, actor.call.remote(function, *arguments))
+
+    def check(self, paths: Sequence[str], shared: Path | None = None, versions: str = "") -> None:
+        """Raise ConfigError unless the other nodes with places have such files and folders, share a
+        folder of this machine, and have its versions of what a run needs, or those given."""
+        mark = shared / f".seen-{secrets.token_hex(8)}" if shared is not None else None
+        if mark is not None:
+            mark.touch()
+        asked = [
+            self.start(index, look, paths, str(mark or ""), versions or own_versions())
+            for index in self._one_of_each_node()
+        ]
+        deadline = time.monotonic() + self._start_seconds
+        try:
+            ends = [process.ended(max(0.0, deadline - time.monotonic())) for process in asked]
+        finally:
+            for process in asked:
+                process.end()
+            if mark is not None:
+                mark.unlink()
+        for end in ends:
+            if end != RETURNED:
+                reason = "it does not answer" if end is None else end.reason
+                raise ConfigError(f"{self._kind.key}: a node cannot take part: {reason}")
+
+    def _one_of_each_node(self) -> list[int]:
+        """A place of each node but this machine's, in order; of places that are there."""
+        found: dict[str, int] = {}
+        for index, (group, bundle) in enumerate(self._places):
+            node = node_of(group, bundle)
+            if node and node != self._own_node:
+                found.setdefault(node, index)
+        return list(found.values())
+
+    def take_own(self) -> None:
+        """Let this process see the GPUs of the first place alone, where it has any. Comes before
+        anything is done with GPUs here. Raises ConfigError where that place does not answer."""
+        if not self._kind.gpus:
+            return
+        actor = self._actor(0)
+        try:
+            asked = actor.visible_gpus.remote()
+            visible = self._ray.get(asked, timeout=self._start_seconds)
+        except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError) as error:
+            raise ConfigError(
+                f"{self._kind.key}: no process on this machine said within cluster.start_seconds = "
+                f"{self._start_seconds:g} which GPUs are its own ({_end(error).reason})"
+            ) from None
+        finally:
+            self._ray.kill(actor)
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+
+    def _actor(self, index: int) -> Any:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        place = PlacementGroupSchedulingStrategy(*self._places[index])
+        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpus}
+        remote = self._ray.remote(_Actor).options(
+            max_restarts=0, scheduling_strategy=place, **needs
+        )
+        return remote.remote()
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a process."""
+
+    reason: str
+    """One line."""
+    lost: bool = False
+    """Whether something else has ended it: it has neither returned nor raised."""
+
+
+class Process:
+    """A process on some node.
+
+    >>> with cluster.places(Kind("cluster.workers", 4)) as places:
+    ...     process = places.start(0, work, "10.0.0.1", 4711, secret)
+    ...     print(process.ended())
+    None
+    """
+
+    def __init__(self, ray: Any, actor: Any, called: Any) -> None:
+        self._ray, self._actor, self._called = ray, actor, called
+
+    def ended(self, seconds: float = 0.0) -> End | None:
+        """Wait for its end; None where it has not ended after so long."""
+        done, _ = self._ray.wait([self._called], timeout=seconds)
+        if not done:
+            return None
+        try:
+            self._ray.get(self._called)
+        except self._ray.exceptions.RayError as error:
+            return _end(error)
+        return RETURNED
+
+    async def wait(self) -> End:
+        """Wait for its end."""
+        try:
+            await self._called
+        except self._ray.exceptions.RayError as error:
+            return _end(error)
+        return RETURNED
+
+    def end(self) -> None:
+        """End it, wherever it is. Idempotent."""
+        self._ray.kill(self._actor)
+
+
+RETURNED = End("it ended")
+
+
+class NodeUnfit(Exception):
+    """The reason why this machine cannot take part in a run."""
+
+
+def own_versions() -> str:
+    """The versions of this machine that have to be the same on all nodes."""
+    return f"Python {platform.python_version()}, turnwise {version('turnwise')}, " + (
+        f"torch {version('torch')}"
+    )
+
+
+def look(paths: Sequence[str], mark: str, versions: str) -> None:
+    """Raise NodeUnfit unless this machine has files and folders and these versions, and sees a mark
+    in a folder that is to be shared."""
+    node = platform.node()
+    if own_versions() != versions:
+        raise NodeUnfit(
+            f"{node} has {own_versions()}, and the run's machine {versions}: install the same"
+        )
+    if mark and not os.path.exists(mark):
+        raise NodeUnfit(
+            f"{node} does not see {os.path.dirname(mark)}: put the run on a disk that all nodes "
+            "share (--run)"
+        )
+    for path in paths:
+        if not os.path.exists(path):
+            raise NodeUnfit(
+                f"{node} has no {path}: put it on a disk that all nodes share, or on each under "
+                "the same path"
+            )
+
+
+class _Actor:
+    """The process as Ray keeps it: methods run in the main thread."""
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Do what the process is there for."""
+        function(*arguments)
+
+    def visible_gpus(self) -> str:
+        """The GPUs of its place."""
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def _end(error: BaseException) -> End:
+    """The end of a process by its own error, or as Ray tells it."""
+    cause = getattr(error, "cause", None)
+    if cause is not None:
+        return End(f"{type(cause).__name__}: {cause}".splitlines()[0])
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("\t")]
+    why = lines[min(1, len(lines) - 1)]  # the second one, if there is one, says more than the first
+    return End(why.partition(". ")[0].rstrip("."), lost=True)
+
+
+def state_of(group: Any) -> Literal["ready", "sought", "waiting"]:
+    """Whether the places of a placement group are there, are being sought, or wait for room."""
+    from ray.util.placement_group import placement_group_table
+
+    found = placement_group_table(group)
+    if found["state"] == "CREATED":
+        return "ready"
+    sought = found["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
+    return "sought" if sought else "waiting"
+
+
+def node_of(group: Any, bundle: int) -> str:
+    """The node of a place, as Ray names it; empty where there is none yet."""
+    from ray.util.placement_group import placement_group_table
+
+    return str(placement_group_table(group)["bundles_to_node_id"].get(bundle, ""))
+
+
+def resources(cpus: int, gpus: int) -> str:
+    """>>> resources(4, 1)
+    '4 CPUs, 1 GPU'
+    """
+    named = [(cpus, "CPU"), (gpus, "GPU")] if gpus else [(cpus, "CPU")]
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in named)
