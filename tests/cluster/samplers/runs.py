@@ -225,6 +225,13 @@ class Growing(Harassed):
         return Waiting(engine, self)
 
 
+class Nowhere(Harassed):
+    """There is room for no sampler."""
+
+    async def has_room(self, index: int) -> bool:
+        return False
+
+
 class Kept(Passing):
     """Keeps what it is given."""
 

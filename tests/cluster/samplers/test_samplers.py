@@ -17,6 +17,7 @@ from tests.cluster.samplers.runs import (
     Harassed,
     Kept,
     Liar,
+    Nowhere,
     Passing,
     Stuck,
     sampled_by,
@@ -127,10 +128,12 @@ def test_a_sampler_takes_part_when_there_is_room_for_it(recipe: Path, tmp_path: 
     ]
 
 
-def test_where_runs_repeat_no_sampler_may_be_missing(recipe: Path, tmp_path: Path) -> None:
-    folder, message = RunFolder.new(tmp_path / "run"), "sampler 1 .* no node had room for it within"
-    with pytest.raises(RunStoppedError, match=message):
-        sampled_by(Growing(), 2, recipe, folder, "cluster.start_seconds=0.2")
+def test_a_sampler_without_room_is_named_where_none_is_there(recipe: Path, tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    with pytest.raises(
+        RunStoppedError, match=r"sampler 0 .* no node had room for it within 0\.1 s"
+    ):
+        sampled_by(Nowhere(), 1, recipe, folder, "cluster.start_seconds=0.1")
 
 
 def test_a_bug_of_a_sampler_ends_the_run(recipe: Path, tmp_path: Path) -> None:
