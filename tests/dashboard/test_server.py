@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import with_a_task_of_the_environment, write_run
+from tests.dashboard.browser.sample_run import write_run
 from turnwise.commands.playing import Player
 from turnwise.commands.viewing import dashboard_of
 from turnwise.dashboard.notes import notes_file
+from turnwise.dashboard.runs import COUNTED
 from turnwise.dashboard.security import Door
 from turnwise.dashboard.server import application
 from turnwise.errors import DataError
@@ -313,6 +314,19 @@ def test_files_of_a_copied_run_are_in_the_order_of_their_steps(run: Path) -> Non
     assert len(steps) > 1
 
 
+def test_of_many_steps_the_newest_are_counted(run: Path) -> None:
+    """The page of a run does not wait for thousands of files to be opened."""
+    whole = (run / "trajectories/step-000001.parquet").read_bytes()
+    for step in range(4, 4 + COUNTED):
+        (run / f"trajectories/step-{step:06d}.parquet").write_bytes(whole)
+    (shown,) = get([run], "runs/0")
+    counted = [file["name"] for file in shown["files"] if not file["earlier"]]
+    assert len(counted) == COUNTED + 1
+    assert "step-000003" not in counted
+    assert counted[-1] == f"step-{3 + COUNTED:06d}"
+    assert {"step-000003", "evaluation-trained"} < {file["name"] for file in shown["files"]}
+
+
 def test_figures_of_a_copied_run_are_in_the_order_of_a_run(run: Path) -> None:
     folder = RunFolder.open(run)
     for name in ("sft", "no_search", "base"):
@@ -344,46 +358,3 @@ def test_runs_are_compared_where_they_differ(run: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", seed=1, hostile=False)
     (found,) = get([run, other], "compare?runs=0,1")
     assert found["recipe"] == [{"key": "seed", "values": [0, 1]}]
-
-
-def test_an_environment_is_played_from_the_browser(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
-        begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
-        assert [tool["name"] for tool in begun["tools"]] == ["search"]
-        place = f"/api/play/{begun['session']}"
-        call = {"name": "search", "arguments": {"query": "TarFile"}}
-        told = (await client.post(place, json={"calls": [call]})).json()
-        assert (told["turn"], told["done"]) == (1, False)
-        back = (await client.post(f"{place}/back", json={})).json()
-        assert back["turn"] == 0
-        ended = (await client.post(place, json={"text": "no idea"})).json()
-        assert ended["done"]
-        assert ended["verdict"].startswith("failure, reward 0")
-        assert (await client.post(place, json={"text": "again"})).status_code == 422
-        assert (await client.post("/api/play/0", json={"text": "x"})).status_code == 404
-        assert (await client.post(place, json={"calls": [3]})).status_code == 422
-        nowhere = await client.post("/api/play", json={"run": "0", "task": "nowhere"})
-        assert "there is no task 'nowhere'" in nowhere.json()["error"]
-
-    player = Player()
-    asked([run], body, player)
-
-
-def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
-    """The first observation of the sample run is not what the environment gives."""
-
-    async def body(client: httpx2.AsyncClient) -> None:
-        given = {"run": "0", "file": "step-000001", "row": 1, "turn": 0}
-        begun = (await client.post("/api/play", json=given)).json()
-        assert begun["recorded"] == "capital of 1"
-        place = f"/api/play/{begun['session']}"
-        first = (await client.post(f"{place}/onward", json={})).json()
-        assert (first["turn"], first["recorded"], first["differs"]) == (1, "Rome", True)
-        last = (await client.post(f"{place}/onward", json={})).json()
-        assert (last["done"], last["recorded"]) == (True, None)
-        assert (await client.post(f"{place}/onward", json={})).status_code == 422
-        assert (await client.post(f"{place}/back", json={})).json()["recorded"] == "Rome"
-        other = {"calls": [{"name": "search", "arguments": {"query": "TarFile"}}]}
-        assert (await client.post(place, json=other)).json()["recorded"] is None
-
-    asked([with_a_task_of_the_environment(run)], body, Player())

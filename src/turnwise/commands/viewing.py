@@ -125,7 +125,8 @@ def _clip_range(recipe: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
-    """Chosen episodes as conversations for `sft.demonstrations.file`, one a line."""
+    """Chosen episodes as conversations for `sft.demonstrations.file`, one a line. Those with a
+    malformed turn cannot be demonstrations: the file's name says how many are in it."""
     from transformers import AutoTokenizer
 
     from turnwise.dashboard.export import rows_of
@@ -136,7 +137,8 @@ def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
     lines = [json.dumps({"messages": messages}) + "\n" for messages in found if messages]
     if not lines:
         raise DataError("none of these episodes can be written as messages")
-    return "episodes.jsonl", "".join(lines).encode()
+    some = f"-{len(lines)}-of-{len(found)}" if len(lines) < len(found) else ""
+    return f"episodes{some}.jsonl", "".join(lines).encode()
 
 
 def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:

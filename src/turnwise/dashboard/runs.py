@@ -26,6 +26,8 @@ CONFIG = "config.toml"
 STUDY = "figures.json"
 State = tuple[int, int]
 """When a file was changed, in nanoseconds, and its bytes."""
+COUNTED = 100
+"""Steps whose episodes are counted for a run's page: the newest."""
 DEEPEST = 3
 """Levels of folders below a given one in which runs are looked for."""
 
@@ -106,11 +108,13 @@ def details(identity: str, path: Path) -> dict[str, Any]:
             "has": {},
         }
     folder, values = RunFolder.open(path), recipe_values(path)
-    flat = flattened(values)
+    flat, files = flattened(values), in_order(folder.trajectory_files())
+    steps = [file for file in files if file_kind(file.stem)[0] == "step"]
+    earlier = set(steps[COUNTED:])
     return shown | {
         "recipe": flat,
         "changed": changed_keys(values),
-        "files": [file_entry(file) for file in reversed(in_order(folder.trajectory_files()))],
+        "files": [file_entry(file, file in earlier) for file in reversed(files)],
         "troubles": [
             {"step": line["step"], "sentence": line.get("reason", "")}
             for line in folder.lines("no_signal.jsonl")
@@ -178,15 +182,19 @@ def changed_keys(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def file_entry(file: Path) -> dict[str, Any]:
-    """A file of trajectories in a list; without its rows where it cannot be read."""
+def file_entry(file: Path, earlier: bool = False) -> dict[str, Any]:
+    """A file of trajectories in a list; without its rows where it cannot be read, and of an earlier
+    one its name alone."""
     kind, step = file_kind(file.stem)
+    if earlier:
+        return {"name": file.stem, "kind": kind, "step": step, "earlier": True}
     try:
         rows: int | None = row_count(file)
         size = state_of(file)[1]
     except DataError:
         rows, size = None, None
-    return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
+    known = {"name": file.stem, "kind": kind, "step": step, "earlier": False}
+    return {**known, "rows": rows, "bytes": size}
 
 
 def in_order(files: list[Path]) -> list[Path]:

@@ -6,11 +6,13 @@ recorded (`storage/timeline.py`), and drawing it.
 """
 
 import heapq
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.step_rows import Rows
@@ -69,7 +71,7 @@ def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -
     learner = lanes.of(LEARNER, 0)
     every = [own, *others]
     for part in every:
-        for place in part.places(learner=True):
+        for place in part.phases:
             if part is own or (part.end[place] > begin and part.start[place] < end):
                 spans.add(learner, part, place)
     requests = busy(every, begin, end)
@@ -77,15 +79,13 @@ def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -
     for first, last in requests:
         spans.put(engine or 0, "requests", own.step, first, last)
     slots = _slots(every, begin, end)
-    where: dict[tuple[int, str | None, int | None], int] = {}
+    where = np.zeros((2, max(own.owner) + 1), np.int64)
     for part, place, slot in slots:
         lane = lanes.of(part.process[place] or OWN_PROCESS, slot)
-        where[part.step, part.group[place], part.episode[place]] = lane
-        spans.add(lane, part, place)
-    for place, kind in enumerate(own.kind):
-        if own.process[place] != LEARNER and kind != EPISODE:
-            lane = where[own.step, own.group[place], own.episode[place]]
-            spans.add(lane, own, place)
+        number = spans.add(lane, part, place)
+        if part is own:
+            where[:, own.owner[place]] = lane, number
+    spans.add_parts(own, where)
     waits = Waits(own, others, begin, end)
     found = [
         *waits.of_learner(learner),
@@ -141,8 +141,8 @@ class _Spans:
         self.episodes: dict[tuple[int, str, int], int] = {}
         self._columns: list[list[float]] = [[] for _ in range(6)]
 
-    def add(self, lane: int, part: Rows, place: int) -> None:
-        """Add a row of a step."""
+    def add(self, lane: int, part: Rows, place: int) -> int:
+        """Add a row of a step; gives the number of its episode."""
         group, number = part.group[place], part.episode[place]
         episode = -1
         if group is not None and number is not None:
@@ -150,6 +150,25 @@ class _Spans:
             episode = self.episodes.setdefault(name, len(self.episodes))
         start, end = part.start[place], part.end[place]
         self.put(lane, part.kind[place], part.step, start, end, episode)
+        return episode
+
+    def add_parts(self, rows: Rows, where: NDArray[np.int64]) -> None:
+        """Add all parts of a step's episodes, whose lanes and numbers `where` has by owner."""
+        places = rows.parts
+        for kind in dict.fromkeys(rows.kind[place] for place in places):
+            self.kinds.setdefault(kind, len(self.kinds))
+        lanes, episodes = where[:, rows.owner[places]]
+        starts = np.asarray(rows.start)[places]
+        columns = (
+            lanes,
+            [self.kinds[rows.kind[place]] for place in places],
+            episodes,
+            np.full(len(places), rows.step),
+            starts - self._zero,
+            np.asarray(rows.end)[places] - starts,
+        )
+        for column, values in zip(self._columns, columns, strict=True):
+            column.extend(np.asarray(values).tolist())
 
     def put(
         self, lane: int, kind: str, step: int, start: float, end: float, episode: int = -1
@@ -174,7 +193,7 @@ def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int,
     episodes = [
         (part.process[place], part.start[place], part, place)
         for part in parts
-        for place in part.places(learner=False)
+        for place in part.episodes
         if part.end[place] > begin and part.start[place] < end
     ]
     episodes.sort(key=lambda one: one[:2])
@@ -193,22 +212,26 @@ def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int,
 
 def _totals(own: Rows, slots: list[tuple[Rows, int, int]]) -> list[dict[str, Any]]:
     """The seconds of a step's episodes by process and kind."""
+    both = zip(own.process, own.kind, strict=True)
+    names = {pair: number for number, pair in enumerate(dict.fromkeys(both))}
+    of_row = [names[pair] for pair in zip(own.process, own.kind, strict=True)]
+    counts = np.bincount(of_row)
+    sums = np.bincount(of_row, np.asarray(own.end) - np.asarray(own.start))
     found: dict[str, dict[str, Any]] = {}
-    seconds = [end - start for start, end in zip(own.start, own.end, strict=True)]
-    for process, kind, took in zip(own.process, own.kind, seconds, strict=True):
+    for (process, kind), number in names.items():
         if process == LEARNER:
             continue
-        one = found.setdefault(process, {"process": process, "episodes": 0, "seconds": {}})
-        kinds = one["seconds"]
+        one = found.setdefault(process, {"process": process, "episodes": 0, "seconds": {OWN: 0.0}})
+        took = float(sums[number])
         if kind == EPISODE:
-            one["episodes"] += 1
-            kinds[OWN] = kinds.get(OWN, 0.0) + took
+            one["episodes"] = int(counts[number])
+            one["seconds"][OWN] += took
         else:
-            kinds[kind] = kinds.get(kind, 0.0) + took
-            kinds[OWN] = kinds.get(OWN, 0.0) - took
+            one["seconds"][kind] = took
+            one["seconds"][OWN] -= took
+    used = Counter(process for process, _ in {(part.process[at], s) for part, at, s in slots})
     for process, one in found.items():
-        used = {slot for part, place, slot in slots if part.process[place] == process}
-        one["slots"], one["process"] = len(used), process or OWN_PROCESS
+        one["slots"], one["process"] = used[process], process or OWN_PROCESS
     return list(found.values())
 
 

@@ -37,22 +37,25 @@ def busy(parts: Iterable[Rows], begin: float, end: float) -> Moments:
     """When the engine had a request of an episode, within a time; gaps too short to be seen are
     closed."""
     pairs = [
-        (float(part.start[place]), float(part.end[place]))
+        (part.start[place], part.end[place])
         for part in parts
-        for place, kind in enumerate(part.kind)
-        if kind == Doing.SAMPLING and part.end[place] > begin and part.start[place] < end
+        for place in part.parts
+        if part.kind[place] == Doing.SAMPLING
+        and part.end[place] > begin
+        and part.start[place] < end
     ]
     return _union(pairs, (end - begin) * 1e-3)
 
 
 def _union(pairs: Moments, gap: float = 0.0) -> Moments:
-    found: Moments = []
-    for start, end in sorted(pairs):
-        if found and start <= found[-1][1] + gap:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
+    """The moments as they lie in time, those with at most a gap between them as one."""
+    if not pairs:
+        return []
+    starts, ends = np.array(sorted(pairs)).T
+    reach = np.maximum.accumulate(ends)
+    breaks = np.flatnonzero(starts[1:] > reach[:-1] + gap)
+    first, last = starts[[0, *(breaks + 1)]], reach[[*breaks, -1]]
+    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 class Waits:
@@ -63,16 +66,16 @@ class Waits:
         self._learner = sorted(
             (float(part.start[place]), part.step)
             for part in (own, *others)
-            for place in part.places(learner=True)
+            for place in part.phases
         )
         self._validations = sorted(
             (float(part.start[place]), float(part.end[place]))
             for part in (own, *others)
-            for place in part.places(learner=True)
+            for place in part.phases
             if part.kind[place] == "validation"
             and part.end[place] - part.start[place] > SHORTEST * (end - begin)
         )
-        episodes = own.places(learner=False)
+        episodes = own.episodes
         self._first = min((float(own.start[place]) for place in episodes), default=begin)
         self._done = max((float(own.end[place]) for place in episodes), default=begin)
         self._last = max(episodes, key=lambda place: own.end[place], default=None)
@@ -80,7 +83,7 @@ class Waits:
     def of_learner(self, lane: int) -> Iterator[dict[str, Any]]:
         """The learner's waits for episodes."""
         own = self._own
-        for place in own.places(learner=True):
+        for place in own.phases:
             if own.kind[place] == "waiting":
                 reason = f"It waits for the episodes of step {own.step}{self._slowest()}."
                 yield from self._wait(lane, own.start[place], own.end[place], reason)
@@ -129,11 +132,9 @@ class Waits:
         if last is None:
             return ""
         seconds: dict[str, float] = {OWN: float(own.end[last] - own.start[last])}
-        for place, kind in enumerate(own.kind):
-            of_last = (
-                own.group[place] == own.group[last] and own.episode[place] == own.episode[last]
-            )
-            if kind != EPISODE and of_last:
+        for place in np.flatnonzero(own.owner == own.owner[last]).tolist():
+            kind = own.kind[place]
+            if kind != EPISODE:
                 took = float(own.end[place] - own.start[place])
                 seconds[kind] = seconds.get(kind, 0.0) + took
                 seconds[OWN] -= took

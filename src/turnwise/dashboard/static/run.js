@@ -119,7 +119,8 @@ function troubles(run) {
 }
 
 function files(run) {
-  const newest = [...run.files].reverse();
+  const newest = run.files.filter((file) => !file.earlier).reverse();
+  const left = run.files.length - newest.length;
   const rows = newest.map((file) => [
     link(to.step(run.id, file.name), {}, fileTitle(file.name)),
     number(file.rows),
@@ -134,8 +135,17 @@ function files(run) {
     ? h(
         "details",
         { open: rows.length <= 12 },
-        h("summary", {}, `${count(rows.length, "file")}, newest first`),
+        h("summary", {}, `${count(run.files.length, "file")}, newest first`),
         shown,
+        left
+          ? h(
+              "p",
+              { class: "quiet" },
+              `${count(left, "step")} before: choose them under `,
+              link(to.search(run.id), {}, "Episodes"),
+              ".",
+            )
+          : null,
       )
     : shown;
 }

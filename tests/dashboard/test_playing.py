@@ -1,0 +1,58 @@
+"""Playing from the browser: by hand, and through recorded episodes."""
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.dashboard.browser.sample_run import with_a_task_of_the_environment, write_run
+from tests.dashboard.test_server import asked
+from turnwise.commands.playing import Player
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "demo", hostile=False)
+
+
+def test_an_environment_is_played_from_the_browser(run: Path) -> None:
+    async def body(client: httpx2.AsyncClient) -> None:
+        begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
+        assert [tool["name"] for tool in begun["tools"]] == ["search"]
+        place = f"/api/play/{begun['session']}"
+        call = {"name": "search", "arguments": {"query": "TarFile"}}
+        told = (await client.post(place, json={"calls": [call]})).json()
+        assert (told["turn"], told["done"]) == (1, False)
+        back = (await client.post(f"{place}/back", json={})).json()
+        assert back["turn"] == 0
+        ended = (await client.post(place, json={"text": "no idea"})).json()
+        assert ended["done"]
+        assert ended["verdict"].startswith("failure, reward 0")
+        assert (await client.post(place, json={"text": "again"})).status_code == 422
+        assert (await client.post("/api/play/0", json={"text": "x"})).status_code == 404
+        assert (await client.post(place, json={"calls": [3]})).status_code == 422
+        nowhere = await client.post("/api/play", json={"run": "0", "task": "nowhere"})
+        assert "there is no task 'nowhere'" in nowhere.json()["error"]
+
+    player = Player()
+    asked([run], body, player)
+
+
+def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
+    """The first observation of the sample run is not what the environment gives."""
+
+    async def body(client: httpx2.AsyncClient) -> None:
+        given = {"run": "0", "file": "step-000001", "row": 1, "turn": 0}
+        begun = (await client.post("/api/play", json=given)).json()
+        assert begun["recorded"] == "capital of 1"
+        place = f"/api/play/{begun['session']}"
+        first = (await client.post(f"{place}/onward", json={})).json()
+        assert (first["turn"], first["recorded"], first["differs"]) == (1, "Rome", True)
+        last = (await client.post(f"{place}/onward", json={})).json()
+        assert (last["done"], last["recorded"]) == (True, None)
+        assert (await client.post(f"{place}/onward", json={})).status_code == 422
+        assert (await client.post(f"{place}/back", json={})).json()["recorded"] == "Rome"
+        other = {"calls": [{"name": "search", "arguments": {"query": "TarFile"}}]}
+        assert (await client.post(place, json=other)).json()["recorded"] is None
+
+    asked([with_a_task_of_the_environment(run)], body, Player())
