@@ -358,3 +358,28 @@ def test_runs_are_compared_where_they_differ(run: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", seed=1, hostile=False)
     (found,) = get([run, other], "compare?runs=0,1")
     assert found["recipe"] == [{"key": "seed", "values": [0, 1]}]
+
+
+def test_a_study_has_its_arms_and_effects_with_intervals(run: Path) -> None:
+    mean = {"mean": 0.5, "low": 0.25, "high": 0.75}
+    of = {"by_seed": {"0": {"value": 0.5}}, "over_seeds": mean}
+    effect = {"claim": "", "metric": "success", "arm": "a", "against": "b", "why": "one seed"}
+    effect |= {"verdict": "open", "over_seeds": None}
+    figures = {"title": "A study", "about": "", "seeds": [0], "arms": {"a": {"success": of}}}
+    (run.parent / "figures.json").write_text(json.dumps({**figures, "effects": [effect]}))
+    (found,) = get([run], "runs/0/reports/study")
+    assert [table["rows"] for table in found["tables"]] == [
+        [["success: a against b", "open", "–", "–", "one seed"]],
+        [["success", "a", "0.5", "0.5", "0.25 to 0.75"]],
+    ]
+
+
+def test_curves_of_budgets_end_at_one_budget(run: Path) -> None:
+    """More than an episode ever used adds no success."""
+    folder = RunFolder.open(run)
+    for name, budgets in (("base", [[1, 0.0]]), ("trained", [[1, 0.25], [3, 0.5]])):
+        folder.write_evaluation(name, {"success": 0.5, "step": 3, "budgets": {"turns": budgets}})
+    (run / "report.json").write_text("{}")
+    (found,) = get([run], "runs/0/reports/report")
+    assert [line["values"] for line in found["curves"][0]["lines"]] == [[0.0, 0.0], [0.25, 0.5]]
+    assert [line["steps"] for line in found["curves"][0]["lines"]] == [[1, 3], [1, 3]]

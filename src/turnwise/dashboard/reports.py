@@ -170,7 +170,7 @@ def _of_study(folder: Path) -> dict[str, Any]:
             for metric, of in metrics.items()
         ]
         effects = [
-            [effect["claim"], effect["verdict"], *_mean(effect["over_seeds"]), effect["why"]]
+            [_claim(effect), effect["verdict"], *_mean(effect["over_seeds"]), effect["why"]]
             for effect in figures["effects"]
         ]
         title, about = str(figures["title"]), str(figures["about"])
@@ -186,6 +186,12 @@ def _of_study(folder: Path) -> dict[str, Any]:
         "text": about,
         "curves": [],
     }
+
+
+def _claim(effect: Mapping[str, Any]) -> str:
+    """The claim in the study's words, or what is held against what."""
+    names = f"{effect['metric']}: {effect['arm']} against {effect['against']}"
+    return str(effect["claim"]) or names
 
 
 def _mean(found: Mapping[str, float | None] | None) -> list[str]:

@@ -67,12 +67,12 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
 def _texts(column: pa.ChunkedArray) -> list[Any]:
     """The text of each row, None where there is none."""
     texts, codes = _codes(column)
-    return np.array([*texts, None], object)[codes].tolist()
+    return list(np.array([*texts, None], object)[codes])
 
 
 def _equal(column: pa.ChunkedArray, text: str) -> NDArray[np.bool_]:
     texts, codes = _codes(column)
-    return codes == (texts.index(text) if text in texts else len(texts))
+    return np.asarray(codes == (texts.index(text) if text in texts else len(texts)), np.bool_)
 
 
 def _owners(groups: pa.ChunkedArray, episodes: NDArray[np.int64]) -> NDArray[np.int64]:
