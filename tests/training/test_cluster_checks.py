@@ -19,10 +19,6 @@ model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
     ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
-    (
-        'reward_model.data=["a"] reward_model.beside_policy=true reward.parts.reward_model=1',
-        "reward_model.beside_policy updates another model",
-    ),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
     ("monitor.echo_trap=own.py:reaction", "is your own, which may change one process's model"),
 ]

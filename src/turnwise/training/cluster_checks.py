@@ -30,16 +30,13 @@ def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
 
 def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
-    reaction, reward_model = recipe.monitor.echo_trap, recipe.reward_model
+    reaction = recipe.monitor.echo_trap
     return {
         "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
             not (recipe.train.steps or recipe.sft.steps or recipe.preferences.steps)
         ),
         "learning.share_prefixes computes groups that are dealt out": (
             recipe.learning.share_prefixes
-        ),
-        "reward_model.beside_policy updates another model": (
-            reward_model is not None and reward_model.beside_policy
         ),
         "monitor.gradient_variance_every takes gradients of groups": bool(
             recipe.monitor.gradient_variance_every

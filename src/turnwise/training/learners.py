@@ -176,7 +176,7 @@ class Learners:
         if self.critic is not None:
             self.critic.load_state(state["critic"])
         if self.reward_model is not None:
-            self.reward_model.load_state(state["reward_model"])
+            self.reward_model.load_state(read(state["reward_model"]))
 
     def go_back(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
         """Let policy and critic be what they were in a checkpoint, whose weights are given; the

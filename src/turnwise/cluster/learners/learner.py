@@ -73,7 +73,8 @@ class DistributedModel:
         raises what has gone wrong with it."""
         self.wait_until_saved()
         part: PartOfCheckpoint = self.team.call("save", checkpoint.draft(root, step))
-        rest = tensors.parted(learner)[0]
+        rest, held = tensors.parted(learner)
+        part.add(held)
 
         def write(folder: Path) -> dict[str, str]:
             checkpoint.save_beside_weights(folder, tokenizer, rest)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from turnwise.cluster.learners.model_files import ModelFiles
 from turnwise.cluster.learners.process_group import ProcessGroup
@@ -33,6 +33,12 @@ class PartOfCheckpoint:
         self._model = ModelFiles(ranks, model)
         divided = tensors.parted(state)[1]
         self._tensors = {name: ranks.copied(tensor) for name, tensor in divided.items()}
+
+    def add(self, others: Mapping[str, Tensor]) -> None:
+        """Copy tensors that this rank alone has, of models beside the learners, to be written with
+        the rest; those of the learners are there already."""
+        alone = {name: own for name, own in others.items() if name not in self._tensors}
+        self._tensors |= {name: own.detach().to("cpu", copy=True) for name, own in alone.items()}
 
     def write(self, folder: Path) -> dict[str, str]:
         """Write the copies, when rank 0 does too, whose folder it is; returns the checksums of the
