@@ -18,6 +18,7 @@ from turnwise.config.engine import (
     EmbeddedEngineConfig,
     OpenAIEngineConfig,
     TokenEngineConfig,
+    VllmEngineConfig,
 )
 from turnwise.config.judge import AnyJudgeConfig
 from turnwise.config.learning import (
@@ -107,6 +108,13 @@ class Recipe(Section):
         return not isinstance(engine, EmbeddedEngineConfig) or (
             "bfloat16" in types | {engine.compute_dtype}
         )
+
+    @property
+    def policy_in_files(self) -> bool:
+        """Whether this process leaves the policy's weights in files: they are divided over
+        learners, and sampled from in other processes."""
+        apart = isinstance(self.engine, VllmEngineConfig) or self.cluster.samplers > 0
+        return self.cluster.learners > 1 and apart
 
     @field_validator("agent", mode="before")
     @classmethod

@@ -25,6 +25,7 @@ from turnwise.forward.attention import recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.rotations import fix_rotations
 from turnwise.forward.routers import route_in_float32
+from turnwise.models.in_files import keep_in_files
 from turnwise.models.shipped import TINY, tiny_folder
 from turnwise.seeds import derive
 
@@ -32,14 +33,19 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load_model(
-    config: ModelConfig, weights: Path | None = None, seed: int = 0, longest: int | None = None
+    config: ModelConfig,
+    weights: Path | None = None,
+    seed: int = 0,
+    longest: int | None = None,
+    in_files: bool = False,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The weights and the tokenizer that a recipe names, adapters included where it asks for them.
 
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
     new adapters. Rotary positions that change with a text's length are those of `longest` tokens,
-    the most that any will have. A model that takes images has its `image_reader`. Raises
-    DataError for a folder without a model or tokenizer or with a damaged file.
+    the most that any will have. A model that takes images has its `image_reader`. With `in_files`
+    the weights stay in the files (`in_files.py`). Raises DataError for a folder without a model or
+    tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
     source = str(weights) if weights is not None and not config.lora_rank else _source(config)
@@ -50,7 +56,10 @@ def load_model(
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
     model.kernels = config.kernels
-    model.to(_device(config.device))
+    if in_files:
+        keep_in_files(model, _device(config.device))
+    else:
+        model.to(_device(config.device))
     route_in_float32(model)
     if longest is not None:
         fix_rotations(model, longest)

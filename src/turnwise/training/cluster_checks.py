@@ -10,6 +10,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
     LearningRateReaction,
     Recipe,
+    VllmEngineConfig,
 )
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
@@ -37,6 +38,12 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         ),
         "learning.share_prefixes computes groups that are dealt out": (
             recipe.learning.share_prefixes
+        ),
+        "adapters that servers get as merged weights, which one process would have to hold "
+        "(engine.transport=adapters sends them alone)": (
+            isinstance(recipe.engine, VllmEngineConfig)
+            and bool(recipe.model.lora_rank)
+            and recipe.engine.transport != "adapters"
         ),
         "monitor.gradient_variance_every takes gradients of groups": bool(
             recipe.monitor.gradient_variance_every

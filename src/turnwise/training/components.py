@@ -212,7 +212,8 @@ def build_components(
     reward_of(
         recipe, environment, parts_of_models(recipe)
     )  # what is wrong with it is said before a model is loaded
-    model, tokenizer = load_model(recipe.model, weights, recipe.seed, recipe.rollout.max_tokens)
+    longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
+    model, tokenizer = load_model(recipe.model, weights, recipe.seed, longest, in_files)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(

@@ -5,6 +5,7 @@ Not here: the cold start, from which RL begins (`cold_start.py`).
 
 import shutil
 
+from turnwise.models.in_files import put_weights
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
@@ -29,8 +30,9 @@ class Imitation:
         root = checkpoint.root_of(context.folder.checkpoints, StageName.IMITATION)
         saved, damaged = checkpoint.newest_of_stage(root)
         set_aside(damaged, context.display)
-        begun, _ = load_model(recipe.model, saved.folder if saved else None, recipe.seed)
-        components.model.load_state_dict(begun.state_dict())
+        folder = saved.folder if saved else None
+        begun, _ = load_model(recipe.model, folder, recipe.seed, in_files=recipe.policy_in_files)
+        put_weights(components.model, begun)
         learning = recipe.learning
         updates = (
             recipe.sft.steps + recipe.train.steps * learning.updates_per_step * learning.epochs

@@ -253,7 +253,8 @@ def _reference(
         return None
     if cold_start is not None:
         checkpoint.check(cold_start)
-    return load_model(recipe.model, cold_start, longest=recipe.rollout.max_tokens)[0]
+    longest, several = recipe.rollout.max_tokens, recipe.cluster.learners > 1
+    return load_model(recipe.model, cold_start, longest=longest, in_files=several)[0]
 
 
 def _distributed(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.evaluate import summarise
+from turnwise.models.in_files import put_weights
 from turnwise.models.load import load_model
 from turnwise.rollout.runner import members_of
 from turnwise.storage import checkpoint
@@ -72,8 +73,9 @@ class Validation:
         folder = checkpoint.at(context.folder.checkpoints, best)
         assert folder is not None  # it is saved where it is evaluated, and kept
         checkpoint.check(folder)
-        weights, _ = load_model(context.recipe.model, folder)
-        context.components.model.load_state_dict(weights.state_dict())
+        recipe = context.recipe
+        weights, _ = load_model(recipe.model, folder, in_files=recipe.policy_in_files)
+        put_weights(context.components.model, weights)
         context.display.say(f"the weights of step {best} are kept: the best on validation tasks")
         return best
 

@@ -1,17 +1,22 @@
-"""A rank's memory at its start: its part of the model and a layer, whatever the model's size."""
+"""A rank's memory: its part of the model and a layer, whatever the model's size."""
 
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.cluster.learners.test_learner import loaded, recipe_of
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
+from turnwise.engines.parity import make_probes, score
+from turnwise.engines.vllm.transports import Files
+from turnwise.models.load import load_model
 
 LAYERS = 48
 
@@ -64,6 +69,13 @@ def large(folder: Path, tokenizer: Any) -> int:
     return sum(4 * weight.numel() for weight in model.parameters())
 
 
+def without_kernels(model: Path) -> Recipe:
+    """A recipe of the model, of whose weights nothing makes a copy."""
+    values = recipe_of(model, {"name": "grpo"}).model_dump(exclude_none=True)
+    changed = {**values["model"], "kernels": "off"}
+    return Recipe.model_validate({**values, "model": changed})
+
+
 @pytest.mark.long
 def test_a_rank_begins_with_its_part_and_a_layer(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
@@ -74,10 +86,28 @@ def test_a_rank_begins_with_its_part_and_a_layer(
     small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
     DistributedLearner(team, small, loaded(small, 1), None)
     before = own_bytes(Path(f"/proc/{worker}/status"))
-    values = recipe_of(tmp_path, {"name": "grpo"}).model_dump(exclude_none=True)
-    without_kernels = {**values["model"], "kernels": "off"}
-    recipe = Recipe.model_validate({**values, "model": without_kernels})
+    recipe = without_kernels(tmp_path)
     with Peak(worker) as peak:
         DistributedLearner(team, recipe, loaded(recipe, 1), None)
     grown = peak.bytes - before
     assert grown < 0.8 * whole  # a part, and what the check of a few layers and the allocator take
+
+
+@pytest.mark.long
+def test_the_first_rank_has_no_more_where_servers_sample(
+    team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
+) -> None:
+    whole = large(tmp_path / "model", tokenizer)
+    recipe, status = without_kernels(tmp_path / "model"), Path("/proc/self/status")
+    small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
+    DistributedLearner(team, small, loaded(small, 1), None)
+    before = own_bytes(status)
+    with Peak(os.getpid()) as peak:
+        model, _ = load_model(recipe.model, in_files=True)
+        learner = DistributedLearner(team, recipe, model, None)
+        learner.deliver()
+        folder = Files(tmp_path, 1.0).write(model, tokenizer, 1)
+        score(model, make_probes(tokenizer, 64))
+    assert peak.bytes - before < 0.8 * whole
+    written, _ = load_model(recipe.model.model_copy(update={"name": str(folder)}))
+    assert all(map(torch.equal, model.parameters(), written.parameters()))

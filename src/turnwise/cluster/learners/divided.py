@@ -11,10 +11,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from turnwise.cluster.learners.model_files import write_weights
 from turnwise.cluster.learners.process_group import ProcessGroup
 from turnwise.cluster.learners.saving import PartOfCheckpoint
 from turnwise.config import Recipe
 from turnwise.learning.optimizer import Optimizer, trained_parameters
+from turnwise.models.copies import copy_to_divide
 from turnwise.models.load import load_model
 from turnwise.storage.tensors import read
 
@@ -70,6 +72,10 @@ class DividedModel:
             for weight, source in zip(held, sources, strict=True):
                 self._ranks.write(weight, source)
 
+    def write_weights(self, folder: Path) -> None:
+        """Write the whole weights, each rank its share, into a folder that all of them reach."""
+        write_weights(self._ranks, self._divided.model, folder)
+
     def own_state(self) -> dict[str, Any]:
         """The learner's state; of tensors it has this rank's parts."""
         return self._divided.state()
@@ -94,9 +100,9 @@ class DividedModel:
 
 
 def model_of_worker(ranks: ProcessGroup, recipe: Recipe) -> PreTrainedModel:
-    """Load a model of a rank but 0, on the same kind of device; it gets its weights from that
-    one."""
+    """Load a model of a rank but 0 for the same kind of device, to be divided; it gets its weights
+    from that one."""
     device = f"cuda:{torch.cuda.current_device()}" if ranks.device == "cuda" else ranks.device
     config = recipe.model.model_copy(update={"device": device})
-    model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens)
-    return model
+    model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens, in_files=True)
+    return copy_to_divide(model)

@@ -1,16 +1,19 @@
 """A policy's learner and critic on several processes, in the place of those on one.
 
 Rank 0 keeps the whole model beside its part of one: the engine samples from it, signals are
-measured with it; it gets the new weights after each update. Checkpoints are of all ranks. Not
-here: what ranks compute (`parts.py`), and how they are run (`team.py`).
+measured with it; it gets the new weights after each update. Where the engine is in other processes,
+the whole model stays in files, which all ranks write. Checkpoints are of all ranks. Not here: what
+ranks compute (`parts.py`), and how they are run (`team.py`).
 """
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -24,6 +27,7 @@ from turnwise.cluster.learners.parts import (
 from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe, SftConfig
+from turnwise.errors import InfrastructureError
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
@@ -33,6 +37,7 @@ from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.self_teacher import Words
 from turnwise.models.copies import copy_to_divide
+from turnwise.models.in_files import is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
 from turnwise.tokens import Tokens
@@ -44,11 +49,31 @@ class DistributedModel:
 
     Args:
         team: has built its parts.
+        model: whole; gets the new weights from `deliver`.
     """
 
-    def __init__(self, team: Team) -> None:
-        self.team = team
+    def __init__(self, team: Team, model: PreTrainedModel) -> None:
+        self.team, self.model = team, model
         self._saving = Saving(team.seconds)
+
+    def deliver(self) -> None:
+        """Let the whole model have the present weights: written into its memory, or as other files
+        where it stays in files. Raises InfrastructureError where the disk fails."""
+        if not is_in_files(self.model) or hasattr(self.model, "peft_config"):
+            self.team.call("deliver")
+            return
+        folder = self.team.logs / "weights"
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            self.team.call("write_weights", folder)
+            map_weights(self.model, folder)
+        except (OSError, SafetensorError) as error:
+            raise InfrastructureError(
+                f"the weights cannot be written to {folder}: {error}"
+            ) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # the model keeps what it has mapped
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs; of tensors it has the parts of this process."""
@@ -109,12 +134,12 @@ class DistributedLearner(DistributedModel):
         reference: PreTrainedModel | None,
         words: Words | None = None,
     ) -> None:
-        self.model = model
         self.temperature = recipe.rollout.temperature or 1.0
-        super().__init__(team)
+        super().__init__(team, model)
         part = copy_to_divide(model)
+        second = None if reference is None else copy_to_divide(reference)
         self._parts = team.build(
-            lambda: Parts(team.ranks, recipe, part, reference, model, words),
+            lambda: Parts(team.ranks, recipe, part, second, model, words),
             "build",
             recipe,
             words,
@@ -147,12 +172,12 @@ class DistributedLearner(DistributedModel):
         report: UpdateReport = self.team.call(
             "update", self.temperature, groups, credits, demonstrations, signals
         )
-        self.team.call("deliver")
+        self.deliver()
         return report
 
     def take_weights(self, model: nn.Module) -> None:
         """See PolicyLearner; each rank takes its part."""
-        self.model.load_state_dict(model.state_dict())
+        put_weights(self.model, model)
         self.team.call("take")
 
     def lower_learning_rate(self, factor: float) -> float:
@@ -165,16 +190,13 @@ class DistributedOffline(DistributedModel):
     """A learner whose data is there before its first step, on all processes of a team.
 
     Args:
-        model: whole, on this process; it gets the new weights from `deliver`.
+        model: whole, on this process.
     """
 
     name: str
     """The beginning of its metrics' names."""
 
-    def __init__(self, team: Team, model: PreTrainedModel) -> None:
-        super().__init__(team)
-        self.model = model
-        self._parts: OfflineParts
+    _parts: OfflineParts
 
     @property
     def steps_done(self) -> int:
@@ -190,10 +212,6 @@ class DistributedOffline(DistributedModel):
         """See SupervisedLearner."""
         found: dict[str, float] = self.team.call("step")
         return found
-
-    def deliver(self) -> None:
-        """Let the whole model have the present weights."""
-        self.team.call("deliver")
 
 
 class DistributedSupervised(DistributedOffline):

@@ -6,6 +6,8 @@ here: the tokenizer, and what else a checkpoint has.
 """
 
 import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from turnwise.learning.ranks import dealt
 
 FILE_BYTES = 4 << 30
 """The size at which another file is begun."""
+FEWEST_FILES = 64
+"""Files that weights go through, at least, on their way to the model of the first rank."""
 INDEX = "model.safetensors.index.json"
 
 
@@ -41,7 +45,7 @@ class ModelFiles:
 
     def _take(self, ranks: ProcessGroup, weights: dict[str, Tensor]) -> None:
         """Put the weights together, and keep those of this rank's files."""
-        files = _files(weights, ranks.count)
+        files = _files(weights, ranks.count, FILE_BYTES)
         for number, (rank, held) in enumerate(files, 1):
             name = f"model-{number:05d}-of-{len(files):05d}.safetensors"
             for key in held:
@@ -68,6 +72,40 @@ class ModelFiles:
         return [folder / name for name in self._files]
 
 
+def write_weights(ranks: ProcessGroup, model: nn.Module, folder: Path) -> None:
+    """Write the weights of a divided model by the model's own names, each rank some of the files,
+    of which it has no more than two at once. All ranks call this together, and come back when all
+    is written. Raises OSError and SafetensorError."""
+    weights = _weights(model)
+    most = min(FILE_BYTES, sum(map(_bytes, weights.values())) // FEWEST_FILES)
+    files, writing = _files(weights, ranks.count, most), None
+    with ThreadPoolExecutor(1) as writer:
+        for number, (rank, held) in _in_turn(files):
+            own: dict[str, Tensor] = {}
+            for key in held:
+                whole = ranks.whole(weights[key])
+                if rank == ranks.rank:
+                    own[key] = whole.to("cpu").contiguous()
+            if own:
+                if writing is not None:
+                    writing.result()
+                name = folder / f"model-{number:05d}.safetensors"
+                writing = writer.submit(save_file, own, name, {"format": "pt"})
+        if writing is not None:
+            writing.result()
+    ranks.gather(None)
+
+
+def _in_turn(files: list[tuple[int, list[str]]]) -> list[tuple[int, tuple[int, list[str]]]]:
+    """The files with their numbers, such that ranks take turns: they write at the same time."""
+    turns: Counter[int] = Counter()
+    placed = []
+    for number, file in enumerate(files, 1):
+        placed.append((turns[file[0]], number, file))
+        turns[file[0]] += 1
+    return [(number, file) for _, number, file in sorted(placed)]
+
+
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     """The tensors of a state dict, each by one name."""
     kept = model.state_dict().keys()
@@ -75,15 +113,15 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in named if name in kept}
 
 
-def _files(weights: dict[str, Tensor], count: int) -> list[tuple[int, list[str]]]:
+def _files(weights: dict[str, Tensor], count: int, most: int) -> list[tuple[int, list[str]]]:
     """The rank and the weights of each file; ranks write about as much as each other."""
     names = list(weights)
     sizes = [_bytes(tensor) for tensor in weights.values()]
     files: list[tuple[int, list[str]]] = []
     for rank, hand in enumerate(dealt(sizes, count)):
-        filled = FILE_BYTES
+        filled = most
         for place in hand:
-            if filled >= FILE_BYTES:
+            if filled >= most:
                 files.append((rank, []))
                 filled = 0
             files[-1][1].append(names[place])

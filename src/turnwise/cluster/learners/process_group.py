@@ -23,12 +23,12 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.weak import WeakTensorKeyDictionary
-from transformers import PreTrainedModel
 
 from turnwise.cluster.learners.experts import divide_experts
 from turnwise.cluster.learners.meeting import Meeting
 from turnwise.cluster.learners.sequence import Slices
 from turnwise.learning.ranks import Compute, Value
+from turnwise.models.in_files import layers_of
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -75,13 +75,14 @@ class ProcessGroup:
         more of the model than its part and a layer; files that it was loaded from are not copied.
         """
         for buffer in model.buffers():
+            buffer.data = buffer.data.to(self.device)
             dist.broadcast(buffer.data, 0)
         computed = _Computed(model)
         few = _kept_whole(model)
         if self.expert_parallel:
             self._get_weights(model)  # all at once: experts are divided first
             few |= divide_experts(model, self._mesh)
-        for part in [*(_layers(model) if by_layer else ()), computed]:
+        for part in [*(layers_of(model) if by_layer else ()), computed]:
             if not self.expert_parallel:
                 self._get_weights(part)
             self._divide(part, few, computed is part)
@@ -117,7 +118,12 @@ class ProcessGroup:
         """Give all ranks the weights of rank 0, of those that are not divided yet."""
         for weight in part.parameters():
             if not isinstance(weight, DTensor):
-                given = weight.data if self.rank == 0 else torch.empty_like(weight.data)
+                own = weight.data
+                given = (
+                    own.to(self.device)
+                    if self.rank == 0
+                    else torch.empty_like(own, device=self.device)
+                )
                 dist.broadcast(given, 0)
                 weight.data = given
 
@@ -294,14 +300,3 @@ def _kept_whole(model: nn.Module) -> set[nn.Parameter]:
     ((most, _),) = Counter(weight.dtype for weight in weights).most_common(1)
     adapters = trained if len(trained) < len(weights) else set()
     return adapters | {weight for weight in weights if weight.dtype != most}
-
-
-def _layers(model: nn.Module) -> list[nn.Module]:
-    """The layers that transformers says are never to be split."""
-    kept = {
-        name
-        for part in model.modules()
-        if isinstance(part, PreTrainedModel)
-        for name in part._no_split_modules or ()
-    }
-    return [part for part in model.modules() if type(part).__name__ in kept]

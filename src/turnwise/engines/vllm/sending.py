@@ -31,6 +31,7 @@ from turnwise.engines.vllm.client import (
 )
 from turnwise.engines.vllm.weights import merged_weights, save_base
 from turnwise.errors import TurnwiseError
+from turnwise.models.in_files import is_in_files
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,10 @@ class Sent:
         save_base(model, tokenizer, dict(weights), self._base)  # which saving empties
         self._number += 1
         name = self._base.with_name(f"{self._number:06d}-version-{version}")
+        copied = not is_in_files(model)  # nothing changes files
         with torch.no_grad():
-            self._kept[name] = {key: each.to("cpu", copy=True) for key, each in weights.items()}
+            kept = {key: each.to("cpu", copy=copied) for key, each in weights.items()}
+        self._kept[name] = kept
         return name
 
     def served(self, folder: Path) -> Path:

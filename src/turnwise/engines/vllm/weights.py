@@ -21,6 +21,8 @@ from transformers import PreTrainedModel
 
 from turnwise.errors import InfrastructureError
 
+SMALL_FILE = 16 * 2**20
+"""Bytes of a file that is not divided further; what is saved together is in memory twice."""
 LORA = ".lora_"
 """A part of the names that peft gives to the weights of its adapters."""
 
@@ -90,7 +92,8 @@ def save_model(
     """Write a model folder of transformers with these weights, untied, and the tokenizer."""
     tied = _tied(model, weights)
     weights |= {name: weights[name].detach().clone() for name in tied}
-    model.save_pretrained(folder, state_dict=weights)
+    size = sum(weight.numel() * weight.element_size() for weight in weights.values())
+    model.save_pretrained(folder, state_dict=weights, max_shard_size=max(SMALL_FILE, size // 64))
     if tied:
         _untie(folder)
     tokenizer.save_pretrained(str(folder))

@@ -1,0 +1,105 @@
+"""A model whose weights stay in files that this process maps, and holds in no memory of its own.
+
+On a processor a pass reads what it needs of the files, which the system may forget again; on a GPU
+the weights of each layer are there while it computes, and only those beside the layers always.
+Nothing writes into such weights: new ones are other files. Not here: who writes these
+(`cluster/learners/model_files.py`).
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:
+    """Let a model that has just been loaded, on the processor, compute on a device and have its
+    weights in its files."""
+    model.in_files = True
+    if device.type == "cpu":
+        return
+    layers = layers_of(model)
+    own = {id(tensor) for layer in layers for tensor in _tensors(layer)}
+    for tensor in _tensors(model):
+        if id(tensor) not in own:
+            tensor.data = tensor.data.to(device)
+    for layer in layers:
+        visit = _Visit(device)
+        layer.register_forward_pre_hook(visit.begin)
+        layer.register_forward_hook(visit.end, always_call=True)
+
+
+def is_in_files(model: Any) -> bool:
+    """Whether the model, or the one that its adapters are around, was loaded to stay in files."""
+    return getattr(model, "in_files", False)
+
+
+def map_weights(model: nn.Module, folder: Path) -> None:
+    """Give the model the weights of a folder, by its own names. The files may be deleted then:
+    they are gone when no model has their weights any more. Raises OSError and SafetensorError."""
+    found: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found |= load_file(file)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name in found:
+            tensor.data = found[name].to(tensor.device)
+
+
+def put_weights(model: nn.Module, other: nn.Module) -> None:
+    """Give a model the weights of another one of its kind, in its own memory unless they stay in
+    files, as the other's then do."""
+    if not is_in_files(model):
+        model.load_state_dict(other.state_dict())
+        return
+    for tensor, given in zip(_tensors(model), _tensors(other), strict=True):
+        tensor.data = given.data
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The layers that transformers says are never to be split."""
+    kept = {
+        name
+        for part in model.modules()
+        if isinstance(part, PreTrainedModel)
+        for name in part._no_split_modules or ()
+    }
+    return [part for part in model.modules() if type(part).__name__ in kept]
+
+
+class _Visit:
+    """The hooks of a layer whose weights are on a device while it computes, for one thread at a
+    time; those of a copy, which has its weights elsewhere, do nothing."""
+
+    def __init__(self, device: torch.device | None) -> None:
+        self._device = device
+        self._away: list[tuple[Tensor, Tensor]] = []
+        self._alone = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Visit":
+        return _Visit(None)
+
+    def begin(self, layer: nn.Module, *_: Any) -> None:
+        """Bring the weights."""
+        if self._device is None:
+            return
+        self._alone.acquire()
+        self._away = [(tensor, tensor.data) for tensor in _tensors(layer)]
+        for tensor, data in self._away:
+            tensor.data = data.to(self._device)
+
+    def end(self, *_: Any) -> None:
+        """Leave them to the files again."""
+        if self._device is None:
+            return
+        for tensor, data in self._away:
+            tensor.data = data
+        self._away = []
+        self._alone.release()
+
+
+def _tensors(part: nn.Module) -> list[Tensor]:
+    return [*part.parameters(), *part.buffers()]
