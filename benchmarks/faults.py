@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/faults.py --faults 100 --json runs/faults.json
     .venv/bin/python benchmarks/faults.py --faults 4 --kinds "rank killed" "worker killed"
 
-A run with two learners and two workers, in lockstep, is played once without a fault, and one with
-two learners and a sampler. Then runs of the same recipes get `--each` faults, each at a random
-moment of a random step; one that ends is resumed, until it is done. It must end with the weights,
-the metrics and the episodes of the run without a fault, and leave no process. A fault's seconds to
-recover are those from it until the step that it fell into is done, restart included; beside them
-stand the seconds of a step without one.
+A run with two learners, in lockstep, is played once without a fault, and one with two workers
+beside these, and one with a sampler. Then runs of the same recipes get `--each` faults, each at a
+random moment of a random step; one that ends is resumed, until it is done. It must end with the
+weights, the metrics and the episodes of the run without a fault, and leave no process. A fault's
+seconds to recover are those from it until the step that it fell into is done, restart included;
+beside them stand the seconds of a step without one. The table grows with each run.
 """
 
 import argparse
@@ -61,8 +61,8 @@ tasks = 0
 learners = 2
 seconds = 20
 """
-WORKERS, SAMPLERS = "workers = 2\n", "samplers = 1\n"
-"""Lines of a recipe, for what plays and samples beside the run's own process."""
+ALONE, WORKERS, SAMPLERS = "", "workers = 2\n", "samplers = 1\n"
+"""Lines of a recipe, for what plays and samples beside the learners."""
 DEADLINE = 600.0
 """Seconds that one process of a run may take."""
 LINGER = 90.0
@@ -78,8 +78,8 @@ class Kind:
     inflict: Callable[[int], None]
     codes: tuple[int, ...]
     """Exit codes that the run may end with; 0 is that of a run that goes on."""
-    beside: str = WORKERS
-    """The processes of the run that it befalls."""
+    beside: str = ALONE
+    """The processes of the run that it befalls, beside the learners."""
 
 
 def _send(number: signal.Signals) -> Callable[[int], None]:
@@ -93,14 +93,14 @@ def _fill_disk(process: int) -> None:
 
 RANK, ACTOR = "turnwise.cluster.learners.worker", "ray::_Actor"
 KINDS = {
-    "run killed": Kind("", _send(signal.SIGKILL), (-signal.SIGKILL, 0)),
+    "run killed": Kind("", _send(signal.SIGKILL), (-signal.SIGKILL, 0), WORKERS),
     "run preempted": Kind("", _send(signal.SIGUSR1), (75, 0)),
     "run told to end": Kind("", _send(signal.SIGTERM), (143, 0)),
     "disk full": Kind("", _fill_disk, (3, 0)),
     "rank killed": Kind(RANK, _send(signal.SIGKILL), (3, 0)),
     "rank hangs": Kind(RANK, _send(signal.SIGSTOP), (3, 0)),
-    "worker killed": Kind(ACTOR, _send(signal.SIGKILL), (0,)),
-    "worker hangs": Kind(ACTOR, _send(signal.SIGSTOP), (0,)),
+    "worker killed": Kind(ACTOR, _send(signal.SIGKILL), (0,), WORKERS),
+    "worker hangs": Kind(ACTOR, _send(signal.SIGSTOP), (0,), WORKERS),
     "sampler killed": Kind(ACTOR, _send(signal.SIGKILL), (0,), SAMPLERS),
     "sampler hangs": Kind(ACTOR, _send(signal.SIGSTOP), (0,), SAMPLERS),
 }
@@ -160,7 +160,7 @@ class Run:
                     due.pop(0)
                     since = None
             self._note(done)
-            time.sleep(0.02)
+            time.sleep(0.1)
         if process.poll() is None:
             process.kill()
             self.ends.append(f"not done within {DEADLINE:g} s")
@@ -320,8 +320,9 @@ def play(kinds: list[str], beside: str, options: argparse.Namespace, place: Path
     assert not whole.ends, whole.ends
     lines = (whole.folder / "timing.jsonl").read_text().splitlines()
     step = statistics.median(json.loads(line)["seconds/step"] for line in lines)
-    print(f"{beside.strip()}: {step:.2f} s a step", flush=True)
-    played = Played(left=whole.left(), steps={beside.strip(): round(step, 2)})
+    name = beside.strip() or "learners = 2"
+    print(f"{name}: {step:.2f} s a step", flush=True)
+    played = Played(left=whole.left(), steps={name: round(step, 2)})
     stream = random.Random(f"{options.seed} {beside}")
     stream.shuffle(kinds)
     for first in range(0, len(kinds), options.each):
@@ -334,8 +335,21 @@ def play(kinds: list[str], beside: str, options: argparse.Namespace, place: Path
         played.differ += [f"a run with {', '.join(chosen)}: {problem}" for problem in problems]
         played.left += run.left()
         played.faults += run.faults
-        print(f"{len(played.faults)} faults: {problems or 'the same run'}", flush=True)
+        print(f"{', '.join(chosen)}: {problems or 'the same run'}", flush=True)
+        print(table(summary(played.faults)), flush=True)
     return played
+
+
+@contextmanager
+def _place(kept: Path | None, beside: str) -> Iterator[Path]:
+    """A folder for runs of one recipe."""
+    if kept is None:
+        with tempfile.TemporaryDirectory() as place:
+            yield Path(place)
+        return
+    place = kept / (beside.partition(" ")[0] or "learners")
+    place.mkdir(parents=True)
+    yield place
 
 
 def main() -> None:
@@ -347,16 +361,17 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--place", type=Path, help="where runs stay; else they are removed")
     options = parser.parse_args()
     machine = describe(1)
     print(table([machine]), flush=True)
     kinds = [options.kinds[n % len(options.kinds)] for n in range(options.faults)]
     played = Played()
-    for beside in (WORKERS, SAMPLERS):
+    for beside in (ALONE, WORKERS, SAMPLERS):
         mine = [kind for kind in kinds if KINDS[kind].beside == beside]
         if mine:
-            with tempfile.TemporaryDirectory() as place:
-                played.add(play(mine, beside, options, Path(place)))
+            with _place(options.place, beside) as place:
+                played.add(play(mine, beside, options, place))
     rows = summary(played.faults)
     print(table(rows))
     print(f"runs that differ: {played.differ or 'none'}; processes left: {played.left}")

@@ -15,6 +15,7 @@ then plays those runs alone. Results stand in docs/log/planner.md.
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -135,9 +136,13 @@ def play(root: Path, names: list[str]) -> None:
         train(root / "cold start", *COMMON, *COLD)
         export_policy(RunFolder.open(root / "cold start"), model, merge=True)
     runs = CALIBRATIONS | {name: setting.overrides for name, setting in SETTINGS.items()}
-    for name in names or runs:
-        train(root / name, f"model.name={model}", *COMMON, *runs[name])
-        print(f"{name}: {wall(root / name):.2f} s a step", flush=True)
+    if len(names) != 1:  # each in a process of its own: threads and memory of one are not another's
+        for name in names or runs:
+            subprocess.run([*sys.orig_argv[:3], "play", root, name], check=True)
+        return
+    name = names[0]
+    train(root / name, f"model.name={model}", *COMMON, *runs[name])
+    print(f"{name}: {wall(root / name):.2f} s a step", flush=True)
 
 
 def wall(folder: Path) -> float:
