@@ -32,6 +32,8 @@ from turnwise.types import Group, Trajectory
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
+ARRAYS = [entry.name for entry in fields(Tokens) if entry.name != "images"]
+"""The arrays of a record, as they are saved."""
 
 
 def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
@@ -190,7 +192,7 @@ def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
     loaded = []
     for pair, shown in zip(state["pairs"], state["images"], strict=True):
         better, worse = (
-            replace(Tokens(*(tensor.numpy() for tensor in tensors)), images=_restored(images))
+            replace(_tokens_of(tensors), images=_restored(images))
             for tensors, images in zip(pair, shown, strict=True)
         )
         loaded.append((better, worse))
@@ -206,8 +208,16 @@ def _with_reference(
 
 
 def _tensors(tokens: Tokens) -> list[torch.Tensor]:
-    names = [entry.name for entry in fields(Tokens) if entry.name != "images"]
-    return [torch.from_numpy(getattr(tokens, name).copy()) for name in names]
+    arrays = [getattr(tokens, name) for name in ARRAYS]
+    return [torch.from_numpy(array.copy()) for array in arrays if array is not None]
+
+
+def _tokens_of(tensors: Sequence[torch.Tensor]) -> Tokens:
+    """The tokens of such tensors; experts come last, and are not there where none was recorded."""
+    arrays: dict[str, Any] = {
+        name: tensor.numpy() for name, tensor in zip(ARRAYS, tensors, strict=False)
+    }
+    return Tokens(**arrays)
 
 
 def _images(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
