@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.nodes import Cluster, connected
+from turnwise.cluster.nodes import Cluster, connected, start
 from turnwise.cluster.places import RETURNED, End, Kind, NodeUnfit, Places, look, own_versions
 from turnwise.config import ClusterConfig
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 
 LOCAL = ClusterConfig(workers=2)
 KIND = Kind("cluster.workers", 2)
@@ -55,6 +55,23 @@ def test_places_that_are_apart_are_those_for_which_there_is_room(
         assert [found.has_room(index) for index in range(3)] == [True, True, False]
     (line,) = caplog.messages
     assert line.startswith("cluster.samplers = 3 (3 CPUs): the nodes have room for 2 of them; each")
+
+
+class BusyRay:
+    """Ray on a machine that is too busy to start it in time."""
+
+    def init(self, *_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup. It\nmay")
+
+
+def test_a_machine_that_is_too_busy_to_start_ray_is_one_line() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(
+        InfrastructureError, match=r"during startup. It\): end some of what"
+    ) as found:
+        start(BusyRay(), 1)
+    assert "\n" not in str(found.value)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_process_works_in_its_main_thread_until_its_function_returns(

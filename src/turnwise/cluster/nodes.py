@@ -17,7 +17,7 @@ from typing import Any
 
 from turnwise.cluster.places import Kind, Places, resources, state_of
 from turnwise.config import ClusterConfig
-from turnwise.errors import ConfigError, MissingExtraError
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 
 STORE_BYTES = 80 * 2**20
 """Memory of Ray's object store on this machine, near its least: nothing is kept there."""
@@ -62,7 +62,7 @@ def connected(config: ClusterConfig, kinds: Sequence[Kind]) -> "Iterator[Cluster
 def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[Kind]) -> None:
     """Start a cluster, or join one."""
     if config.address == "local":
-        _start(ray, sum(kind.all[0] for kind in kinds))
+        start(ray, sum(kind.all[0] for kind in kinds))
         return
     _check_reachable(config.address)
     problem = _problem_of_joining(ray, config.address, min(config.start_seconds, JOIN_SECONDS))
@@ -74,8 +74,9 @@ def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[Kind]) -> None:
         )
 
 
-def _start(ray: Any, cpus: int) -> None:
-    """Start a cluster; Ray's handler of SIGTERM gives way to that which was there."""
+def start(ray: Any, cpus: int) -> None:
+    """Start a cluster on this machine; Ray's handler of SIGTERM gives way to that which was there.
+    Raises ConfigError where that cannot be, InfrastructureError where it takes too long."""
     before = signal.getsignal(signal.SIGTERM)
     own = {"num_cpus": cpus, "object_store_memory": STORE_BYTES, "include_dashboard": False}
     try:
@@ -83,6 +84,13 @@ def _start(ray: Any, cpus: int) -> None:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray cannot be started on this machine ({str(error).splitlines()[0]})"
+        ) from error
+    except Exception as error:
+        if type(error) is not Exception:  # Ray's own for a node that is not there in 30 seconds
+            raise
+        raise InfrastructureError(
+            f"Ray has not started on this machine ({str(error).splitlines()[0]}): end some of what "
+            "else runs here, and start again"
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
