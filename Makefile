@@ -35,7 +35,8 @@ test-plain: .venv/developing
 test-bounds: .venv/developing
 	.ci/bounds
 
-# What takes many minutes or much memory: every architecture of transformers, 1,000 sandboxes.
+# What takes many minutes or much memory, and repeats with other data what test-all runs once:
+# every architecture of transformers, all tasks of environments, 1,000 sandboxes.
 test-slow: .venv/developing
 	$(PYTEST) -m slow
 

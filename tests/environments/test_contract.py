@@ -131,7 +131,7 @@ def test_the_contract(name: str, desk: dict[str, Any]) -> None:
         keeps_its_word(environment, most=case.most, compared=case.compared, hidden=case.hidden)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.counted])
 def test_the_declared_scores_are_those_of_all_tasks(name: str) -> None:
     for environment in opened(name.split()[0], CASES[name].options):

@@ -106,14 +106,14 @@ def test_functions_give_verdicts_or_yes_and_no() -> None:
     [
         (lambda one: 0.5, "0.5 instead of a Verdict, True or False"),
         (lambda one: 1 / 0, "ZeroDivisionError"),
-        (lambda one: time.sleep(60), "no verdict within 0.05 s"),
+        (lambda one: time.sleep(60), "no verdict within 2 s"),
         (lambda one: Verdict(float("nan"), True), "reward nan is not a finite number"),
         (lambda one: Verdict(1.0, "yes"), "success is 'yes' instead of True or False"),
         (lambda one: Verdict(1.0, True, turn_rewards=[1.0] * 7), "7 numbers for 2 turns"),
     ],
 )
 def test_a_verifier_that_fails_gives_no_grade(function: Any, problem: str) -> None:
-    (found,) = judged(by_function(function), counted(3), seconds=0.05)
+    (found,) = judged(by_function(function), counted(3), seconds=2)
     assert not found.outcome.graded
     assert found.reward is None
     assert problem in found.problem

@@ -31,7 +31,11 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(
     ("name", "family", "context", "options"),
-    [CASES[0], *(pytest.param(*case, marks=pytest.mark.long) for case in CASES[1:])],
+    [
+        CASES[0],
+        pytest.param(*CASES[1], marks=pytest.mark.long),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:]),
+    ],
 )
 def test_one_step_with_the_cold_start_before_it(
     tmp_path: Path, name: str, family: str, context: str, options: dict[str, Any]

@@ -167,7 +167,7 @@ def ended(arguments: list[str | Path], number: int, when: Callable[[], bool]) ->
     return process.returncode, "".join(said)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_study_that_is_ended_at_several_moments_is_the_same(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     moments: list[tuple[int, Callable[[], bool]]] = [

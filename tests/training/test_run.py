@@ -117,8 +117,8 @@ def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
         # in the cold start, in the first rollout, and somewhere in the middle
         pytest.param("checkpoints/cold_start/step-000003", 0.0, marks=pytest.mark.long),
-        pytest.param("evaluations/cold_start.json", 0.0, marks=pytest.mark.long),
-        pytest.param("metrics.jsonl", 0.15, marks=pytest.mark.long),
+        pytest.param("evaluations/cold_start.json", 0.0, marks=pytest.mark.slow),
+        pytest.param("metrics.jsonl", 0.15, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_ends_like_one_that_never_stopped(

@@ -187,7 +187,7 @@ def test_without_its_sandbox_there_is_no_verdict() -> None:
         judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_more_functions_than_there_are() -> None:
     with pytest.raises(ConfigError, match="lower count"):
         Code(MadeFunctions(400, max_steps=1))

@@ -119,7 +119,7 @@ def instances(path: str, clones: Path, runner: Any = "plain") -> InstanceFile:
     return InstanceFile(path, heldout_share=0.0, repositories=str(clones), runner=runner)
 
 
-@pytest.fixture(params=["plain", pytest.param("pytest", marks=pytest.mark.long)])
+@pytest.fixture(params=["plain", pytest.param("pytest", marks=pytest.mark.slow)])
 def loaded(
     request: pytest.FixtureRequest, clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> Repair:
@@ -129,6 +129,9 @@ def loaded(
     return made
 
 
+@pytest.mark.parametrize(
+    "loaded", ["plain", pytest.param("pytest", marks=pytest.mark.long)], indirect=True
+)
 def test_a_record_of_swe_bench(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     assert "double(4) is 12" in task.prompt
@@ -391,7 +394,9 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("runner", "count"), [("plain", 3), ("pytest", 1)])
+@pytest.mark.parametrize(
+    ("runner", "count"), [("plain", 3), pytest.param("pytest", 1, marks=pytest.mark.slow)]
+)
 def test_bugs_are_put_into_a_repository(
     clones: Path, tmp_path: Path, sandbox: Sandbox, runner: str, count: int
 ) -> None:

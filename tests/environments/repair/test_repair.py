@@ -59,7 +59,7 @@ def passed(functions: dict[str, Any], calls: list[Any]) -> list[bool]:
     return results
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_solution_repairs_and_random_changes_do_not(made: Repair) -> None:
     """Judged in this process, so that there are enough of them."""
     tasks = all_tasks(made)

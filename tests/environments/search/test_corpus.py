@@ -87,7 +87,7 @@ def test_tests_and_private_modules_are_left_out(documents):
     assert not [part for part in parts if part.startswith("_")]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_another_process_builds_is_what_the_cache_holds(
     tmp_path: Path, library: SearchEnvironment
 ) -> None:

@@ -38,7 +38,7 @@ def running() -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture(scope="module", params=[pytest.param("small", marks=pytest.mark.long), "full"])
+@pytest.fixture(scope="module", params=[pytest.param("small", marks=pytest.mark.slow), "full"])
 def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironment]:
     """The environment in SQLite, and on the server."""
     options: dict[str, Any] = {"tasks": {"count": COUNT, "grammar": request.param}}

@@ -79,7 +79,7 @@ def test_a_kept_file_is_loaded_and_not_built_again(cache: Path) -> None:
     [
         "one byte",
         *(
-            pytest.param(n, marks=pytest.mark.long)
+            pytest.param(n, marks=pytest.mark.slow)
             for n in ("truncated", "empty", "another library")
         ),
     ],
