@@ -156,7 +156,7 @@ def test_one_wrong_expert_is_seen() -> None:
 
 
 def _by_hand(router: Any, recorded: Tensor) -> None:
-    """Equation 6 of arXiv 2510.11370: a softmax over the recorded experts alone."""
+    """A softmax over the recorded experts alone (R3, arXiv 2510.11370)."""
 
     def forward(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits = hidden.reshape(-1, 32) @ self.weight.T

@@ -1,6 +1,6 @@
 """The experts that routers choose for each token: recorded in one pass, replayed in another.
 
-Routing replay (R3, arXiv 2510.11370, eq. 5 to 7): the learner sends a token to the experts that it
+Routing replay (R3, arXiv 2510.11370): the learner sends a token to the experts that it
 was sampled with, and weights them by its own router: g_i = exp(s_i) / sum over the recorded j of
 exp(s_j), where a model normalises over its choice, else as the model does. So gradients reach the
 router, and no expert changes because two passes round differently. Not here: where the records are
