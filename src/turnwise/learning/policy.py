@@ -115,9 +115,8 @@ class PolicyLearner:
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """The `sampled_logprobs` of the reference model."""
         with self._as_reference() as compute:
-            found: list[NDArray[np.float64]] = compute(
-                sampled_logprobs, members, self.config, self.temperature
-            )
+            given = (members, self.config, self.temperature)
+            found: list[NDArray[np.float64]] = compute(sampled_logprobs, *given)
         return found
 
     def update(

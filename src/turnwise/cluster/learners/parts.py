@@ -79,8 +79,8 @@ class Parts(DividedModel):
     def _copied(
         self, model: nn.Module, algorithm: Algorithm, words: Words | None
     ) -> nn.Module | None:
-        """What the second model has of the policy before its weights are divided: a critic, which
-        is made of it, or a copy; None where there is no second model, or it has the policy's."""
+        """Make a second model of the policy before its weights are divided: a critic, or a copy;
+        None where there is no second model, or it has the policy's weights."""
         config = self._recipe.algorithm.critic or SeparateCriticConfig()
         if Requirement.CRITIC in algorithm.needs and isinstance(config, SeparateCriticConfig):
             return Critic(model, config, self._recipe.learning, self._ranks)

@@ -53,7 +53,7 @@ class Lesson(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """What ranks that learn together have of a policy."""
+    """A policy on ranks that learn together, and a copy of it to be divided as well."""
 
     ranks: Ranks
     compute: Compute
@@ -63,7 +63,7 @@ class Divided(NamedTuple):
 
     @classmethod
     def alone(cls, policy: nn.Module) -> "Divided":
-        """What one process has."""
+        """Take a policy that one process has whole."""
         return cls(ALONE, ALONE.shard(policy, by_layer=True), copy.deepcopy(policy))
 
 
