@@ -41,8 +41,8 @@ class ClusterConfig(Section):
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
-    """Deadline of places on the cluster, and of the start of a process there; of a sampler also of
-    new weights."""
+    """Deadline of places on the cluster, and of the start of learners, samplers and workers; of a
+    sampler also of new weights."""
 
     @model_validator(mode="after")
     def _slices_divide(self) -> "ClusterConfig":

@@ -94,5 +94,14 @@ def team_of(context: RunContext) -> Team:
     recipe, device = context.recipe, context.components.model.device
     threads = max(1, recipe.threads // recipe.cluster.learners)
     logs = context.folder.path / "learners"
-    cluster, ranks = recipe.cluster, context.hired.ranks
-    return Team(cluster.learners, device, threads, cluster.seconds, logs, ranks, cluster.replicas)
+    cluster = recipe.cluster
+    return Team(
+        cluster.learners,
+        device,
+        threads,
+        cluster.seconds,
+        logs,
+        context.hired.ranks,
+        cluster.replicas,
+        cluster.start_seconds,
+    )

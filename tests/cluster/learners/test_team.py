@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.cluster.learners.test_learner import REWARDS, loaded, recipe_of
+from tests.cluster.workers.processes import descendants
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
@@ -114,3 +115,9 @@ def test_signals_to_all_processes_leave_the_ranks_to_the_first(own_team: Team) -
     own_team.close()
     assert not is_running(process)
     own_team.close()
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"learner rank 1 was not ready within .*= 0.1"):
+        Team(2, torch.device("cpu"), 1, SECONDS, tmp_path / "learners", start_seconds=0.1)
+    assert not descendants(os.getpid())

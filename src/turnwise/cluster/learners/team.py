@@ -24,8 +24,6 @@ from turnwise.errors import InfrastructureError
 
 Result = TypeVar("Result")
 Parts = TypeVar("Parts", bound=DividedModel)
-START_SECONDS = 300.0
-"""The longest time that a process may take until it could join."""
 END_SECONDS = 10.0
 """The longest time that a process may take to end, before it is killed."""
 FOUND_DEAD_SECONDS = 5.0
@@ -41,6 +39,7 @@ class Team:
         logs: the folder of what the others print, which each of them sees; made if it is not there.
         launcher: starts the others; without one, they are processes of this machine.
         replicas: copies of the divided model, each over `count / replicas` processes.
+        start_seconds: deadline of all processes' start.
 
     Raises InfrastructureError where a process does not start.
     """
@@ -54,6 +53,7 @@ class Team:
         logs: Path,
         launcher: RankLauncher | None = None,
         replicas: int = 1,
+        start_seconds: float = 300.0,
     ) -> None:
         self.seconds, self.logs = seconds, logs.absolute()
         self.parts: Any = None
@@ -74,7 +74,7 @@ class Team:
 
             for rank in range(1, count):
                 self._processes[rank] = launcher.start(meeting(rank))
-            self._wait_until_ready(door)
+            self._wait_until_ready(door, start_seconds)
             self.ranks = join(store, meeting(0))
         except BaseException:
             self._kill()
@@ -137,8 +137,8 @@ class Team:
     def _log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"
 
-    def _wait_until_ready(self, door: Door) -> None:
-        deadline = time.monotonic() + START_SECONDS
+    def _wait_until_ready(self, door: Door, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
         while missing := self._processes.keys() - self._connections.keys():
             rank = min(missing)
             if (found := door.arrival(0.1)) is not None:
@@ -150,8 +150,8 @@ class Team:
                 raise InfrastructureError(self._ended(*ends[0], "its start"))
             elif time.monotonic() > deadline:
                 raise InfrastructureError(
-                    f"learner rank {rank} is not ready after {START_SECONDS:g} s: see "
-                    f"{self._log(rank)}"
+                    f"learner rank {rank} was not ready within cluster.start_seconds = "
+                    f"{seconds:g}: see {self._log(rank)}"
                 )
 
     def _problem(self, name: str, seconds: float) -> str:
