@@ -77,7 +77,8 @@ class Kind:
     """Part of the command line of the process that it befalls; empty for the run's own."""
     inflict: Callable[[int], None]
     codes: tuple[int, ...]
-    """Exit codes that the run may end with; 0 is that of a run that goes on."""
+    """Exit codes that the run may end with; 0 is that of a run that goes on, and the negative one
+    of a signal that of a process which had only begun."""
     beside: str = ALONE
     """The processes of the run that it befalls, beside the learners."""
 
@@ -94,8 +95,8 @@ def _fill_disk(process: int) -> None:
 RANK, ACTOR = "turnwise.cluster.learners.worker", "ray::_Actor"
 KINDS = {
     "run killed": Kind("", _send(signal.SIGKILL), (-signal.SIGKILL, 0), WORKERS),
-    "run preempted": Kind("", _send(signal.SIGUSR1), (75, 0)),
-    "run told to end": Kind("", _send(signal.SIGTERM), (143, 0)),
+    "run preempted": Kind("", _send(signal.SIGUSR1), (75, -signal.SIGUSR1, 0)),
+    "run told to end": Kind("", _send(signal.SIGTERM), (143, -signal.SIGTERM, 0)),
     "disk full": Kind("", _fill_disk, (3, 0)),
     "rank killed": Kind(RANK, _send(signal.SIGKILL), (3, 0)),
     "rank hangs": Kind(RANK, _send(signal.SIGSTOP), (3, 0)),
@@ -136,7 +137,7 @@ class Run:
         while True:
             given = ["--resume", self.folder] if self.folder.exists() else [self.recipe]
             target = [] if self.folder.exists() else ["--run", self.folder]
-            with _process(["train", *given, *target]) as process:
+            with _process(["train", *given, *target], self.folder) as process:
                 code = self._watch(process, waiting)
             if code == 0:
                 return
@@ -154,11 +155,10 @@ class Run:
             self.seen |= {process.pid, *_descendants(process.pid)}
             done = self.done
             since = since or (time.monotonic() if due and done >= due[0][1] else None)
-            if since and time.monotonic() - since >= due[0][2]:
-                kind, step, _ = due[0]
-                if self._inflict(kind, step, process.pid):
-                    due.pop(0)
-                    since = None
+            is_due = since is not None and time.monotonic() - since >= due[0][2]
+            if is_due and self._inflict(due[0][0], done, process.pid):
+                due.pop(0)
+                since = None
             self._note(done)
             time.sleep(0.1)
         if process.poll() is None:
@@ -168,13 +168,14 @@ class Run:
         self._note(self.done)
         return code
 
-    def _inflict(self, kind: str, step: int, driver: int) -> bool:
-        """Whether there was a process of the kind that a fault could befall."""
+    def _inflict(self, kind: str, done: int, driver: int) -> bool:
+        """Whether there was a process of the kind that a fault could befall, after so many
+        steps."""
         victim = KINDS[kind].victim
         there = [one for one in sorted(_descendants(driver)) if victim in _command(one)]
         if victim and not there:
             return False
-        fault = Fault(kind, step)
+        fault = Fault(kind, done)
         fault.seconds = -time.monotonic()
         self.faults.append(fault)
         KINDS[kind].inflict(there[-1] if victim else driver)
@@ -222,14 +223,16 @@ class Played:
 
 
 @contextmanager
-def _process(arguments: list[Any]) -> Iterator["subprocess.Popen[bytes]"]:
+def _process(arguments: list[Any], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process of a run, which prints to a file beside the run's folder."""
     command = [sys.executable, "-m", "turnwise", *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with folder.with_suffix(".log").open("ab") as printed:
+        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _alive() -> dict[int, int]:
@@ -344,8 +347,8 @@ def play(kinds: list[str], beside: str, options: argparse.Namespace, place: Path
 def _place(kept: Path | None, beside: str) -> Iterator[Path]:
     """A folder for runs of one recipe."""
     if kept is None:
-        with tempfile.TemporaryDirectory() as place:
-            yield Path(place)
+        with tempfile.TemporaryDirectory() as passing:
+            yield Path(passing)
         return
     place = kept / (beside.partition(" ")[0] or "learners")
     place.mkdir(parents=True)

@@ -59,7 +59,7 @@ def actors() -> list[int]:
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if line.read_text().startswith("ray::Actor"):
+            if line.read_text().startswith("ray::_Actor"):
                 found.append(int(line.parent.name))
         except OSError:  # it has ended
             continue

@@ -26,6 +26,8 @@ async def send_weights(writer: asyncio.StreamWriter, weights: Mapping[str, Tenso
         dtype, shape = str(weight.dtype).removeprefix("torch."), tuple(weight.shape)
         for start in range(0, len(data), PIECE_BYTES):
             part = data[start : start + PIECE_BYTES]
+            if writer.is_closing():  # closed meanwhile; asyncio would fail on what it no longer has
+                raise ConnectionResetError("its connection was closed")
             send(writer, Piece(name, dtype, shape, start, len(part)))
             writer.write(part.data)
             await writer.drain()
