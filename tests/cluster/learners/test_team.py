@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.cluster.learners.test_learner import REWARDS, loaded, recipe_of
-from tests.cluster.workers.processes import descendants
+from tests.cluster.workers.processes import descendants, left_after
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
@@ -118,6 +118,7 @@ def test_signals_to_all_processes_leave_the_ranks_to_the_first(own_team: Team) -
 
 
 def test_a_rank_that_does_not_come_is_named(tmp_path: Path) -> None:
+    before = descendants(os.getpid())
     with pytest.raises(InfrastructureError, match=r"learner rank 1 was not ready within .*= 0.1"):
         Team(2, torch.device("cpu"), 1, SECONDS, tmp_path / "learners", start_seconds=0.1)
-    assert not descendants(os.getpid())
+    assert not left_after(descendants(os.getpid()) - before, 10.0)
