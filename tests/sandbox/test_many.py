@@ -54,8 +54,8 @@ def all_at_once(sandbox: Sandbox, count: int, run: Callable[[int], Result]) -> l
         return list(pool.map(one, range(count)))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("tier", [pytest.param("bubblewrap", marks=pytest.mark.slow), "namespaces"])
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
 def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
     """More than there are places: they queue, and none is late or gets what is another's."""
     with maker(tier, concurrency=16) as sandbox:

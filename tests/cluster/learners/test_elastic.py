@@ -75,7 +75,7 @@ def test_two_replicas_of_two_parts_make_the_update_of_one(
 
 @pytest.mark.long
 @pytest.mark.numbers
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.slow), 4])
 def test_three_and_four_ranks_make_the_update_of_one(
     model_folders: dict[str, Path], make_groups: MakeGroups, tmp_path: Path, count: int
 ) -> None:

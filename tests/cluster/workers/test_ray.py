@@ -122,7 +122,10 @@ def interrupted(recipe: Path, folder: Path, number: signal.Signals, steps: int) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 75)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGUSR1, 75)],
+)
 def test_a_signal_saves_and_ends_the_run_and_its_processes(
     recipe: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
