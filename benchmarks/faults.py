@@ -1,7 +1,7 @@
 """Faults on purpose: what becomes of small runs whose processes are killed, stopped or told to end.
 
-    .venv/bin/python benchmarks/faults.py --faults 100 --json runs/faults.json
-    .venv/bin/python benchmarks/faults.py --faults 4 --kinds "rank killed" "worker killed"
+    .venv/bin/python -m benchmarks.faults --faults 100 --json runs/faults.json
+    .venv/bin/python -m benchmarks.faults --faults 4 --kinds "rank killed" "worker killed"
 
 A run with two learners, in lockstep, is played once without a fault, and one with two workers
 beside these, and one with a sampler. Then runs of the same recipes get `--each` faults, each at a
@@ -29,8 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from machine import describe
-from tables import table
+
+from benchmarks.machine import describe
+from benchmarks.tables import table
+from tests.cluster.workers.processes import descendants, left_after
 
 RECIPE = """
 name = "faults"
@@ -152,7 +154,7 @@ class Run:
         since: float | None = None
         begun = time.monotonic()
         while process.poll() is None and time.monotonic() - begun < DEADLINE:
-            self.seen |= {process.pid, *_descendants(process.pid)}
+            self.seen |= {process.pid, *descendants(process.pid)}
             done = self.done
             since = since or (time.monotonic() if due and done >= due[0][1] else None)
             is_due = since is not None and time.monotonic() - since >= due[0][2]
@@ -172,7 +174,7 @@ class Run:
         """Whether there was a process of the kind that a fault could befall, after so many
         steps."""
         victim = KINDS[kind].victim
-        there = [one for one in sorted(_descendants(driver)) if victim in _command(one)]
+        there = [one for one in sorted(descendants(driver)) if victim in _command(one)]
         if victim and not there:
             return False
         fault = Fault(kind, done)
@@ -194,9 +196,7 @@ class Run:
 
     def left(self) -> int:
         """Processes that are still there after a time."""
-        end = time.monotonic() + LINGER
-        while (left := self.seen & _alive().keys()) and time.monotonic() < end:
-            time.sleep(0.2)
+        left = left_after(self.seen, LINGER)
         for process in left:
             print(f"left behind: {process} {_command(process)}", flush=True)
         return len(left)
@@ -233,26 +233,6 @@ def _process(arguments: list[Any], folder: Path) -> Iterator["subprocess.Popen[b
         finally:
             process.kill()
             process.wait()
-
-
-def _alive() -> dict[int, int]:
-    """The parent of each process that is there and is no zombie."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-        except OSError:  # it has ended
-            continue
-        if state != "Z":
-            found[int(stat.parent.name)] = int(parent)
-    return found
-
-
-def _descendants(process: int) -> set[int]:
-    known, found = _alive(), {process}
-    while more := {one for one, parent in known.items() if parent in found} - found:
-        found |= more
-    return found - {process}
 
 
 def _command(process: int) -> str:
