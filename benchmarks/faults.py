@@ -115,6 +115,8 @@ class Fault:
 
     kind: str
     step: int
+    begun: float
+    """By the clock of this process."""
     code: int | None = None
     """The exit code, where the run ended by it."""
     seconds: float | None = None
@@ -139,15 +141,18 @@ class Run:
         while True:
             given = ["--resume", self.folder] if self.folder.exists() else [self.recipe]
             target = [] if self.folder.exists() else ["--run", self.folder]
+            before = len(self.faults)
             with _process(["train", *given, *target], self.folder) as process:
                 code = self._watch(process, waiting)
             if code == 0:
+                self.ends += [f"{kind} was not inflicted" for kind, _, _ in waiting]
                 return
-            fault = self.faults[-1] if self.faults else None
-            if fault is None or fault.code is not None or code not in KINDS[fault.kind].codes:
-                self.ends.append(f"exit code {code} after {fault and fault.kind}")
+            mine = self.faults[before:]
+            blamed = [fault for fault in mine if code in KINDS[fault.kind].codes]
+            if not blamed:
+                self.ends.append(f"exit code {code} after {[fault.kind for fault in mine]}")
                 return
-            fault.code = code
+            blamed[-1].code = code
 
     def _watch(self, process: "subprocess.Popen[bytes]", due: list[tuple[str, int, float]]) -> int:
         """Inflict what is due, and say when steps are done, until the process has ended."""
@@ -177,16 +182,18 @@ class Run:
         there = [one for one in sorted(descendants(driver)) if victim in _command(one)]
         if victim and not there:
             return False
-        fault = Fault(kind, done)
-        fault.seconds = -time.monotonic()
+        fault = Fault(kind, done, time.monotonic())
+        try:
+            KINDS[kind].inflict(there[-1] if victim else driver)
+        except ProcessLookupError:  # it has ended since
+            return False
         self.faults.append(fault)
-        KINDS[kind].inflict(there[-1] if victim else driver)
         return True
 
     def _note(self, done: int) -> None:
         for fault in self.faults:
-            if fault.seconds is not None and fault.seconds < 0 and done > fault.step:
-                fault.seconds += time.monotonic()
+            if fault.seconds is None and done > fault.step:
+                fault.seconds = time.monotonic() - fault.begun
 
     @property
     def done(self) -> int:
@@ -224,10 +231,12 @@ class Played:
 
 @contextmanager
 def _process(arguments: list[Any], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process of a run, which prints to a file beside the run's folder."""
+    """A process of a run. What it prints is in a file beside the run's folder, which another
+    process writes, as a full disk of the run is no full disk of its user's."""
     command = [sys.executable, "-m", "turnwise", *map(str, arguments)]
-    with folder.with_suffix(".log").open("ab") as printed:
-        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+    printed = folder.with_suffix(".log").open("ab")
+    with printed, subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=printed) as copying:
+        process = subprocess.Popen(command, stdout=copying.stdin, stderr=copying.stdin)
         try:
             yield process
         finally:
@@ -276,7 +285,7 @@ def summary(faults: list[Fault]) -> list[dict[str, Any]]:
     rows = []
     for kind in KINDS:
         mine = [fault for fault in faults if fault.kind == kind]
-        seconds = [one.seconds for one in mine if one.seconds is not None and one.seconds > 0]
+        seconds = [one.seconds for one in mine if one.seconds is not None]
         if not mine:
             continue
         codes = sorted({str(one.code) for one in mine if one.code is not None})
