@@ -327,6 +327,11 @@ def test_of_many_steps_the_newest_are_counted(run: Path) -> None:
     assert {"step-000003", "evaluation-trained"} < {file["name"] for file in shown["files"]}
 
 
+def test_resumes_with_other_settings_are_told(run: Path) -> None:
+    (shown,) = get([run], "runs/0")
+    assert shown["moves"] == ["resumed after step 2 with cluster.learners = 2 (before: 1)"]
+
+
 def test_figures_of_a_copied_run_are_in_the_order_of_a_run(run: Path) -> None:
     folder = RunFolder.open(run)
     for name in ("sft", "no_search", "base"):
@@ -377,9 +382,15 @@ def test_a_study_has_its_arms_and_effects_with_intervals(run: Path) -> None:
 def test_curves_of_budgets_end_at_one_budget(run: Path) -> None:
     """More than an episode ever used adds no success."""
     folder = RunFolder.open(run)
-    for name, budgets in (("base", [[1, 0.0]]), ("trained", [[1, 0.25], [3, 0.5]])):
+    curves = {"base": [], "sft": [[1, 0.25]], "trained": [[1, 0.25], [3, 0.5]]}
+    for name, budgets in curves.items():
         folder.write_evaluation(name, {"success": 0.5, "step": 3, "budgets": {"turns": budgets}})
     (run / "report.json").write_text("{}")
     (found,) = get([run], "runs/0/reports/report")
-    assert [line["values"] for line in found["curves"][0]["lines"]] == [[0.0, 0.0], [0.25, 0.5]]
-    assert [line["steps"] for line in found["curves"][0]["lines"]] == [[1, 3], [1, 3]]
+    assert [
+        (line["name"], line["steps"], line["values"]) for line in found["curves"][0]["lines"]
+    ] == [
+        ("base", [0, 3], [0.0, 0.0]),
+        ("sft", [0, 1, 3], [0.0, 0.25, 0.25]),
+        ("trained", [0, 1, 3, 3], [0.0, 0.25, 0.5, 0.5]),
+    ]

@@ -110,6 +110,23 @@ def test_episodes_at_the_same_time_have_places_of_their_own(run: Path) -> None:
     }
 
 
+def test_parts_of_an_episode_that_has_no_row_are_not_drawn(run: Path) -> None:
+    """As of a file that lacks it."""
+    sampled = Span(Doing.SAMPLING, 0, 1)
+    both = [episode(0, 0.0, 2.0, "", sampled), episode(1, 0.0, 2.0, "", sampled)]
+    write(run, 3, both, [("update", 2.0, 3.0)])
+    file = RunFolder.open(run).timeline_file(3)
+    rows = pq.read_table(file)
+    lost = [one["kind"] == "episode" and one["episode"] == 1 for one in rows.to_pylist()]
+    pq.write_table(rows.take([at for at, gone in enumerate(lost) if not gone]), file)
+    assert spans(timeline(run, 3, Index())) == {
+        ("learner", 0, "update", 3, 2.0, 1.0),
+        ("engine", 0, "requests", 3, 0.0, 1.0),
+        ("the run's process", 0, "episode", 3, 0.0, 2.0),
+        ("the run's process", 0, "sampling", 3, 0.0, 1.0),
+    }
+
+
 def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: Path) -> None:
     write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])
     write(run, 3, [episode(1, 2.0, 2.0)], [("waiting", 5.0, 5.1), ("update", 5.1, 7.0)])

@@ -1,5 +1,6 @@
 """Settings of the machine may change when a run goes on, are written and noted; no others."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,19 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_what_has_changed_is_written_and_noted(folder: RunFolder) -> None:
-    recipe = moved_recipe(folder, ["cluster.learners=4", "threads=8", "cluster.seconds=600"])
+    os.utime(folder.path / "config.toml", (1e9, 1e9))
+    offload = "model.gradient_checkpointing=true"
+    recipe = moved_recipe(
+        folder, ["cluster.learners=4", "threads=8", "cluster.seconds=600", offload]
+    )
     assert (recipe.cluster.learners, recipe.threads) == (4, 8)
     keep_moves(folder, recipe, None)
     assert folder.recipe() == recipe
+    assert (folder.path / "config.toml").stat().st_mtime == 1e9  # when the run began
     (told,) = move_sentences(folder)
     assert told.startswith(
-        "resumed after step 0 with cluster.learners = 4 (before: 1), threads = 8"
+        "resumed after step 0 with cluster.learners = 4 (before: 1), "
+        "model.gradient_checkpointing = true (before: false), threads = 8"
     )
     assert "cluster.seconds" not in told  # it is what it was
     keep_moves(folder, moved_recipe(folder, []), None)

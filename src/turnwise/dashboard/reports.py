@@ -140,13 +140,13 @@ def _budgets(evaluations: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
         known = {
             name: one["budgets"][kind]
             for name, one in evaluations.items()
-            if one.get("budgets", {}).get(kind)
+            if kind in one.get("budgets", {})
         }
-        most = max((pairs[-1][0] for pairs in known.values()), default=0)
+        most = max((pairs[-1][0] for pairs in known.values() if pairs), default=1)
         lines = []
         for name, pairs in known.items():  # more than was ever used adds no success
-            whole = [*pairs, [most, pairs[-1][1]]] if pairs[-1][0] < most else pairs
-            budgets, rates = zip(*whole, strict=True)
+            highest = pairs[-1][1] if pairs else 0.0
+            budgets, rates = zip((0, 0.0), *pairs, (most, highest), strict=True)
             lines.append({"name": name, "steps": list(budgets), "values": list(rates)})
         title = f"Success within a budget of {kind.replace('_', ' ')}"
         curves.append({"title": title, "lines": lines})

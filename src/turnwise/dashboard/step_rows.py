@@ -38,45 +38,53 @@ class Rows:
         """The rows of a file's table."""
         start = table["start"].to_numpy()
         end = start + table["seconds"].to_numpy()
-        process, kind, group = (_texts(table[name]) for name in ("process", "kind", "group"))
+        process, kind, group = (_Texts.of(table[name]) for name in ("process", "kind", "group"))
         numbers = np.nan_to_num(table["episode"].to_numpy(), nan=-1).astype(np.int64)
-        learner, whole = _equal(table["process"], LEARNER), _equal(table["kind"], EPISODE)
+        learner, whole = process.equal(LEARNER), kind.equal(EPISODE)
         return cls(
             step,
-            process,
-            kind,
-            group,
+            process.whole,
+            kind.whole,
+            group.whole,
             [None if one < 0 else one for one in numbers.tolist()],
             start.tolist(),
             end.tolist(),
-            _owners(table["group"], numbers),
+            _owners(group.codes, numbers),
             np.flatnonzero(learner).tolist(),
             np.flatnonzero(whole).tolist(),
             np.flatnonzero(~learner & ~whole).tolist(),
         )
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    """The texts of a dictionary's column, and the place of each row's among them, -1 for none."""
-    if not len(column):
-        return [], np.zeros(0, np.int64)
-    encoded = column.combine_chunks()
-    return encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+@dataclass(frozen=True)
+class _Texts:
+    """A column of a few texts."""
+
+    texts: list[str]
+    codes: NDArray[np.int64]
+    """The place of each row's text among them, -1 for none."""
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> "_Texts":
+        """The texts of a dictionary's column."""
+        if not len(column):
+            return cls([], np.zeros(0, np.int64))
+        encoded = column.combine_chunks()
+        codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+        return cls(encoded.dictionary.to_pylist(), codes)
+
+    @property
+    def whole(self) -> list[Any]:
+        """The text of each row, None where there is none."""
+        return list(np.array([*self.texts, None], object)[self.codes])
+
+    def equal(self, text: str) -> NDArray[np.bool_]:
+        """Whether each row has that text."""
+        place = self.texts.index(text) if text in self.texts else len(self.texts)
+        return np.asarray(self.codes == place, np.bool_)
 
 
-def _texts(column: pa.ChunkedArray) -> list[Any]:
-    """The text of each row, None where there is none."""
-    texts, codes = _codes(column)
-    return list(np.array([*texts, None], object)[codes])
-
-
-def _equal(column: pa.ChunkedArray, text: str) -> NDArray[np.bool_]:
-    texts, codes = _codes(column)
-    return np.asarray(codes == (texts.index(text) if text in texts else len(texts)), np.bool_)
-
-
-def _owners(groups: pa.ChunkedArray, episodes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _owners(groups: NDArray[np.int64], episodes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Numbers that are equal for rows of one group and episode alone."""
-    codes = _codes(groups)[1]
-    pairs = (codes + 1) * (episodes.max(initial=0) + 2) + episodes + 1
+    pairs = (groups + 1) * (episodes.max(initial=0) + 2) + episodes + 1
     return np.asarray(np.unique(pairs, return_inverse=True)[1], np.int64)

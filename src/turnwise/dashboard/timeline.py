@@ -79,7 +79,7 @@ def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -
     for first, last in requests:
         spans.put(engine or 0, "requests", own.step, first, last)
     slots = _slots(every, begin, end)
-    where = np.zeros((2, max(own.owner) + 1), np.int64)
+    where = np.full((2, max(own.owner) + 1), -1)
     for part, place, slot in slots:
         lane = lanes.of(part.process[place] or OWN_PROCESS, slot)
         number = spans.add(lane, part, place)
@@ -153,15 +153,14 @@ class _Spans:
         return episode
 
     def add_parts(self, rows: Rows, where: NDArray[np.int64]) -> None:
-        """Add all parts of a step's episodes, whose lanes and numbers `where` has by owner."""
-        places = rows.parts
-        for kind in dict.fromkeys(rows.kind[place] for place in places):
-            self.kinds.setdefault(kind, len(self.kinds))
+        """Add all parts of a step's episodes, whose lanes and numbers `where` has by owner, -1 for
+        those that are not drawn."""
+        places = [place for place in rows.parts if where[0, rows.owner[place]] >= 0]
         lanes, episodes = where[:, rows.owner[places]]
         starts = np.asarray(rows.start)[places]
         columns = (
             lanes,
-            [self.kinds[rows.kind[place]] for place in places],
+            [self.kinds.setdefault(rows.kind[place], len(self.kinds)) for place in places],
             episodes,
             np.full(len(places), rows.step),
             starts - self._zero,
@@ -212,9 +211,9 @@ def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int,
 
 def _totals(own: Rows, slots: list[tuple[Rows, int, int]]) -> list[dict[str, Any]]:
     """The seconds of a step's episodes by process and kind."""
+    names: dict[tuple[str, str], int] = {}
     both = zip(own.process, own.kind, strict=True)
-    names = {pair: number for number, pair in enumerate(dict.fromkeys(both))}
-    of_row = [names[pair] for pair in zip(own.process, own.kind, strict=True)]
+    of_row = [names.setdefault(pair, len(names)) for pair in both]
     counts = np.bincount(of_row)
     sums = np.bincount(of_row, np.asarray(own.end) - np.asarray(own.start))
     found: dict[str, dict[str, Any]] = {}

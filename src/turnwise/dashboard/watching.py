@@ -11,7 +11,7 @@ from pathlib import Path
 LOOK_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
 WATCHED = ("metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "trajectories", "evaluations")
-OTHERS = ("report.json", "lock", "validation.jsonl", "no_signal.jsonl")
+OTHERS = ("report.json", "lock", "validation.jsonl", "no_signal.jsonl", "moves.jsonl")
 
 
 async def changes(runs: Mapping[str, Path]) -> AsyncIterator[str]:

@@ -4,6 +4,8 @@ Not here: what the settings mean (`config`), and what a checkpoint is for other 
 (`tensors.py`).
 """
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,7 @@ def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
 
 def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") -> None:
     """Write the recipe with which a run goes on from a checkpoint, and note what has changed, where
-    anything has."""
+    anything has. The file's time stays that of the run's beginning."""
     before, now = (
         flattened(folder.recipe().model_dump(mode="json")),
         flattened(recipe.model_dump(mode="json")),
@@ -57,19 +59,23 @@ def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") ->
     if changes:
         place = {"step": 0} if saved is None else {"step": saved.step, "stage": str(saved.stage)}
         folder.append(NOTES, place | {"changes": changes})
-        folder.write_text("config.toml", dump_recipe(recipe))
+        file = folder.path / "config.toml"
+        begun = file.stat().st_mtime_ns
+        folder.write_text(file.name, dump_recipe(recipe))
+        os.utime(file, ns=(begun, begun))
 
 
 def move_sentences(folder: RunFolder) -> list[str]:
     """Say what each resume with other settings has changed, the first one first."""
-    return [
-        f"resumed after step {line['step']}{_of_stage(line)} with "
-        + ", ".join(
-            f"{key} = {one['now']} (before: {one['before']})" for key, one in changes.items()
-        )
-        for line in folder.lines(NOTES)
-        for changes in [line.get("changes", {})]
-    ]
+    return [_sentence(line) for line in folder.lines(NOTES)]
+
+
+def _sentence(line: Mapping[str, Any]) -> str:
+    settings = ", ".join(
+        f"{key} = {json.dumps(one['now'])} (before: {json.dumps(one['before'])})"
+        for key, one in line["changes"].items()
+    )
+    return f"resumed after step {line['step']}{_of_stage(line)} with {settings}"
 
 
 def _of_stage(line: Mapping[str, Any]) -> str:

@@ -42,6 +42,8 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
     run = RunFolder.new(folder)
     run.begin(load_recipe("demo", [f"seed={seed}", "train.steps=3", "evaluation.tasks=4"]))
     run.write_tokenizer(byte_tokenizer())
+    changes = {"cluster.learners": {"before": 1, "now": 2}}
+    run.append("moves.jsonl", {"step": 2, "stage": "reinforcement", "changes": changes})
     for step in (1, 2, 3):
         run.append("metrics.jsonl", _metrics(step, seed))
         run.append("timing.jsonl", {"step": step, "seconds/step": 1.5, "seconds/rollout": 1.0})
@@ -140,6 +142,7 @@ def _row(task: int, episode: int, outcome: str, said: str, observed: str) -> dic
         "answer": said,
         "problem": "",
         "turns": 2,
+        "roles": ["", ""],
         "tool_calls": 1,
         "actions": json.dumps([_action(said, [call]), _action("Rome", [])]),
         "steps": json.dumps([_step(observed, call), _step(None, None)]),

@@ -55,6 +55,11 @@ export function moment(iso) {
   return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
+/** The text with its first letter as a capital. */
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** "1 turn", "2 turns". */
 export function count(value, noun) {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
@@ -66,7 +71,7 @@ export function fileTitle(name) {
   if (step) return `Step ${step[1]}`;
   const evaluation = /^evaluation-(.+)$/.exec(name);
   if (evaluation) return `Evaluation: ${evaluation[1]}`;
-  return name.charAt(0).toUpperCase() + name.slice(1);
+  return capital(name);
 }
 
 /** "truncated_tool_calls" is "truncated: tool calls". */

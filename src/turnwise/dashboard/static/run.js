@@ -3,7 +3,7 @@
 
 import { api } from "./api.js";
 import { h, link, notice, table } from "./dom.js";
-import { bytes, count, duration, fileTitle, moment, number, plain } from "./format.js";
+import { bytes, capital, count, duration, fileTitle, moment, number, plain } from "./format.js";
 import { facts, progress, stateBadge } from "./marks.js";
 import { to } from "./router.js";
 import { figureLine } from "./runs.js";
@@ -26,7 +26,7 @@ export async function show(route, signal) {
       ["Started", moment(run.started)],
       ["Time", duration(run.seconds)],
       ...Object.entries(run.cost ?? {}).map(([name, value]) => [
-        title(name),
+        capital(name).replaceAll("_", " "),
         costText(name, value),
       ]),
     ]),
@@ -41,7 +41,7 @@ export async function show(route, signal) {
       : null,
     run.troubles?.length ? section("Troubles", troubles(run)) : null,
     run.moves?.length
-      ? section("Resumed with other settings", h("ul", {}, run.moves.map((one) => h("li", {}, one))))
+      ? section("Resumed with other settings", h("ul", {}, run.moves.map((one) => h("li", {}, capital(one)))))
       : null,
     run.files.length ? section("Episodes written", files(run)) : null,
     run.reports?.length
@@ -70,8 +70,6 @@ export async function show(route, signal) {
 function section(name, ...content) {
   return h("section", {}, h("h2", {}, name), content);
 }
-
-const title = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 const costText = (name, value) =>
   name.includes("seconds") && typeof value === "number" ? duration(value) : plain(value);
@@ -134,7 +132,7 @@ function files(run) {
   return rows.length > 12
     ? h(
         "details",
-        { open: rows.length <= 12 },
+        {},
         h("summary", {}, `${count(run.files.length, "file")}, newest first`),
         shown,
         left
