@@ -1,13 +1,17 @@
 """Playing from the browser: by hand, and through recorded episodes."""
 
+import json
 from pathlib import Path
 
 import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.dashboard.browser.sample_run import with_a_task_of_the_environment, write_run
 from tests.dashboard.test_server import asked
 from turnwise.commands.playing import Player
+from turnwise.storage.trajectory_rows import SCHEMA
 
 
 @pytest.fixture
@@ -47,12 +51,37 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
         assert begun["recorded"] == "capital of 1"
         place = f"/api/play/{begun['session']}"
         first = (await client.post(f"{place}/onward", json={})).json()
-        assert (first["turn"], first["recorded"], first["differs"]) == (1, "Rome", True)
+        assert (first["turn"], first["recorded"], first["differs"]) == (1, "Rome", [1])
         last = (await client.post(f"{place}/onward", json={})).json()
-        assert (last["done"], last["recorded"]) == (True, None)
+        assert (last["done"], last["recorded"], last["differs"]) == (True, None, [1])
         assert (await client.post(f"{place}/onward", json={})).status_code == 422
         assert (await client.post(f"{place}/back", json={})).json()["recorded"] == "Rome"
         other = {"calls": [{"name": "search", "arguments": {"query": "TarFile"}}]}
-        assert (await client.post(place, json=other)).json()["recorded"] is None
+        told = (await client.post(place, json=other)).json()
+        assert (told["recorded"], told["differs"]) == (None, [1])
+        whole = (await client.post("/api/play", json=given | {"turn": 2})).json()
+        assert (whole["done"], whole["turn"], whole["differs"]) == (True, 2, [1])
 
     asked([with_a_task_of_the_environment(run)], body, Player())
+
+
+@pytest.mark.parametrize(
+    ("order", "told"), [((1, 0), (True, 1, [1])), ((0, 0), (False, 2, [1, 2]))]
+)
+def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
+    run: Path, order: tuple[int, int], told: tuple[bool, int, list[int]]
+) -> None:
+    """Its answer comes a turn before the recorded end, or not at all."""
+    file = with_a_task_of_the_environment(run) / "trajectories/step-000001.parquet"
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        actions = json.loads(row["actions"])
+        row["actions"] = json.dumps([actions[place] for place in order])
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+
+    async def body(client: httpx2.AsyncClient) -> None:
+        given = {"run": "0", "file": "step-000001", "row": 1, "turn": 2}
+        begun = (await client.post("/api/play", json=given)).json()
+        assert (begun["done"], begun["turn"], begun["differs"]) == told
+
+    asked([run], body, Player())

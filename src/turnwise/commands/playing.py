@@ -5,6 +5,7 @@ The loop, its limits and the verdict are those of every episode (`serving/outsid
 what the page shows (`dashboard`), and playing in the terminal (`play.py`).
 """
 
+import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,8 @@ from turnwise.seeds import derive
 from turnwise.serving.offer import check_servable, verdict_of
 from turnwise.serving.outside import OutsideEpisode, Reply
 from turnwise.storage.run_folder import RunFolder
-from turnwise.types import Action, Task, ToolCall, Trajectory
+from turnwise.storage.trajectory_rows import trajectory_of
+from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
 
 PATIENCE = 3600.0
 """Seconds a person has for an episode."""
@@ -40,14 +42,16 @@ class Game:
     limits: RolloutConfig
     task: Task
     seed: int
-    recorded: Sequence[tuple[Action, str | None]] = ()
-    """The actions of the recorded episode that it repeats, and what came back."""
+    recorded: Sequence[Turn] = ()
+    """The turns of the recorded episode that it repeats."""
     actions: list[Action] = field(default_factory=list)
+    differs: list[int] = field(default_factory=list)
+    """The recorded turns, from 1, that were answered otherwise, or that ended it otherwise."""
     episode: OutsideEpisode = field(init=False)
 
     async def begin(self, actions: Sequence[Action]) -> Reply:
-        """Begin anew, and do what was done before."""
-        self.actions = []
+        """Begin anew, and do what was done before, until the episode is over."""
+        self.actions, self.differs = [], []
         self.episode = OutsideEpisode(
             planned=Trajectory(self.task, f"play/{self.task.id}", 0, self.seed),
             prototype=self.environment,
@@ -56,6 +60,8 @@ class Game:
         )
         reply = await self.episode.begin()
         for action in actions:
+            if reply.ended is not None:
+                break
             reply = await self.act(action)
         return reply
 
@@ -63,13 +69,13 @@ class Game:
     def repeats(self) -> bool:
         """Whether all that was done is what was recorded."""
         done = len(self.actions)
-        return self.actions == [action for action, _ in self.recorded[:done]]
+        return self.actions == [turn.action for turn in self.recorded[:done]]
 
     @property
     def following(self) -> Action | None:
         """The recorded action that comes next; None at the end, and after another one."""
         done = len(self.actions)
-        return self.recorded[done][0] if self.repeats and done < len(self.recorded) else None
+        return self.recorded[done].action if self.repeats and done < len(self.recorded) else None
 
     async def act(self, action: Action) -> Reply:
         """Take an action. Raises DataError where the episode is over."""
@@ -78,7 +84,18 @@ class Game:
         except ToolError as error:
             raise DataError(str(error)) from None
         self.actions.append(action)
+        if self.repeats and self._is_otherwise(reply):
+            self.differs.append(len(self.actions))
         return reply
+
+    def _is_otherwise(self, reply: Reply) -> bool:
+        """Whether the newest turn was answered otherwise than recorded, or the episode is over at
+        another turn."""
+        done = len(self.actions)
+        step = self.recorded[done - 1].step
+        shown = step.observation.content if step and step.observation else ""
+        over = done == len(self.recorded)
+        return shown != reply.observation.content or over != (reply.ended is not None)
 
 
 class Player:
@@ -92,18 +109,18 @@ class Player:
         """Begin an episode: of the task that `task` names, or of a recorded episode, which `file`
         and `row` name, after its first `turn` turns. Raises ConfigError or DataError for what is
         not there."""
-        environment, limits = self._environment(run)
-        recorded: list[tuple[Action, str | None]] = []
+        environment, limits = await asyncio.to_thread(self._environment, run)
+        recorded: Sequence[Turn] = ()
         if "file" in given:
             file = RunFolder.open(run).trajectory_file(str(given["file"]))
             row = read_row(file, _whole(given, "row"))
             task, seed = _task(environment, row["task"]), int(row["seed"])
-            recorded = _recorded(row)
+            recorded = trajectory_of(row, task).turns
         else:
             seed = _whole(given, "seed")
             task = _task(environment, str(given.get("task", "")), seed)
         game = Game(environment, limits, task, seed, recorded)
-        reply = await game.begin([action for action, _ in recorded[: _whole(given, "turn")]])
+        reply = await game.begin([one.action for one in recorded[: _whole(given, "turn")]])
         name = token_hex(8)
         self._games[name] = game
         while len(self._games) > SESSIONS:
@@ -127,9 +144,10 @@ class Player:
     async def onward(self, name: str) -> dict[str, Any]:
         """Take the next turn of the recorded episode. Raises DataError where there is none."""
         game = self._game(name)
-        if game.following is None:
+        following = game.following
+        if following is None:
             raise DataError("no recorded turn follows what was done: go back to one that does")
-        return _answer(await game.act(game.following), game)
+        return _answer(await game.act(following), game)
 
     async def back(self, name: str) -> dict[str, Any]:
         """Go back by one turn: the episode is played again as far as the turn before."""
@@ -188,24 +206,16 @@ def _answer(reply: Reply, game: Game) -> dict[str, Any]:
         reward = f", reward {verdict['reward']:g}" if "reward" in verdict else ", no grade"
         detail = verdict.get("detail") or ended.problem
         said = f"{verdict['outcome']}{reward}{f': {detail}' if detail else ''}"
+    following = None if ended is not None else game.following
     return {
         "observation": reply.observation.content,
         "ok": reply.ok,
         "turn": len(game.actions),
         "done": ended is not None,
         "verdict": said,
-        "recorded": None if game.following is None or ended else game.following.text,
-        "differs": _differs(reply, game),
+        "recorded": None if following is None else following.text,
+        "differs": game.differs,
     }
-
-
-def _differs(reply: Reply, game: Game) -> bool:
-    """Whether the environment answers a recorded turn otherwise than it did then."""
-    done = len(game.actions)
-    if not done or done > len(game.recorded) or not game.repeats:
-        return False
-    observed = game.recorded[done - 1][1]
-    return observed is not None and observed != reply.observation.content
 
 
 def _call(given: Any, place: int, turn: int) -> ToolCall:
@@ -215,19 +225,6 @@ def _call(given: Any, place: int, turn: int) -> ToolCall:
     if not isinstance(arguments, dict):
         raise DataError(f"arguments of {given['name']} are no JSON object")
     return ToolCall(given["name"], arguments, f"{turn}.{place}")
-
-
-def _recorded(row: Mapping[str, Any]) -> list[tuple[Action, str | None]]:
-    """The actions of a recorded episode, each with the observation that followed it."""
-    pairs = zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True)
-    return [
-        (_action(action), step["observation"][0] if step and step["observation"] else None)
-        for action, step in pairs
-    ]
-
-
-def _action(values: Mapping[str, Any]) -> Action:
-    return Action(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
 
 
 def _whole(given: Mapping[str, Any], name: str) -> int:

@@ -9,14 +9,14 @@ export async function show(route, signal) {
   const data = await api.environments(signal);
   const area = h("div", { class: "conversation", "aria-live": "polite" });
   const said = h("div", {});
-  const begin = async (start) => {
+  const begin = alone(async (start) => {
     replace(said);
     try {
       new Game(area, await api.play({ run: route.run, ...start }));
     } catch (error) {
       replace(said, notice("It did not begin", error.message, "error"));
     }
-  };
+  });
   const element = h(
     "div",
     {},
@@ -83,6 +83,20 @@ function starts(query, begin) {
   ];
 }
 
+/** The work, which is not begun again while it is under way. */
+function alone(work) {
+  let busy = false;
+  return async (...given) => {
+    if (busy) return;
+    busy = true;
+    try {
+      await work(...given);
+    } finally {
+      busy = false;
+    }
+  };
+}
+
 class Game {
   constructor(area, start) {
     this.area = area;
@@ -90,8 +104,7 @@ class Game {
     this.tools = start.tools ?? [];
     this.form = h("div", { class: "play" });
     replace(area, this.form);
-    this.say(start.turn ? `After turn ${start.turn}` : "Task", start.observation);
-    this.ask(start);
+    this.shown(start, start.turn ? `After turn ${start.turn}` : "Task");
   }
 
   say(name, text, kind = "observation") {
@@ -106,12 +119,8 @@ class Game {
   }
 
   /** The recorded turn that would follow, a form for each tool, and one for an answer in words. */
-  ask({ recorded, differs }) {
-    replace(
-      this.form,
-      differs
-        ? notice("Not as recorded", "The environment answers otherwise than it did then.", "warn")
-        : null,
+  ask(recorded) {
+    append(this.form, [
       typeof recorded === "string"
         ? h(
             "div",
@@ -145,7 +154,7 @@ class Game {
           this.backButton(),
         ),
       ),
-    );
+    ]);
   }
 
   backButton() {
@@ -210,32 +219,44 @@ class Game {
     });
   }
 
-  shown(answer) {
-    if (answer.observation) this.say("Observation", answer.observation);
-    if (!answer.done) return this.ask(answer);
+  shown(answer, name = "Observation") {
+    if (answer.observation) this.say(name, answer.observation);
+    replace(this.form, otherwise(answer.differs));
+    if (!answer.done) return this.ask(answer.recorded);
     this.say("Verdict", answer.verdict, "verdict");
-    return replace(
-      this.form,
+    return append(this.form, [
       h("p", { class: "quiet" }, "The episode is over; begin another one above."),
       this.backButton(),
-    );
+    ]);
   }
 
   async back() {
     await this.waited(async () => {
-      const answer = await api.back(this.session);
-      this.say("Back to", answer.observation);
-      this.ask(answer);
+      this.shown(await api.back(this.session), "Back to");
     });
   }
 
-  async waited(work) {
+  /** A request at a time; the focus goes to what takes the place of what had it. */
+  waited = alone(async (work) => {
+    const had = this.form.contains(document.activeElement) ? nameOf(document.activeElement) : null;
     try {
       await work();
     } catch (error) {
       append(this.form, notice("That did not work", error.message, "error"));
     }
-  }
+    if (had === null) return;
+    const controls = [...this.form.querySelectorAll("button, input, select, textarea")];
+    (controls.find((one) => nameOf(one) === had) ?? controls[0]).focus();
+  });
+}
+
+const nameOf = (control) => control.name || control.textContent;
+
+/** The recorded turns to which the environment has answered otherwise; null for none. */
+function otherwise(turns) {
+  if (!turns.length) return null;
+  const which = turns.length === 1 ? `Turn ${turns[0]} was` : `Turns ${turns.join(", ")} were`;
+  return notice("Not as recorded", `${which} answered otherwise than recorded.`, "warn");
 }
 
 /** Fields as the tool's schema wants them; what is no JSON stays text. */
