@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pyarrow as pa
@@ -66,17 +67,22 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
 
 
 @pytest.mark.parametrize(
-    ("order", "told"), [((1, 0), (True, 1, [1])), ((0, 0), (False, 2, [1, 2]))]
+    ("order", "shown", "told"),
+    [
+        ((1, 0), None, (True, 1, [1])),
+        ((0, 0), ["Error: there is no tool 'lookup'; tools: search", 2], (False, 2, [2])),
+    ],
 )
 def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
-    run: Path, order: tuple[int, int], told: tuple[bool, int, list[int]]
+    run: Path, order: tuple[int, int], shown: Any, told: tuple[bool, int, list[int]]
 ) -> None:
-    """Its answer comes a turn before the recorded end, or not at all."""
+    """Its answer comes a turn before the recorded end, or not at all; all else is as recorded."""
     file = with_a_task_of_the_environment(run) / "trajectories/step-000001.parquet"
     rows = pq.read_table(file).to_pylist()
     for row in rows:
-        actions = json.loads(row["actions"])
+        actions, steps = json.loads(row["actions"]), json.loads(row["steps"])
         row["actions"] = json.dumps([actions[place] for place in order])
+        row["steps"] = json.dumps([step | {"observation": shown} for step in steps])
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
 
     async def body(client: httpx2.AsyncClient) -> None:
