@@ -1,9 +1,12 @@
 """Weights that stay in files: other ones are other files, and a pass leaves none behind."""
 
 import copy
+import json
 from pathlib import Path
 
+import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.fakes import save_small_model
 from turnwise.config import ModelConfig
@@ -28,16 +31,71 @@ def test_new_weights_are_other_files_which_may_be_deleted(tmp_path: Path) -> Non
     assert torch.equal(model(IDS).logits, before)
 
 
-def test_a_layer_is_visited_and_left_and_that_of_a_copy_is_not(tmp_path: Path) -> None:
+def test_a_weight_that_is_not_in_the_files_is_named(tmp_path: Path) -> None:
+    save_small_model(tmp_path)
+    model, _ = load_model(ModelConfig(name=str(tmp_path), device="cpu"), in_files=True)
+    (file,) = tmp_path.glob("*.safetensors")
+    found = load_file(file)
+    name = next(name for name in found if "layers" in name)
+    save_file({key: each for key, each in found.items() if key != name}, file)
+    with pytest.raises(OSError, match=f"weight {name} is missing"):
+        map_weights(model, tmp_path)
+
+
+def test_what_was_taken_of_a_model_stays_when_it_gets_other_files(tmp_path: Path) -> None:
+    for seed in range(2):
+        save_small_model(tmp_path / str(seed), seed)
+    config = ModelConfig(name=str(tmp_path / "0"), device="cpu")
+    model, _ = load_model(config, in_files=True)
+    taken = {name: weight.detach().to("cpu") for name, weight in model.named_parameters()}
+    assert all(taken[name].data_ptr() == p.data_ptr() for name, p in model.named_parameters())
+    map_weights(model, tmp_path / "1")
+    same, _ = load_model(config)
+    assert all(torch.equal(taken[name], weight) for name, weight in same.named_parameters())
+
+
+def test_angles_that_are_fixed_are_no_weights(tmp_path: Path) -> None:
+    """The other model's are those of other lengths."""
+    save_small_model(tmp_path)
+    file = tmp_path / "config.json"
+    written = json.loads(file.read_text())
+    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    written |= {"rope_parameters": rope, "max_position_embeddings": 8}
+    file.write_text(json.dumps(written))
+    config = ModelConfig(name=str(tmp_path), device="cpu")
+    model, _ = load_model(config, longest=64, in_files=True)
+    before = model(IDS).logits
+    other, _ = load_model(config, in_files=True)
+    assert not torch.allclose(other(IDS).logits, before)
+    put_weights(model, other)
+    assert torch.equal(model(IDS).logits, before)
+
+
+def test_a_layer_is_visited_and_left_and_so_is_that_of_a_copy(tmp_path: Path) -> None:
+    """The processor by its number is another device here than the processor."""
     save_small_model(tmp_path)
     model, _ = load_model(ModelConfig(name=str(tmp_path), device="cpu"), in_files=True)
     layer = layers_of(model)[0]
-    kept = [weight.data_ptr() for weight in layer.parameters()]
-    visit = _Visit(torch.device("cpu"))
+    visit = _Visit(torch.device("cpu:0"))
     layer.register_forward_pre_hook(visit.begin)
     layer.register_forward_hook(visit.end, always_call=True)
-    for each, visited in ((model, True), (copy.deepcopy(model), False)):
+    for each in (model, copy.deepcopy(model)):
+        first = layers_of(each)[0]
+        kept, seen = places(first), list[list[int]]()
+        first.self_attn.register_forward_pre_hook(lambda *_: seen.append(places(first)))  # noqa: B023
         each(IDS)
-        hook = next(iter(layers_of(each)[0]._forward_pre_hooks.values()))
-        assert (hook.__self__._device is not None) == visited
-    assert [weight.data_ptr() for weight in layer.parameters()] == kept
+        assert not set(seen[0]) & set(kept)
+        assert places(first) == kept
+
+
+def test_what_is_on_the_device_is_left_alone() -> None:
+    layer = torch.nn.Linear(2, 2)
+    kept, visit = places(layer), _Visit(torch.device("cpu"))
+    visit.begin(layer)
+    assert places(layer) == kept
+    visit.end()
+    assert places(layer) == kept
+
+
+def places(part: torch.nn.Module) -> list[int]:
+    return [weight.data_ptr() for weight in part.parameters()]

@@ -73,7 +73,8 @@ def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
 
 
 def _drawn(twin: Any) -> Any:
-    """Draw other weights for the model, in place."""
+    """Draw other weights for the model, in place, and have all of them where its first ones are:
+    those of its layers may be in files."""
     generator = torch.Generator().manual_seed(0)
     for weight in twin.parameters():
         if weight.ndim == 1:
@@ -82,7 +83,7 @@ def _drawn(twin: Any) -> Any:
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
             drawn *= weight.shape[-1] ** -0.5
         weight.copy_(drawn)
-    return twin
+    return twin.to(next(twin.parameters()).device)
 
 
 def _is_stack(part: nn.Module, count: int) -> bool:

@@ -50,6 +50,7 @@ from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
 from turnwise.learning.token_numbers import TokenNumbers, no_numbers, together
 from turnwise.learning.watch import Watch
+from turnwise.models.in_files import put_weights
 from turnwise.types import Group, Trajectory
 
 
@@ -156,8 +157,7 @@ class PolicyLearner:
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
-            noisy = measure_variance and first
-            noise = GradientNoise(self.optimizer.parameters) if noisy else None
+            noise = GradientNoise(self.optimizer.parameters) if measure_variance and first else None
             watch = Watch(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
@@ -184,7 +184,7 @@ class PolicyLearner:
 
     def take_weights(self, model: nn.Module) -> None:
         """Let the policy have the weights of another model. Masters are those of `load_state`."""
-        self.model.load_state_dict(model.state_dict())
+        put_weights(self.model, model)
 
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the

@@ -7,6 +7,7 @@ Nothing writes into such weights: new ones are other files. Not here: who writes
 """
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:
     model.in_files = True
     if device.type == "cpu":
         return
+    device = torch.empty(0, device=device).device  # with its number
     layers = layers_of(model)
     own = {id(tensor) for layer in layers for tensor in _tensors(layer)}
     for tensor in _tensors(model):
@@ -40,13 +42,12 @@ def is_in_files(model: Any) -> bool:
 
 def map_weights(model: nn.Module, folder: Path) -> None:
     """Give the model the weights of a folder, by its own names. The files may be deleted then:
-    they are gone when no model has their weights any more. Raises OSError and SafetensorError."""
+    they are gone when no model has their weights any more. Raises SafetensorError, and OSError also
+    for a weight that is not there."""
     found: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         found |= load_file(file)
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if name in found:
-            tensor.data = found[name].to(tensor.device)
+    _give(model, found)
 
 
 def put_weights(model: nn.Module, other: nn.Module) -> None:
@@ -55,8 +56,18 @@ def put_weights(model: nn.Module, other: nn.Module) -> None:
     if not is_in_files(model):
         model.load_state_dict(other.state_dict())
         return
-    for tensor, given in zip(_tensors(model), _tensors(other), strict=True):
-        tensor.data = given.data
+    _give(model, other.state_dict())
+
+
+def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
+    """Give the model what its state dict has (fixed rotary angles are not of it), tied weights by
+    one name. Raises OSError for what was not found."""
+    kept = model.state_dict().keys()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name in kept:
+            if name not in found:
+                raise OSError(f"weight {name} is missing")
+            tensor.data = found[name].to(tensor.device)
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
@@ -72,29 +83,26 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 class _Visit:
     """The hooks of a layer whose weights are on a device while it computes, for one thread at a
-    time; those of a copy, which has its weights elsewhere, do nothing."""
+    time. A copy of the layer has its own; weights that are on the device anyway are left alone."""
 
-    def __init__(self, device: torch.device | None) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._away: list[tuple[Tensor, Tensor]] = []
         self._alone = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Visit":
-        return _Visit(None)
+        return _Visit(self._device)
 
     def begin(self, layer: nn.Module, *_: Any) -> None:
         """Bring the weights."""
-        if self._device is None:
-            return
         self._alone.acquire()
-        self._away = [(tensor, tensor.data) for tensor in _tensors(layer)]
+        away = (tensor for tensor in _tensors(layer) if tensor.device != self._device)
+        self._away = [(tensor, tensor.data) for tensor in away]
         for tensor, data in self._away:
             tensor.data = data.to(self._device)
 
     def end(self, *_: Any) -> None:
         """Leave them to the files again."""
-        if self._device is None:
-            return
         for tensor, data in self._away:
             tensor.data = data
         self._away = []

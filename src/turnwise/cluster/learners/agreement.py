@@ -32,7 +32,7 @@ def check_agreement(ranks: Ranks, model: nn.Module) -> None:
     rounding.
     """
     base = base_model(model)
-    whole, divided = (shallow_twin_of(base).to(base.device) for _ in range(2))
+    whole, divided = (shallow_twin_of(base) for _ in range(2))
     by_layer = computes_by_layer(divided, autocast=False)
     slices = 1 if ranks.slicing is None else ranks.slicing.count
     text = torch.tensor([ordinary_tokens(base, SHORT, ranks.rank // slices)], device=base.device)
