@@ -17,7 +17,7 @@ from transformers import (
 
 from tests.fakes import byte_tokenizer, small_mixture, small_model
 from turnwise.algorithms import make_algorithm
-from turnwise.config import LearningConfig
+from turnwise.config import ImplicitRewardConfig, LearningConfig, PreferencesConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, NotSupportedError
@@ -26,6 +26,8 @@ from turnwise.forward.routing import Replay, check_routing, recorded_experts, ro
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.preferences import PreferenceLearner, saved_pairs
+from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.tokens import NO_EXPERT, Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
@@ -153,6 +155,37 @@ def test_one_wrong_expert_is_seen() -> None:
     metrics = updated(model, [replace(tokens[0], experts=wrong), *tokens[1:]])
     assert metrics["policy/logprob_gap"] > 1e-3
     assert metrics["policy/routing_changed"] == pytest.approx(1 / sum(len(t) - 1 for t in tokens))
+
+
+def test_what_is_compared_is_routed_alike() -> None:
+    """A reference and a reward of tokens are measured as the model routes, and so is what is
+    compared with them."""
+    model = nudged(mixture())
+    tokens = played(mixture())
+    config = PreferencesConfig(steps=1, batch_size=1)
+    pairs = [(tokens[0], tokens[2])]
+    learner = PreferenceLearner(copy.deepcopy(model), pairs, config, LearningConfig(), 1.0, 0)
+    ((better, _),) = saved_pairs(learner.state())
+    assert np.array_equal(better.ids, tokens[0].ids)
+    assert learner.step()["preferences/margin"] == pytest.approx(0, abs=1e-5)
+    moved = [_rewarded(model, rows) for rows in (tokens, without(tokens))]
+    assert all(torch.equal(*both) for both in zip(*moved, strict=True))
+
+
+def _rewarded(model: Any, played: list[Tokens]) -> list[Tensor]:
+    """The weights of a model of token rewards after an update."""
+    groups = groups_of(played)
+    policy = PolicyLearner(
+        copy.deepcopy(model),
+        copy.deepcopy(model),
+        LearningConfig(),
+        make_algorithm("grpo", {"kl_coefficient": 0.1}),
+    )
+    reward = ImplicitReward(
+        model, policy.reference_logprobs, ImplicitRewardConfig(), LearningConfig()
+    )
+    reward.update(groups, reward.measure(groups), Credits({}, set()))
+    return list(reward.model.parameters())
 
 
 def _by_hand(router: Any, recorded: Tensor) -> None:

@@ -270,20 +270,22 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         loss_scale=flat(scales) if len(scales) else None,
         kl_penalty=flat(penalties) if len(penalties) else None,
         images=rows_of_images(example.images for example in examples),
-        replay=_replay([example.experts for example in examples], inputs.to(device)),
+        replay=_replay([example.experts for example in examples], inputs.shape, device),
     )
 
 
-def _replay(rows: Sequence[NDArray[np.int16] | None], inputs: Tensor) -> Replay | None:
-    """The experts of inputs int64[B, T], of the rows that have some."""
+def _replay(
+    rows: Sequence[NDArray[np.int16] | None], shape: torch.Size, device: torch.device
+) -> Replay | None:
+    """The experts of inputs of shape [B, T], of the rows that have some."""
     shapes = [row.shape[1:] for row in rows if row is not None]
     if not shapes:
         return None
-    experts = torch.full((*inputs.shape, *shapes[0]), NO_EXPERT, dtype=torch.long)
+    experts = torch.full((*shape, *shapes[0]), NO_EXPERT, dtype=torch.long)
     for place, row in zip(experts, rows, strict=True):
         if row is not None:
             place[: len(row) - 1] = torch.from_numpy(row[:-1].astype(np.int64))
-    return Replay(experts.to(inputs.device))
+    return Replay(experts.to(device))
 
 
 def rows_of_images(
@@ -301,7 +303,15 @@ def _policy_contexts(
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
     examples = _contexts(str(member.id), member.group, member.tokens, mask, advantage)
-    return [replace(example, trajectory=member.id) for example in examples]
+    experts = member.tokens.experts
+    return [
+        replace(
+            example,
+            trajectory=member.id,
+            experts=None if experts is None else experts[example.start :][: len(example.ids)],
+        )
+        for example in examples
+    ]
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -335,7 +345,6 @@ def _contexts(
                 advantage=advantage[span][:end],
                 images=tokens.images_in(span, end),
                 start=span.start,
-                experts=None if tokens.experts is None else tokens.experts[span][:end],
             )
         )
     return examples

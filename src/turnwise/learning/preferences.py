@@ -32,8 +32,8 @@ from turnwise.types import Group, Trajectory
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
-ARRAYS = [entry.name for entry in fields(Tokens) if entry.name != "images"]
-"""The arrays of a record, as they are saved."""
+ARRAYS = [entry.name for entry in fields(Tokens) if entry.name not in ("images", "experts")]
+"""The arrays of a record, as they are saved; the model's routers choose here."""
 
 
 def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
@@ -208,14 +208,12 @@ def _with_reference(
 
 
 def _tensors(tokens: Tokens) -> list[torch.Tensor]:
-    arrays = [getattr(tokens, name) for name in ARRAYS]
-    return [torch.from_numpy(array.copy()) for array in arrays if array is not None]
+    return [torch.from_numpy(getattr(tokens, name).copy()) for name in ARRAYS]
 
 
 def _tokens_of(tensors: Sequence[torch.Tensor]) -> Tokens:
-    """The tokens of such tensors; experts come last, and are not there where none was recorded."""
     arrays: dict[str, Any] = {
-        name: tensor.numpy() for name, tensor in zip(ARRAYS, tensors, strict=False)
+        name: tensor.numpy() for name, tensor in zip(ARRAYS, tensors, strict=True)
     }
     return Tokens(**arrays)
 
