@@ -48,6 +48,14 @@ class Listener(SilentDisplay):
         self.said.append(text)
 
 
+class StillWriting(Learners):
+    """Other processes write the last checkpoints, which are whole when they are waited for."""
+
+    def wait_until_saved(self) -> None:
+        for draft in self._context.folder.checkpoints.glob("draft-*"):
+            draft.rename(draft.with_name(draft.name.removeprefix("draft-")))
+
+
 def trapped_recipe(model: Path, reaction: str) -> Recipe:
     """A learning rate so high that the policy soon writes the same letters, whatever is asked."""
     fakes = Path(__file__).parents[1] / "fakes.py"
@@ -131,7 +139,7 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     folder = RunFolder.new(tmp_path / "run")
     listener = Listener()
     context = prepare(recipe, folder, listener)
-    learners = Learners(context)
+    learners = StillWriting(context)
     learner, history = learners.policy, list[dict[str, float]]()
     watch = EchoTrapWatch(context, history, Validation(context, 0))
     signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
@@ -154,6 +162,8 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
         f"step-{best_step:06d}",
         "step-000018",
     ]
+    saved = folder.checkpoints / f"step-{best_step:06d}"
+    saved.rename(saved.with_name(f"draft-{saved.name}"))
     watch.check(20, learners)
     assert f"again those of step {best_step}" in listener.said[-1]
     assert all((value == best[key]).all() for key, value in learner.model.state_dict().items())

@@ -41,7 +41,10 @@ class EchoTrapWatch:
         self.quiet_until = step + thresholds.pause
         context.display.say(str(trap))
         best = self.best_step(self._history[:-1])  # the present one is not saved yet
-        kept = checkpoint.at(context.folder.checkpoints, best) if best is not None else None
+        kept = None
+        if best is not None:
+            learners.wait_until_saved()
+            kept = checkpoint.at(context.folder.checkpoints, best)
         situation = Situation(
             trap,
             learners,
