@@ -1,11 +1,18 @@
-"""New weights on a connection that does not last."""
+"""New weights: kept for samplers that come later, on a connection that does not last."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.cluster.samplers.runs import Each, Kept
+from tests.fakes import save_small_model
+from turnwise.cluster.samplers.engine import SamplerEngine
 from turnwise.cluster.samplers.weights import send_weights
+from turnwise.config import load_recipe
+from turnwise.models.copies import trained_weights
+from turnwise.models.load import load_model
 
 MUCH = 16 * 2**20
 """Bytes that no socket takes at once."""
@@ -37,3 +44,20 @@ def test_a_connection_that_was_closed_with_bytes_on_their_way_is_an_error_of_it(
             await server.wait_closed()
 
     asyncio.run(played())
+
+
+@pytest.mark.parametrize(
+    ("in_files", "rank", "copied"), [(True, 0, False), (True, 2, True), (False, 0, True)]
+)
+def test_weights_in_files_are_kept_there(
+    tmp_path: Path, in_files: bool, rank: int, copied: bool
+) -> None:
+    """Adapters are not: they are written in place."""
+    save_small_model(tmp_path)
+    given = f"model.name={tmp_path} model.device=cpu cluster.samplers=1 model.lora_rank={rank}"
+    recipe = load_recipe("demo", given.split())
+    model, tokenizer = load_model(recipe.model, in_files=in_files)
+    kept = SamplerEngine(Each(Kept), recipe, model, tokenizer)._values()
+    weights = trained_weights(model)
+    assert kept.keys() == weights.keys()
+    assert all((kept[n].data_ptr() != w.data_ptr()) == copied for n, w in weights.items())

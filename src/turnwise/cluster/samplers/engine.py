@@ -35,6 +35,7 @@ from turnwise.engines.parity import ParityCheck, Probe, make_probes
 from turnwise.engines.weights import match_weights
 from turnwise.errors import InfrastructureError
 from turnwise.models.copies import trained_weights
+from turnwise.models.in_files import is_in_files
 from turnwise.tokens import Image
 
 GRACE = 30.0
@@ -172,10 +173,12 @@ class SamplerEngine(ProcessPool[Link]):
         await super().stop()
 
     def _values(self) -> dict[str, Tensor]:
-        """A copy of what training changes: a sampler that is started later needs it, while learning
-        goes on."""
+        """The weights that training changes, as they are now: a sampler that is started later needs
+        them, while learning goes on. Adapters are written in place, also where the rest is in
+        files."""
+        copied = bool(self._recipe.model.lora_rank) or not is_in_files(self._model)
         weights = trained_weights(self._model).items()
-        return {name: weight.detach().to("cpu", copy=True) for name, weight in weights}
+        return {name: weight.detach().to("cpu", copy=copied) for name, weight in weights}
 
     def _lane_for(self, session: str) -> Lane:
         if self._repeats:
