@@ -9,7 +9,6 @@ import torch
 
 from tests.forward.test_routers import moe
 from tests.learning import conftest as learning
-from turnwise.algorithms import make_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError
 from turnwise.training.cluster_checks import check_cluster, check_model, done_alone
@@ -30,9 +29,8 @@ def recipe_of(overrides: str) -> Recipe:
 
 
 def refused(recipe: Recipe) -> str:
-    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     with pytest.raises(ConfigError) as caught:
-        check_cluster(recipe, algorithm)
+        check_cluster(recipe)
     return str(caught.value)
 
 
@@ -43,12 +41,11 @@ def test_what_one_process_alone_can_do_is_refused(overrides: str, message: str) 
     assert message in said
     assert said.endswith("set cluster.learners=1, or leave the other out")
     alone = recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update={"learners": 1})})
-    check_cluster(alone, make_algorithm(alone.algorithm.name, alone.algorithm.overrides))
+    check_cluster(alone)
 
 
 def test_no_refusal_is_without_a_case() -> None:
-    recipe = recipe_of("")
-    sentences = done_alone(recipe, make_algorithm("grpo", {}))
+    sentences = done_alone(recipe_of(""))
     assert not any(sentences.values())
     told = [refused(recipe_of(overrides)) for overrides, _ in CASES]
     assert all(any(sentence in one for one in told) for sentence in sentences)

@@ -44,7 +44,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
         check_behaviours(chosen.behaviours)
     check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
-    cluster_checks.check_cluster(recipe, algorithm)
+    cluster_checks.check_cluster(recipe)
 
 
 def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:

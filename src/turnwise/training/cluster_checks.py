@@ -6,7 +6,6 @@ Not here: what it does (`turnwise.cluster`).
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
     LearningRateReaction,
     Recipe,
@@ -18,10 +17,10 @@ from turnwise.forward.images import reader_of
 from turnwise.forward.routers import experts_of
 
 
-def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
+def check_cluster(recipe: Recipe) -> None:
     """Raise ConfigError for what only one process can do; loads nothing."""
     count = recipe.cluster.learners
-    for sentence, given in done_alone(recipe, algorithm).items():
+    for sentence, given in done_alone(recipe).items():
         if given and count > 1:
             raise ConfigError(
                 f"cluster.learners is {count}, but {sentence}: set cluster.learners=1, or leave "
@@ -29,7 +28,7 @@ def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
             )
 
 
-def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
+def done_alone(recipe: Recipe) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
     reaction = recipe.monitor.echo_trap
     return {

@@ -20,6 +20,7 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.self_teacher import (
     SelfTeacher,
     check_room,
+    length_shown,
     lessons,
     with_demonstration,
     words_around,
@@ -95,8 +96,10 @@ def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(
         own, other = lesson.member.tokens, lesson.sibling.tokens
         start, theirs = (int(np.argmax(t.mask)) for t in (own, other))
         expected = [*own.ids[:start], 3, 5, *other.ids[theirs:], 4, 5, *own.ids[start:]]
-        ids, wanted = with_demonstration(lesson, words_around(Telling()))  # type: ignore[arg-type]
+        words = words_around(Telling())  # type: ignore[arg-type]
+        ids, wanted = with_demonstration(lesson, words)
         assert ids.tolist() == expected
+        assert length_shown(lesson, words) == len(expected)
         np.testing.assert_array_equal(ids[wanted], own.ids[own.mask])
         assert not wanted[: len(expected) - (len(own) - start)].any()
 

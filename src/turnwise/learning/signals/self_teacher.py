@@ -216,8 +216,7 @@ class SelfTeacher:
         return hidden_states(model, *places, self.learning.autocast)
 
     def _cost(self, lesson: Lesson) -> int:
-        """The tokens that the teacher reads."""
-        return len(with_demonstration(lesson, self.words)[0])
+        return length_shown(lesson, self.words)
 
     def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
         """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
@@ -264,6 +263,12 @@ def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
         np.concatenate([ids[:start], between, ids[start:]]),
         np.concatenate([wanted[:start], np.zeros(len(between), np.bool_), wanted[start:]]),
     )
+
+
+def length_shown(lesson: Lesson, words: Words) -> int:
+    """The length of the teacher's text."""
+    shown = len(lesson.sibling.tokens) - _start(lesson.sibling)
+    return len(lesson.member.tokens) + shown + sum(map(len, words))
 
 
 def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
