@@ -34,12 +34,24 @@ def test_a_learner_beside_samplers_on_gpus_has_one_of_its_own() -> None:
         (("cluster.learners=2",), True, []),
         (("cluster.learners=2", "cluster.address=auto"), True, ["learners"]),
         (("cluster.workers=2",), True, ["workers"]),
+        (("cluster.samplers=2", "cluster.workers=2"), False, ["samplers", "workers"]),
     ],
 )
 def test_other_processes_leave_the_learner_where_it_is(
     overrides: tuple[str, ...], on_gpus: bool, expected: list[str]
 ) -> None:
     assert list(kinds(*overrides, on_gpus=on_gpus)) == expected
+
+
+@pytest.mark.parametrize(
+    ("on_gpus", "expected"),
+    [(True, ["learners", "samplers", "workers"]), (False, ["workers", "samplers"])],
+)
+def test_those_that_need_gpus_come_first_and_those_that_take_what_is_left_last(
+    on_gpus: bool, expected: list[str]
+) -> None:
+    free = "engine.deterministic=false", "cluster.samplers=2", "cluster.workers=2"
+    assert list(kinds(*free, on_gpus=on_gpus)) == expected
 
 
 @pytest.mark.long

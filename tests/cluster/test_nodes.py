@@ -13,8 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.nodes import Cluster, connected, start
-from turnwise.cluster.places import RETURNED, End, Kind, NodeUnfit, Places, look, own_versions
+from turnwise.cluster.nodes import Cluster, connected, problem_of_joining, start
+from turnwise.cluster.places import (
+    RETURNED,
+    End,
+    Kind,
+    NodeUnfit,
+    Places,
+    look,
+    nodes_of,
+    own_versions,
+    state_of,
+)
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError
 
@@ -57,11 +67,63 @@ def test_places_that_are_apart_are_those_for_which_there_is_room(
     assert line.startswith("cluster.samplers = 3 (3 CPUs): the nodes have room for 2 of them; each")
 
 
+def test_places_that_ray_has_forgotten_have_no_room(cluster: Cluster) -> None:
+    from ray import PlacementGroupID
+    from ray.util.placement_group import PlacementGroup
+
+    unknown = PlacementGroup(PlacementGroupID.from_random())
+    assert (state_of(unknown), nodes_of(unknown)) == ("waiting", {})
+    places = Places(None, Kind("cluster.samplers", 1, apart=True), [(unknown, 0)], "here", 1.0)
+    assert not places.has_room(0)
+
+
+class Failing(Places):
+    """Has two nodes beside this one, and starts a process on the first one alone."""
+
+    def __init__(self, process: "Ended") -> None:
+        super().__init__(None, KIND, [], "here", 1.0)
+        self.process = process
+
+    def _one_of_each_node(self) -> list[int]:
+        return [0, 1]
+
+    def start(self, index: int, function: object, *arguments: object) -> "Ended":  # type: ignore[override]
+        if index == 1:
+            raise ConnectionError("Ray is gone")
+        return self.process
+
+
+class Ended:
+    """A process that notes its end."""
+
+    there = True
+
+    def end(self) -> None:
+        self.there = False
+
+
+def test_a_look_that_cannot_be_begun_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = Ended()
+    with pytest.raises(ConnectionError, match="Ray is gone"):
+        Failing(process).check([], tmp_path)
+    assert not process.there
+    assert list(tmp_path.iterdir()) == []
+
+
 class BusyRay:
     """Ray on a machine that is too busy to start it in time."""
 
+    def __init__(self, said: str = "The current node timed out during startup. It\nmay") -> None:
+        self.said = said
+
     def init(self, *_: object, **__: object) -> None:
-        raise Exception("The current node timed out during startup. It\nmay")
+        raise Exception(self.said)
+
+
+def test_whatever_keeps_ray_from_joining_is_one_line() -> None:
+    told = problem_of_joining(BusyRay(), "auto", 60)
+    assert told == "The current node timed out during startup. It"
+    assert problem_of_joining(BusyRay(""), "auto", 60) == "Exception"
 
 
 def test_a_machine_that_is_too_busy_to_start_ray_is_one_line() -> None:

@@ -56,8 +56,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     _check_machine(recipe, on_gpus)
     with ExitStack() as stack:
         cluster = stack.enter_context(connected(config, list(kinds.values())))
-        apart_last = sorted(kinds.items(), key=lambda each: each[1].apart)
-        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in apart_last}
+        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
         for name, each in places.items():
             shared = folder.absolute() if name == "learners" and folder is not None else None
             each.check(_own_files(recipe, name), shared)
@@ -74,8 +73,10 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
 
 
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
-    """The processes that a recipe has on a cluster, by their keys; those first that need most of a
-    node. With samplers on GPUs, one learner has a place too: else its GPU would be a sampler's."""
+    """The processes that a recipe has on a cluster, by their keys, in the order in which they get
+    places: those that need GPUs, so that no others take the CPUs beside them, and of all others
+    those last that take what room is left. With samplers on GPUs, one learner has a place too: else
+    its GPU would be a sampler's."""
     from turnwise.cluster.places import Kind
 
     config = recipe.cluster
@@ -92,7 +93,7 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
         found["samplers"] = Kind("cluster.samplers", config.samplers, cpus, gpus, apart=apart)
     if config.workers:
         found["workers"] = Kind("cluster.workers", config.workers)
-    return found
+    return dict(sorted(found.items(), key=lambda each: (not each[1].gpus, each[1].apart)))
 
 
 def _own_files(recipe: Recipe, name: str) -> list[str]:

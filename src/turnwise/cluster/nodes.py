@@ -65,7 +65,7 @@ def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[Kind]) -> None:
         start(ray, sum(kind.all[0] for kind in kinds))
         return
     _check_reachable(config.address)
-    problem = _problem_of_joining(ray, config.address, min(config.start_seconds, JOIN_SECONDS))
+    problem = problem_of_joining(ray, config.address, min(config.start_seconds, JOIN_SECONDS))
     if problem:
         raise ConfigError(
             f"cluster.address is {config.address}, and Ray finds no cluster there ({problem}): "
@@ -83,20 +83,20 @@ def start(ray: Any, cpus: int) -> None:
         ray.init("local", **QUIET, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"Ray cannot be started on this machine ({str(error).splitlines()[0]})"
+            f"Ray cannot be started on this machine ({_first_line(error)})"
         ) from error
     except Exception as error:
         if type(error) is not Exception:  # Ray's own for a node that is not there in 30 seconds
             raise
         raise InfrastructureError(
-            f"Ray has not started on this machine ({str(error).splitlines()[0]}): end some of what "
+            f"Ray has not started on this machine ({_first_line(error)}): end some of what "
             "else runs here, and start again"
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _problem_of_joining(ray: Any, address: str, seconds: float) -> str:
+def problem_of_joining(ray: Any, address: str, seconds: float) -> str:
     """The reason why this process cannot belong to a cluster; empty where it does. Ray may wait
     without end for an answer: hence a thread, in which it leaves handlers of signals alone too."""
     problems: list[str] = []
@@ -104,8 +104,8 @@ def _problem_of_joining(ray: Any, address: str, seconds: float) -> str:
     def join() -> None:
         try:
             ray.init(address, **QUIET)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            problems.append(str(error).splitlines()[0])
+        except Exception as error:  # noqa: BLE001 - Ray raises plain ones too; a thread's are lost
+            problems.append(_first_line(error))
 
     thread = threading.Thread(target=join, daemon=True)
     thread.start()
@@ -113,6 +113,11 @@ def _problem_of_joining(ray: Any, address: str, seconds: float) -> str:
     if thread.is_alive():
         return f"it has not answered within {seconds:g} s"
     return problems[0] if problems else ""
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error of Ray, or its kind where it has no text."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _check_reachable(address: str) -> None:

@@ -84,12 +84,12 @@ class Places:
         mark = shared / f".seen-{secrets.token_hex(8)}" if shared is not None else None
         if mark is not None:
             mark.touch()
-        asked = [
-            self.start(index, look, paths, str(mark or ""), versions or own_versions())
-            for index in self._one_of_each_node()
-        ]
-        deadline = time.monotonic() + self._start_seconds
+        asked: list[Process] = []
         try:
+            for index in self._one_of_each_node():
+                own = versions or own_versions()
+                asked.append(self.start(index, look, paths, str(mark or ""), own))
+            deadline = time.monotonic() + self._start_seconds
             ends = [process.ended(max(0.0, deadline - time.monotonic())) for process in asked]
         finally:
             for process in asked:
@@ -103,9 +103,10 @@ class Places:
 
     def _one_of_each_node(self) -> list[int]:
         """A place of each node but this machine's, in order; of places that are there."""
+        nodes = {group: nodes_of(group) for group in {group for group, _ in self._places}}
         found: dict[str, int] = {}
         for index, (group, bundle) in enumerate(self._places):
-            node = node_of(group, bundle)
+            node = nodes[group].get(bundle)
             if node and node != self._own_node:
                 found.setdefault(node, index)
         return list(found.values())
@@ -247,17 +248,20 @@ def state_of(group: Any) -> Literal["ready", "sought", "waiting"]:
     from ray.util.placement_group import placement_group_table
 
     found = placement_group_table(group)
+    if not found:  # Ray has forgotten it
+        return "waiting"
     if found["state"] == "CREATED":
         return "ready"
     sought = found["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
     return "sought" if sought else "waiting"
 
 
-def node_of(group: Any, bundle: int) -> str:
-    """The node of a place, as Ray names it; empty where there is none yet."""
+def nodes_of(group: Any) -> dict[int, str]:
+    """The node of each bundle of a placement group that is on one, as Ray names it."""
     from ray.util.placement_group import placement_group_table
 
-    return str(placement_group_table(group)["bundles_to_node_id"].get(bundle, ""))
+    found: dict[int, str] = placement_group_table(group).get("bundles_to_node_id", {})
+    return found
 
 
 def resources(cpus: int, gpus: int) -> str:

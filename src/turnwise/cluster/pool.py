@@ -197,7 +197,7 @@ class ProcessPool(ABC, Generic[Link]):
         if task.cancelled():
             return
         if self._begun:
-            log.warning("%s", task.result())
+            log.warning("%s", task.exception() or task.result())
         self._gave_up()
 
     async def _tend(self, index: int) -> str:
@@ -220,6 +220,8 @@ class ProcessPool(ABC, Generic[Link]):
                 await self._end(running)
             worked = start.ready.done() and self._has_worked(start.ready.result())
             failures = 0 if worked else failures + 1
+        if self._mistake is not None:
+            return f"{self.kind} {index}: {self._mistake}"
         return f"{self.kind} {index} could not be started {STARTS} times: {reason}"
 
     async def _found_room(self, index: int) -> bool:
@@ -236,12 +238,10 @@ class ProcessPool(ABC, Generic[Link]):
     async def _until_lost(self, start: Start[Link]) -> str:
         """Wait for a process to be ready, and then for its end; returns why that was."""
         both: set[asyncio.Future[Any]] = {start.ready, start.ended}
-        waiting = asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        try:
-            await asyncio.wait_for(waiting, self._start_seconds)
-        except TimeoutError:
-            return f"it was not ready within cluster.start_seconds = {self._start_seconds:g}"
+        seconds = self._start_seconds
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not start.ready.done():
+            start.end(f"it was not ready within cluster.start_seconds = {seconds:g}")
             return start.ended.result()
         link = start.ready.result()
         self._links[start.index] = link, start
@@ -324,7 +324,10 @@ class ProcessPool(ABC, Generic[Link]):
             self._mistake = self._mistake or error
             start.end(str(error))
         else:
-            start.ready.set_result(link)
+            if start.ended.done():  # what was prepared knows the link, and nothing else does
+                link.lose(start.ended.result())
+            else:
+                start.ready.set_result(link)
 
     def _mistake_of(self, name: str, said: Ready | Failed) -> BaseException | None:
         """Why a process cannot work; None where it can."""
