@@ -7,6 +7,7 @@ Not here: what the tokens mean (`types.py`), and how messages become tokens (`sc
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -167,7 +168,7 @@ class Tokens:
             mask[image.start : image.end] = True
         return mask
 
-    @property
+    @cached_property
     def routed(self) -> int:
         """The number of first tokens of the last context whose experts are recorded."""
         if self.experts is None:
@@ -233,17 +234,7 @@ class Tokens:
         routers, k], are those of the context's tokens after the first `routed`."""
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
-        longer = self._with(ids, Source.MODEL, turn, version, logprobs)
-        return longer if experts is None else longer._with_experts(experts)
-
-    def _with_experts(self, experts: np.ndarray) -> "Tokens":
-        known = self.experts
-        if known is None:
-            known = np.full((len(self), *experts.shape[1:]), NO_EXPERT, np.int16)
-        start = self.spans[-1].start + self.routed
-        whole = known.copy()
-        whole[start : start + len(experts)] = experts
-        return replace(self, experts=whole)
+        return self._with(ids, Source.MODEL, turn, version, logprobs, experts=experts)
 
     def _with(
         self,
@@ -253,14 +244,11 @@ class Tokens:
         version: int | Sequence[int],
         logprobs: Sequence[float] | None,
         images: tuple[Image, ...] = (),
+        experts: np.ndarray | None = None,
     ) -> "Tokens":
         """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
         count = len(ids)
         given = [np.nan] * count if logprobs is None else logprobs
-        experts = self.experts
-        if experts is not None:
-            unknown = np.full((count, *experts.shape[1:]), NO_EXPERT, np.int16)
-            experts = np.concatenate([experts, unknown])
         return Tokens(
             np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
             np.concatenate([self.source, np.full(count, source, np.uint8)]),
@@ -269,5 +257,19 @@ class Tokens:
             np.concatenate([self.logprob, np.asarray(given, np.float32)]),
             self.contexts,
             self.images + images,
-            experts,
+            self._experts_with(count, experts),
         )
+
+    def _experts_with(self, count: int, new: np.ndarray | None) -> np.ndarray | None:
+        """The experts with those of `count` more tokens, of which as many are known as are new."""
+        known = self.experts
+        like = new if known is None else known
+        if like is None:
+            return None
+        experts = np.full((len(self) + count, *like.shape[1:]), NO_EXPERT, np.int16)
+        if known is not None:
+            experts[: len(self)] = known
+        if new is not None:
+            start = self.spans[-1].start + self.routed
+            experts[start : start + len(new)] = new
+        return experts

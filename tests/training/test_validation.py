@@ -1,7 +1,9 @@
 """Evaluations during RL: on tasks of their own, exact when interrupted, and what goes by them."""
 
+import asyncio
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
+from turnwise.training.evaluations import Evaluation
 from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation, best_step
 
@@ -136,6 +139,22 @@ def test_patience_is_counted_from_the_best(
     context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
     (context.folder.path / "validation.jsonl").write_text(found(*successes))
     assert Validation(context, 100).stops is stops
+
+
+def test_evaluations_ask_for_no_experts(recipe: Path, tmp_path: Path) -> None:
+    """The model of this run has none: its engine refuses to be asked for them."""
+    context = prepare(load_recipe(str(recipe)), RunFolder.new(tmp_path / "run"), SilentDisplay())
+    replay = context.recipe.rollout.model_copy(update={"routing_replay": True})
+    asking = replace(context, recipe=context.recipe.model_copy(update={"rollout": replay}))
+
+    async def main() -> None:
+        try:
+            await Evaluation("trained", context.components.environment).run(asking, 2)
+            assert await Validation(asking, 0).check(2)
+        finally:
+            await context.components.stop()
+
+    asyncio.run(main())
 
 
 def test_the_earliest_of_equals_is_the_best() -> None:

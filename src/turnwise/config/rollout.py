@@ -151,6 +151,11 @@ class RolloutConfig(Section):
         """Whether some tokens are left out of the distribution that is sampled."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
+    def unlearned(self, temperature: float) -> Self:
+        """The limits of episodes at a temperature that nothing is learned from, as those of an
+        evaluation: no experts are kept."""
+        return self.model_copy(update={"temperature": temperature, "routing_replay": False})
+
     @model_validator(mode="after")
     def _horizon_is_shorter(self) -> Self:
         if self.horizon is not None and self.horizon.turns >= self.max_turns:

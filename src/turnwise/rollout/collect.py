@@ -46,7 +46,7 @@ async def greedy(
         new_member(task, group.id, group_size, seed, label)
         for task, group in zip(tasks, groups, strict=True)
     ]
-    cold = replace(runner, limits=runner.limits.model_copy(update={"temperature": 0.0}))
+    cold = replace(runner, limits=runner.limits.unlearned(0.0))
     beside = await cold.play([(episode, None) for episode in planned])
     runner.check_ungraded([m for group in groups for m in group.trajectories] + beside)
     return [
@@ -73,7 +73,8 @@ async def turn_replays(
     turns, whose mean rewards are the values of its turns."""
     groups = await replace(runner, snapshots=True).collect(tasks, group_size, seed, label)
     members = [member for group in groups for member in group.graded]
-    played = await play_on_from_every_turn(runner, members, replays, seed, f"{label}/replays")
+    beside = replace(runner, limits=runner.limits.unlearned(runner.limits.temperature))
+    played = await play_on_from_every_turn(beside, members, replays, seed, f"{label}/replays")
     rows = iter(played)
     return [
         replace(

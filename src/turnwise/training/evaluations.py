@@ -36,7 +36,7 @@ class Evaluation:
         if not context.heldout or (done is not None and done.get("step") == step):
             return step
         recipe, config = context.recipe, context.recipe.evaluation
-        limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
+        limits = recipe.rollout.unlearned(config.temperature)
         episodes = config.episodes_per_task
         context.display.phase(f"evaluation: {self.name}", episodes * len(context.heldout))
         await context.components.load(step)

@@ -166,7 +166,7 @@ async def played_parts(parts: "Components", display: Display, name: str, step: i
     if not tasks:
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
     display.phase(name, config.episodes_per_task * len(tasks))
-    limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
+    limits = parts.recipe.rollout.unlearned(config.temperature)
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
     return Evaluated(*await evaluate_policy(runner, tasks, config, f"evaluation/{EVALUATED}"))
 

@@ -52,7 +52,7 @@ class Validation:
         if any(line["step"] == step for line in self._found):
             return {}
         context, config = self._context, self._context.recipe.evaluation
-        limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
+        limits = context.recipe.rollout.unlearned(config.temperature)
         await context.components.load(step)
         runner = context.components.runner(limits, step=step)
         groups = await runner.collect(context.validation, 1, config.seed, "validation")

@@ -17,7 +17,7 @@ from turnwise.engines.sampling import StopMatcher, TokenTexts
 from turnwise.engines.vllm.completions import Answer, completion, read_answer, request_body
 from turnwise.engines.vllm.labels import Labels, WrongWeightsError
 from turnwise.engines.vllm.routing import Router
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 
 
 def answer(tokens: list[int], reason: str) -> Answer:
@@ -67,6 +67,7 @@ def test_a_request_says_all_that_sampling_says() -> None:
     assert (whole["model"], whole["token_ids"]) == ("model", [1, 2])
     body = whole["sampling_params"]
     assert body["max_tokens"] == 4
+    assert body["routed_experts_prompt_start"] == 1  # no experts are asked for: one is the fewest
     assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 5, 0.8)
     assert body["seed"] == 2**63 - 1
     assert (body["stop"], body["stop_token_ids"]) == (["</a>"], [3, 8])
@@ -109,6 +110,15 @@ def test_a_server_that_returns_no_experts_is_named(experts: np.ndarray | None) -
     answered = read_answer(_with_experts(experts))
     with pytest.raises(ConfigError, match="start it with --enable-return-routed-experts"):
         completion(answered, sampling, matcher, frozenset(), [0, 0, 0], 2)
+
+
+def test_experts_are_read_where_they_are_asked_for_alone() -> None:
+    matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
+    answered = replace(read_answer(_with_experts(None)), experts="")
+    unasked = completion(answered, Sampling(8), matcher, frozenset(), [0, 0, 0], 2)
+    assert unasked.experts is None
+    with pytest.raises(InfrastructureError, match="routed experts cannot be read"):
+        completion(answered, Sampling(8, experts_from=1), matcher, frozenset(), [0, 0, 0], 2)
 
 
 def test_a_label_is_a_version_and_none_is_older_than_one_before_it() -> None:

@@ -35,8 +35,9 @@ class Answer:
     """The server's names of the weights that sampled each token."""
     reason: str
     """Why sampling ended: `stop`, or `length`."""
-    experts: NDArray[np.int16] | None = None
-    """The experts of each token that the model read, from the first one that was asked for on."""
+    experts: str | None = None
+    """The experts of each token that the model read, from the first one that was asked for on, as
+    an array of NumPy in base64; None where a server returns none."""
 
 
 def check_supported(sampling: Sampling) -> None:
@@ -59,8 +60,10 @@ def request_body(
     """The body of POST /inference/v1/generate, for at most `most` tokens; `ends` end the text.
 
     Tokens that are special in the vocabulary are kept in the text that stop strings are looked for
-    in, since a scaffold's tags may be such tokens; without stop strings no text is made.
+    in, since a scaffold's tags may be such tokens; without stop strings no text is made. A server
+    that returns experts unasked is asked for as few as can be.
     """
+    first = len(prompt) - 1 if sampling.experts_from is None else sampling.experts_from
     return {
         "model": model,
         "token_ids": [int(token) for token in prompt],
@@ -76,7 +79,7 @@ def request_body(
             "stop_token_ids": sorted(ends),
             "ignore_eos": False,
             "detokenize": bool(sampling.stop),
-            "routed_experts_prompt_start": sampling.experts_from or 0,
+            "routed_experts_prompt_start": first,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
             "logprobs": 0,
@@ -110,18 +113,14 @@ def read_answer(answer: Mapping[str, Any]) -> Answer:
         raise InfrastructureError("vLLM's answer has log-probabilities of other tokens")
     if not all(NO_NUMBER < value < math.inf for value in logprobs):
         raise InfrastructureError("the model's logits are not numbers: its weights have diverged")
-    labels, experts = _labels(choice, len(tokens)), _experts(choice)
-    return Answer(tokens, logprobs, labels, str(reason), experts)
+    labels = _labels(choice, len(tokens))
+    return Answer(tokens, logprobs, labels, str(reason), choice.get("routed_experts"))
 
 
-def _experts(choice: Mapping[str, Any]) -> NDArray[np.int16] | None:
-    """The routing of a choice, an array of NumPy in base64; None where a server returns none."""
-    encoded = choice.get("routed_experts")
-    if encoded is None:
-        return None
+def _experts(encoded: str) -> NDArray[np.int16]:
     try:
         found: NDArray[np.integer] = np.load(BytesIO(base64.b64decode(encoded)))
-    except (TypeError, ValueError) as error:
+    except (EOFError, TypeError, ValueError) as error:
         raise InfrastructureError(f"vLLM's routed experts cannot be read: {error}") from None
     return found.astype(np.int16)
 
@@ -153,22 +152,19 @@ def completion(
     prompt: int,
 ) -> Completion:
     """The sampled completion after a prompt of so many tokens, cut behind the first token that ends
-    the turn, should there be more; `versions` has the version of each token. Raises ConfigError
-    where experts were asked for and a server does not return those of each token."""
-    whole = len(answer.tokens)
-    start = sampling.experts_from
-    if start is not None and (
-        answer.experts is None or len(answer.experts) != prompt + whole - 1 - start
-    ):
+    the turn, should there be more; `versions` has the version of each token. Where experts were
+    asked for, raises ConfigError for a server that does not return those of each token, and
+    InfrastructureError for some that cannot be read."""
+    whole, start = len(answer.tokens), sampling.experts_from
+    found = None if start is None or answer.experts is None else _experts(answer.experts)
+    if start is not None and (found is None or len(found) != prompt + whole - 1 - start):
         raise ConfigError(
             "rollout.routing_replay needs the experts of each token, and the server of vLLM does "
             "not return them: start it with --enable-return-routed-experts, on a GPU"
         )
 
     def cut(count: int, reason: StopReason) -> Completion:
-        experts = None if start is None else answer.experts
-        if experts is not None:
-            experts = experts[: len(experts) - whole + count]
+        experts = None if found is None else found[: len(found) - whole + count]
         sampled = answer.tokens[:count], answer.logprobs[:count]
         return Completion(*sampled, reason, versions[:count], experts)
 
