@@ -38,3 +38,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (folder.path / "audits").touch()
     with pytest.raises(InfrastructureError, match=r"judge\.json cannot be written"):
         write_audit(folder, "judge", "A judge", [])
+    folder.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(InfrastructureError, match=r"judge\.json cannot be written"):
+        write_audit(folder, "judge", "A judge", [])
+    assert not folder.path.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import dump_recipe, load_recipe
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.storage.moves import keep_moves, move_sentences, moved_recipe
 from turnwise.storage.run_folder import RunFolder
 
@@ -36,6 +36,13 @@ def test_what_has_changed_is_written_and_noted(folder: RunFolder) -> None:
     keep_moves(folder, moved_recipe(folder, []), None)
     keep_moves(folder, moved_recipe(folder, ["cluster.learners=4"]), None)
     assert len(move_sentences(folder)) == 1
+
+
+def test_what_could_not_be_written_is_not_noted(folder: RunFolder) -> None:
+    (folder.path / "config.toml.partial").mkdir()
+    with pytest.raises(InfrastructureError, match=r"config\.toml cannot be written"):
+        keep_moves(folder, moved_recipe(folder, ["threads=8"]), None)
+    assert move_sentences(folder) == []
 
 
 @pytest.mark.parametrize(

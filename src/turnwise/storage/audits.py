@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder, writing
 
 FOLDER = "audits"
 PREFLIGHT = "preflight"
@@ -43,6 +43,9 @@ def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Fin
         for finding in findings
     ]
     text = json.dumps({"title": title, "findings": rows}, indent=2) + "\n"
+    file = folder.path / FOLDER / f"{name}.json"
+    with writing(file):
+        file.parent.mkdir(exist_ok=True)  # folders of earlier versions lack it
     folder.write_text(f"{FOLDER}/{name}.json", text)
 
 

@@ -171,7 +171,7 @@ class RunFolder:
 
     def append(self, name: str, values: Mapping[str, Any]) -> None:
         """Add a line to a .jsonl file of the run."""
-        with _disk(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
+        with writing(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(values)) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ class RunFolder:
         for folder in ("trajectories", "timeline"):
             for file in (self.path / folder).glob("step-*.parquet"):
                 if int(file.stem.partition("-")[2]) > step:
-                    with _disk(file):
+                    with writing(file):
                         file.unlink()
 
     def write_trajectories(
@@ -377,8 +377,7 @@ def _replaced(target: Path) -> Iterator[Path]:
     """Give a file that takes the target's place at the end, as a whole; on a disk that fails
     nothing of it is left."""
     partial = target.with_name(target.name + ".partial")
-    with _disk(target):
-        target.parent.mkdir(exist_ok=True)  # folders of earlier versions lack some
+    with writing(target):
         try:
             yield partial
             os.replace(partial, target)
@@ -389,7 +388,7 @@ def _replaced(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _disk(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """A disk that fails is no bug: say which file, and that the last checkpoint is whole."""
     try:
         yield
