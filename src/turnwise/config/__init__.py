@@ -94,7 +94,7 @@ from turnwise.config.run import (
     TrainConfig,
     ValidationConfig,
 )
-from turnwise.config.section import Choice, Section, choice_of, table_name
+from turnwise.config.section import Choice, Section, choice_of, flattened, table_name
 
 __all__ = [
     "EXACT_PARITY",
@@ -166,6 +166,7 @@ __all__ = [
     "check_recipe",
     "choice_of",
     "dump_recipe",
+    "flattened",
     "load_judge",
     "load_recipe",
     "parse_override",

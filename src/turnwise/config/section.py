@@ -95,6 +95,15 @@ def dotted(location: Sequence[str | int]) -> str:
     return ".".join(str(part) for part in location if not str(part).startswith("("))
 
 
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values in nested tables by dotted keys; an empty table has none."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = isinstance(value, Mapping)
+        found |= flattened(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
+
+
 def is_named(field: FieldInfo) -> bool:
     """Whether a field holds tables by names of the user's own, as `reward.parts` does."""
     return get_origin(field.annotation) is dict and bool(choice_of(field)[0])

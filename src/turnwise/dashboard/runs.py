@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from turnwise.config import check_recipe
+from turnwise.config import check_recipe, flattened
 from turnwise.errors import ConfigError, DataError
-from turnwise.storage.moves import flattened, move_sentences
+from turnwise.storage.moves import move_sentences
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.run_lock import LOCK, Owner, is_locked
 

@@ -13,14 +13,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, flattened
 from turnwise.errors import MissingExtraError
 from turnwise.registry import Registry
 from turnwise.storage.run_folder import RunFolder
@@ -150,7 +150,7 @@ class MLflow:
 
         tags = {"turnwise.id": run.id}
         made = self._client.create_run(self._experiment(run.name), tags=tags, run_name=run.label)
-        parameters = [Param(*pair) for pair in _flat(run.config)]
+        parameters = [Param(key, str(one)) for key, one in flattened(run.config).items()]
         for start in range(0, len(parameters), MLFLOW_PARAMETERS):
             chunk = parameters[start : start + MLFLOW_PARAMETERS]
             self._client.log_batch(made.info.run_id, params=chunk)
@@ -294,11 +294,3 @@ def tracked_run(recipe: Recipe, folder: RunFolder, step: int) -> TrackedRun:
         config=recipe.model_dump(mode="json"),
         step=step,
     )
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", str(value)

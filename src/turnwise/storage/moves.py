@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from turnwise.config import Recipe, dump_recipe, load_recipe, parse_override
+from turnwise.config import Recipe, dump_recipe, flattened, load_recipe, parse_override
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import RunFolder
 
@@ -58,11 +58,11 @@ def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") ->
     }
     if changes:
         place = {"step": 0} if saved is None else {"step": saved.step, "stage": str(saved.stage)}
-        folder.append(NOTES, place | {"changes": changes})
         file = folder.path / "config.toml"
         begun = file.stat().st_mtime_ns
         folder.write_text(file.name, dump_recipe(recipe))
         os.utime(file, ns=(begun, begun))
+        folder.append(NOTES, place | {"changes": changes})
 
 
 def move_sentences(folder: RunFolder) -> list[str]:
@@ -81,12 +81,3 @@ def _sentence(line: Mapping[str, Any]) -> str:
 def _of_stage(line: Mapping[str, Any]) -> str:
     stage = str(line.get("stage", "reinforcement"))
     return "" if stage == "reinforcement" else f" of {stage.replace('_', ' ')}"
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of nested tables by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        inner = isinstance(value, Mapping)
-        found |= flattened(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found

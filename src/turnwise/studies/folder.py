@@ -12,11 +12,12 @@ Not here: how runs are started (`running.py`).
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from turnwise.config import flattened
 from turnwise.config.study import Study
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import StageName, latest, root_of
@@ -69,7 +70,7 @@ def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
     """The settings of a run's folder that are not those of the plan, as in "train.steps 20, now
     30". Weights of a cold start, and files `beside` the study's, are its own wherever it lies."""
     begun, now = (
-        _flat(mapped(recipe.model_dump(mode="json"), partial(_moved, beside=beside)))
+        flattened(mapped(recipe.model_dump(mode="json"), partial(_moved, beside=beside)))
         for recipe in (folder.recipe(), with_whole_paths(run.recipe))
     )
     if run.after is not None and run.after in Path(begun["model.name"]).parts:
@@ -123,13 +124,3 @@ def _moved(text: str, beside: Path) -> str:
     if os.path.isfile(path) and Path(path).read_bytes() != now.read_bytes():
         return text
     return f"{now}:{name}" if name else str(now)
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """The leaves of nested tables by dotted keys."""
-    if not isinstance(value, Mapping) or not value:
-        return {prefix[:-1]: value}
-    found: dict[str, Any] = {}
-    for key, entry in value.items():
-        found |= _flat(entry, f"{prefix}{key}.")
-    return found
