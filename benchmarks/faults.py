@@ -13,6 +13,7 @@ beside them stand the seconds of a step without one. The table grows with each r
 
 import argparse
 import json
+import math
 import os
 import random
 import resource
@@ -146,6 +147,7 @@ class Run:
                 code = self._watch(process, waiting)
             if code == 0:
                 self.ends += [f"{kind} was not inflicted" for kind, _, _ in waiting]
+                self._note(math.inf)  # what fell into the end of the last step is over as well
                 return
             mine = self.faults[before:]
             blamed = [fault for fault in mine if code in KINDS[fault.kind].codes]
@@ -190,7 +192,7 @@ class Run:
         self.faults.append(fault)
         return True
 
-    def _note(self, done: int) -> None:
+    def _note(self, done: float) -> None:
         for fault in self.faults:
             if fault.seconds is None and done > fault.step:
                 fault.seconds = time.monotonic() - fault.begun

@@ -1,6 +1,7 @@
 """New weights: kept for samplers that come later, on a connection that does not last."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ import torch
 
 from tests.cluster.samplers.runs import Each, Kept
 from tests.fakes import save_small_model
+from turnwise.cluster.pool import ProcessLostError
 from turnwise.cluster.samplers.engine import SamplerEngine
+from turnwise.cluster.samplers.lane import Lane
+from turnwise.cluster.samplers.link import Link
 from turnwise.cluster.samplers.weights import send_weights
 from turnwise.config import load_recipe
 from turnwise.models.copies import trained_weights
@@ -44,6 +48,35 @@ def test_a_connection_that_was_closed_with_bytes_on_their_way_is_an_error_of_it(
             await server.wait_closed()
 
     asyncio.run(played())
+
+
+def test_weights_do_not_wait_for_a_process_that_hangs_and_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def played() -> None:
+        over = asyncio.Event()
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await over.wait()
+            writer.close()
+
+        async with asyncio.timeout(60):
+            server = await asyncio.start_server(hang, "127.0.0.1", 0)
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            link = Link("sampler 0", writer, 0, Lane(repeats=True, lost=print))
+            loading = asyncio.create_task(link.load({"weight": torch.zeros(MUCH)}, 1))
+            while writer.transport.get_write_buffer_size() == 0:
+                await asyncio.sleep(0)
+            link.lose("it gives no sign of life")
+            with pytest.raises(ProcessLostError, match=r"^sampler 0 was lost: it gives no sign"):
+                await loading
+            over.set()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(played())
+    gc.collect()
+    assert not caplog.records  # such as of an error that nobody has looked at
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ class Link:
         for number in list(self._own):
             self._answer(number, ProcessLostError(lost))
         self.receiver.disconnect(self, lost)
+        self.writer.transport.abort()  # what is on its way would wait for a process that hangs
 
     async def load(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Send new weights, and wait until the engine has taken them. Raises ProcessLostError, and
@@ -77,10 +78,14 @@ class Link:
         loaded = self._awaited(WEIGHTS)
         try:
             await send_weights(self.writer, weights)
+            send(self.writer, Load(version))
+            await loaded
         except OSError as error:
-            raise ProcessLostError(f"{self.name} was lost: {error}") from None
-        send(self.writer, Load(version))
-        await loaded
+            if loaded.done():  # why it was lost
+                await loaded
+            raise ProcessLostError(str(error)) from None
+        finally:
+            loaded.cancel()
 
     async def sample(self, turns: Mapping[str, tuple[Sequence[int], Sampling]]) -> list[Completion]:
         """Sample a turn of each of some sessions that are no episodes'. Raises ProcessLostError."""
