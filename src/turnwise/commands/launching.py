@@ -57,7 +57,8 @@ def launch(
         str, typer.Option(help="A line of shell before it, as in: source .venv/bin/activate")
     ] = "",
     image: Annotated[
-        str, typer.Option(help="A container with turnwise[cluster] in it (Kubernetes, SkyPilot).")
+        str,
+        typer.Option(help="A container with turnwise and its extra `cluster` in it."),
     ] = "",
     volume: Annotated[
         str, typer.Option(help="A claim (Kubernetes) or a bucket (SkyPilot) that keeps the run.")
