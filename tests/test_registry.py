@@ -141,6 +141,7 @@ class Halting:
 class Quiet(EmbeddedEngine):
     takes_images = False
     shares_weights = False
+    returns_kept = False
 """
 
 

@@ -67,6 +67,65 @@ class Image:
         return self.start + self.length
 
 
+@dataclass(frozen=True, eq=False)
+class KeptTokens:
+    """The tokens that top_k, top_p and min_p left at each of n places, among which that of the
+    place was drawn. Sparse: a place without any was not sampled so.
+
+    >>> kept = KeptTokens.of([[3, 7], [], [5]])
+    >>> kept.counts.tolist(), kept[1:].ids.tolist()
+    ([2, 0, 1], [5])
+    """
+
+    ids: np.ndarray = field(repr=False)
+    """int32[m], those of the first place, then those of the second, and so on."""
+    counts: np.ndarray
+    """int32[n], how many each place has; 0 where all tokens could be drawn, or none was."""
+
+    def __post_init__(self) -> None:
+        self.ids.setflags(write=False)
+        self.counts.setflags(write=False)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int] | np.ndarray]) -> "KeptTokens":
+        """Make the record of each place's tokens."""
+        ids = [np.asarray(row, np.int32) for row in rows]
+        counts = np.array([len(row) for row in rows], np.int32)
+        return cls(np.concatenate([np.empty(0, np.int32), *ids]), counts)
+
+    @classmethod
+    def joined(cls, parts: Sequence["KeptTokens | int"]) -> "KeptTokens":
+        """Join records, one after another; a number is of so many places without any."""
+        known = [part for part in parts if isinstance(part, KeptTokens)]
+        counts = [
+            part.counts if isinstance(part, KeptTokens) else np.zeros(part, np.int32)
+            for part in parts
+        ]
+        return cls(
+            np.concatenate([np.empty(0, np.int32), *(part.ids for part in known)]),
+            np.concatenate([np.empty(0, np.int32), *counts]),
+        )
+
+    @classmethod
+    def chosen(cls, parts: Sequence[tuple["KeptTokens | None", np.ndarray]]) -> "KeptTokens | None":
+        """Join what some records have at places int64[k], one after another; None where there is no
+        record. A record that is None has nothing at its places."""
+        if all(kept is None for kept, _ in parts):
+            return None
+        return cls.joined([len(k) if kept is None else kept[k] for kept, k in parts])
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, places: slice | np.ndarray) -> "KeptTokens":
+        """Take some places, a slice or int64[k]."""
+        counts = self.counts[places]
+        ends, total = np.cumsum(counts), int(counts.sum())
+        starts = (np.cumsum(self.counts) - self.counts)[places]
+        which = np.repeat(starts - (ends - counts), counts) + np.arange(total)
+        return KeptTokens(self.ids[which], counts.copy())
+
+
 def _one_context() -> np.ndarray:
     return np.zeros((1, 2), np.int64)
 
@@ -112,6 +171,8 @@ class Tokens:
     """int16[n, routers, k], the experts that each router of a mixture sent the token to when the
     engine first read it in its context; NO_EXPERT where it did not, as with a last token. None
     where nothing was recorded."""
+    kept: KeptTokens | None = None
+    """The tokens among which each sampled one was drawn; None where nothing was recorded."""
 
     def __post_init__(self) -> None:
         for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
@@ -228,13 +289,17 @@ class Tokens:
         version: int | Sequence[int],
         turn: int,
         experts: np.ndarray | None = None,
+        kept: KeptTokens | None = None,
     ) -> "Tokens":
         """The record with tokens after it as the engine sampled them, with its log-probabilities;
         the version of the policy is that of all of them, or one for each. `experts`, int16[m,
-        routers, k], are those of the context's tokens after the first `routed`."""
+        routers, k], are those of the context's tokens after the first `routed`, `kept` those among
+        which each new token was drawn."""
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
-        return self._with(ids, Source.MODEL, turn, version, logprobs, experts=experts)
+        if kept is not None and len(kept) != len(ids):
+            raise ValueError(f"{len(ids)} sampled tokens with {len(kept)} sets that were kept")
+        return self._with(ids, Source.MODEL, turn, version, logprobs, experts=experts, kept=kept)
 
     def _with(
         self,
@@ -245,6 +310,7 @@ class Tokens:
         logprobs: Sequence[float] | None,
         images: tuple[Image, ...] = (),
         experts: np.ndarray | None = None,
+        kept: KeptTokens | None = None,
     ) -> "Tokens":
         """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
         count = len(ids)
@@ -258,7 +324,16 @@ class Tokens:
             self.contexts,
             self.images + images,
             self._experts_with(count, experts),
+            self._kept_with(count, kept),
         )
+
+    def _kept_with(self, count: int, new: KeptTokens | None) -> KeptTokens | None:
+        """Extend the record of what was kept by `count` more tokens."""
+        known = self.kept
+        if known is None and new is None:
+            return None
+        before = len(self) if known is None else known
+        return KeptTokens.joined([before, count if new is None else new])
 
     def _experts_with(self, count: int, new: np.ndarray | None) -> np.ndarray | None:
         """The experts with those of `count` more tokens, of which as many are known as are new."""

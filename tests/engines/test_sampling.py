@@ -32,7 +32,7 @@ def random_logits(rows: int, vocabulary: int, seed: int) -> torch.Tensor:
 def test_tokens_invert_the_cumulative_distribution() -> None:
     logits = random_logits(200, 30, seed=0)
     draws = uniforms(3, 200).tolist()
-    tokens, logprobs = sample(logits, at(*[0.7] * 200), draws)
+    tokens, logprobs, _ = sample(logits, at(*[0.7] * 200), draws)
     expected = probabilities(logits, 0.7)
     for row, (token, logprob, draw) in enumerate(zip(tokens, logprobs, draws, strict=True)):
         mass = expected[row].cumsum()
@@ -43,7 +43,7 @@ def test_tokens_invert_the_cumulative_distribution() -> None:
 def test_frequencies_are_the_probabilities() -> None:
     logits = random_logits(1, 6, seed=1)
     count = 20_000
-    tokens, _ = sample(logits.expand(count, 6), at(*[1.0] * count), uniforms(9, count).tolist())
+    tokens, *_ = sample(logits.expand(count, 6), at(*[1.0] * count), uniforms(9, count).tolist())
     frequencies = np.bincount(tokens, minlength=6) / count
     assert np.abs(frequencies - probabilities(logits, 1.0)[0]).max() < 0.015
 
@@ -52,14 +52,14 @@ def test_frequencies_are_the_probabilities() -> None:
 def test_impossible_tokens_are_never_drawn(draw: float) -> None:
     logits = torch.full((1, 40), -torch.inf)
     logits[0, 10:30] = random_logits(1, 20, seed=2)
-    tokens, _ = sample(logits, at(1), [draw])
+    tokens, *_ = sample(logits, at(1), [draw])
     assert 10 <= tokens[0] < 30
 
 
 def test_greedy_rows_take_the_best_at_temperature_one() -> None:
     logits = random_logits(3, 50, seed=3)
-    alone, alone_logprobs = sample(logits, at(0, 0, 0), [0.1, 0.2, 0.3])
-    mixed, mixed_logprobs = sample(logits, at(0, 0.5, 0), [0.1, 0.2, 0.3])
+    alone, alone_logprobs, _ = sample(logits, at(0, 0, 0), [0.1, 0.2, 0.3])
+    mixed, mixed_logprobs, _ = sample(logits, at(0, 0.5, 0), [0.1, 0.2, 0.3])
     expected = probabilities(logits, 1.0)
     assert alone == logits.argmax(-1).tolist()
     assert (mixed[0], mixed[2]) == (alone[0], alone[2])
@@ -78,8 +78,8 @@ def test_each_row_leaves_out_its_own_tokens() -> None:
         Sampling(max_tokens=1, top_k=3),
         Sampling(max_tokens=1, temperature=2.0, top_p=0.3, min_p=0.2),
     ]
-    tokens, logprobs = sample(logits, samplings, draws)
-    plain, plain_logprobs = sample(logits, at(0.7, 0, 1, 2), draws)
+    tokens, logprobs, _ = sample(logits, samplings, draws)
+    plain, plain_logprobs, _ = sample(logits, at(0.7, 0, 1, 2), draws)
     assert (tokens[:2], logprobs[:2]) == (plain[:2], plain_logprobs[:2])
     best = logits[2].topk(3)
     assert tokens[2] in best.indices.tolist()
@@ -91,7 +91,7 @@ def test_frequencies_are_those_of_what_is_left() -> None:
     logits = random_logits(1, 6, seed=1)
     count = 20_000
     samplings = [Sampling(max_tokens=1, top_k=3)] * count
-    tokens, logprobs = sample(logits.expand(count, 6), samplings, uniforms(9, count).tolist())
+    tokens, logprobs, _ = sample(logits.expand(count, 6), samplings, uniforms(9, count).tolist())
     frequencies = np.bincount(tokens, minlength=6) / count
     expected = np.zeros(6)
     expected[tokens] = np.exp(logprobs)

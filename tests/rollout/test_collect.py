@@ -72,6 +72,19 @@ def test_experts_are_asked_for_in_episodes_that_are_learned_from_alone(name: str
     assert sum(sampling.experts_from is not None for sampling in seen) == turns < len(seen)
 
 
+@pytest.mark.parametrize("name", ["greedy", "turn_replays"])
+def test_sampling_masks_are_asked_for_in_episodes_that_are_learned_from_alone(name: str) -> None:
+    plain = runner()
+    seen = watch(plain)
+    collect(name, plain)
+    assert not any(sampling.returns_kept for sampling in seen)
+    made = replace(plain, limits=plain.limits.model_copy(update={"top_p": 0.9}))
+    seen = watch(made)
+    groups = collect(name, made)
+    turns = sum(len(member.turns) for group in groups for member in group.trajectories)
+    assert sum(sampling.returns_kept for sampling in seen) == turns < len(seen)
+
+
 def test_the_other_episodes_are_those_without_it() -> None:
     """And none is played where nothing asks for it."""
     plain, greedy = collect("independent", runner()), collect("greedy", runner())

@@ -15,7 +15,7 @@ from turnwise.learning.token_numbers import NUMBERS
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import LATER, read_rows, trajectory_of
-from turnwise.tokens import Segment, Source, Tokens
+from turnwise.tokens import KeptTokens, Segment, Source, Tokens
 from turnwise.types import (
     Action,
     Group,
@@ -60,6 +60,21 @@ def test_experts_come_back(tmp_path: Path) -> None:
     assert found[1] is None
     assert found[0] is not None
     assert np.array_equal(found[0], experts)
+
+
+def test_the_tokens_that_each_was_drawn_among_come_back(tmp_path: Path) -> None:
+    one = member(0.0)
+    kept = KeptTokens.of([[], [], [3, 90_000]])
+    masked = replace(one, tokens=replace(one.tokens, kept=kept))
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    folder.write_trajectories("step-000001", [Group("g", (masked, member(None)))])
+    rows = read_rows(folder.trajectory_files()[0])
+    found = [trajectory_of(row, masked.task).tokens.kept for row in rows]
+    assert found[1] is None
+    assert found[0] is not None
+    assert found[0].ids.tolist() == [3, 90_000]
+    assert found[0].counts.tolist() == [0, 0, 2]
 
 
 def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:

@@ -98,7 +98,10 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "algorithm.name=starpo algorithm.kl_target=1 algorithm.kl_horizon=1",
         "the KL coefficient could become 0 at once; raise it",
     ),
-    ("rollout.top_p=0.9", "bypass"),
+    (
+        "engine=vllm rollout.top_p=0.9",
+        "engine vllm does not say which.*correction bypass clips ratios",
+    ),
     (
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8 "
         "rollout.max_turn_tokens=9",

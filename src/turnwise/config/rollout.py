@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, PrivateAttr, StrictInt, model_validator
 
 from turnwise.config.section import Section
 
@@ -118,7 +118,9 @@ class RolloutConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1)
     """Then sample only among the fewest tokens that have this share of the probability."""
     min_p: float = Field(0.0, ge=0, le=1)
-    """Then sample only among tokens at least this many times as likely as the most likely one."""
+    """Then sample only among tokens at least this many times as likely as the most likely one. The
+    learner's probabilities are over the tokens that these three leave:
+    docs/how-to/sampling_masks.md."""
     routing_replay: bool = False
     """Keep with each token the experts of a mixture that sampled it, and let the learner's routers
     choose the same (R3): docs/how-to/routing_replay.md."""
@@ -146,15 +148,24 @@ class RolloutConfig(Section):
     horizon: HorizonConfig | None = None
     """RL plays episodes of `max_turns` from the first step on where this is left out."""
 
+    _learned: bool = PrivateAttr(default=True)
+
     @property
     def truncates(self) -> bool:
         """Whether some tokens are left out of the distribution that is sampled."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
+    @property
+    def returns_kept(self) -> bool:
+        """Whether each token is recorded with those that it was drawn among."""
+        return self.truncates and self._learned
+
     def unlearned(self, temperature: float) -> Self:
         """The limits of episodes at a temperature that nothing is learned from, as those of an
-        evaluation: no experts are kept."""
-        return self.model_copy(update={"temperature": temperature, "routing_replay": False})
+        evaluation: neither experts nor the tokens that truncation left are kept."""
+        limits = self.model_copy(update={"temperature": temperature, "routing_replay": False})
+        limits._learned = False
+        return limits
 
     @model_validator(mode="after")
     def _horizon_is_shorter(self) -> Self:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from turnwise.config import TokenEngineConfig
-from turnwise.tokens import Image
+from turnwise.tokens import Image, KeptTokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +61,9 @@ class Sampling:
     experts_from: int | None = None
     """The first place of the history from which on a mixture's experts are returned for each token
     that the model read; None: they are not recorded."""
+    returns_kept: bool = False
+    """Whether each sampled token is to come with those that top_k, top_p and min_p left, from an
+    engine that knows them (`BuiltEngine.returns_kept`)."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Completion:
     experts: "np.ndarray | None" = None
     """int16[m, routers, k], the experts of each token from `Sampling.experts_from` on, the last
     sampled one left out, which the model has not read; None where none were asked for."""
+    kept: KeptTokens | None = None
+    """The tokens among which each one was drawn; None where they were not asked for, and where
+    nothing was left out."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,10 @@ class BuiltEngine(Protocol):
     shares_weights: ClassVar[bool]
     """Whether it samples from the tensors of `EngineSetup.model` themselves, so that a model that
     learns at the same time has to be copied."""
+    returns_kept: ClassVar[bool]
+    """Whether its completions have the tokens that top_k, top_p and min_p left, where they are
+    asked for (`Sampling.returns_kept`): without them nothing can be learned from as it was
+    sampled."""
 
     @classmethod
     def build(cls, setup: EngineSetup, **options: Any) -> "Engine":

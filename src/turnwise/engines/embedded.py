@@ -21,6 +21,7 @@ from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import SessionImages
 from turnwise.engines.recording import RoutingRecorder
 from turnwise.engines.sampling import (
+    Drawn,
     StopMatcher,
     TokenTexts,
     check_prompt,
@@ -75,6 +76,7 @@ class EmbeddedEngine:
 
     takes_images = True
     shares_weights = True
+    returns_kept = True
 
     @classmethod
     def build(
@@ -342,7 +344,7 @@ class EmbeddedEngine:
         self._schedule.begin_pass()
         self._copy_beginnings()
         batch = next_batch(self._schedule.running)
-        self._apply(batch, *self._compute(batch))
+        self._apply(batch, self._compute(batch))
         self.counters.seconds += time.monotonic() - start
 
     def _copy_beginnings(self) -> None:
@@ -358,7 +360,7 @@ class EmbeddedEngine:
                     self.runner.cache.copy(run_of(donor), [request.run], new)
                     request.session.take_over(donor, length)
 
-    def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
+    def _compute(self, batch: Batch) -> Drawn:
         with self._routing.recording(batch):
             if isinstance(self.runner, ImageRunner):
                 batch, shown = image_inputs(batch, self.runner.reader)
@@ -367,9 +369,9 @@ class EmbeddedEngine:
                 logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:
             self.runner.cache.copy(run, others, columns)
-        return self._sample(batch, logits) if batch.sampled else ([], [])
+        return self._sample(batch, logits) if batch.sampled else Drawn([], [], [])
 
-    def _sample(self, batch: Batch, logits: torch.Tensor) -> tuple[list[int], list[float]]:
+    def _sample(self, batch: Batch, logits: torch.Tensor) -> Drawn:
         if batch.picks is not None:
             logits = logits[torch.from_numpy(batch.picks).to(logits.device)]
         logits = self._processed(logits, batch.sampled)
@@ -387,11 +389,12 @@ class EmbeddedEngine:
                 logits[row] = processor(ids, logits[row : row + 1].clone())[0]
         return logits
 
-    def _apply(self, batch: Batch, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+    def _apply(self, batch: Batch, drawn: Drawn) -> None:
         self.counters.passes += 1
         self.counters.sampled += len(batch.sampled)
         self.counters.computed += batch.computed
         for request, count in zip(batch.requests, batch.counts, strict=True):
             request.session.length += count
-        for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):
-            request.take(token, logprob, self.version, self._ends)
+        sampled = zip(drawn.tokens, drawn.logprobs, drawn.kept, strict=True)
+        for request, own in zip(batch.sampled, sampled, strict=True):
+            request.take(*own, self.version, self._ends)

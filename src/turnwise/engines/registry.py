@@ -9,7 +9,7 @@ from turnwise.engines.base import BuiltEngine, Engine, EngineSetup
 from turnwise.registry import Registry, check_options
 
 METHODS = ("open", "close", "generate", "load_weights", "sleep", "stop")
-FACTS = ("build", "takes_images", "shares_weights")
+FACTS = ("build", "takes_images", "shares_weights", "returns_kept")
 
 
 def _is_engine(value: Any) -> bool:

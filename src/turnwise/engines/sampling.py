@@ -6,7 +6,7 @@ sampled beside it. Not here: the model.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -73,9 +73,17 @@ def uniforms(seed: int, count: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key)).random(count)
 
 
-def sample(
-    logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[float]
-) -> tuple[list[int], list[float]]:
+class Drawn(NamedTuple):
+    """Tokens drawn from the logits of n rows."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    kept: list[np.ndarray | None]
+    """int32, the tokens that were left in a row; None where they are not to be returned, or all
+    were left."""
+
+
+def sample(logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[float]) -> Drawn:
     """Tokens and their log-probabilities, from float32[n, vocabulary] logits.
 
     Temperature 0 takes the most likely token; its log-probability is that at temperature 1.
@@ -96,7 +104,17 @@ def sample(
     chosen = logprobs.gather(-1, tokens).squeeze(-1).tolist()
     if any(math.isnan(value) for value in chosen):
         raise InfrastructureError("the model's logits are not numbers: its weights have diverged")
-    return tokens.squeeze(-1).tolist(), chosen
+    return Drawn(tokens.squeeze(-1).tolist(), chosen, _kept(logprobs, samplings))
+
+
+def _kept(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> list[np.ndarray | None]:
+    """The tokens that are left in the rows that ask for them."""
+    kept: list[np.ndarray | None] = [None] * len(samplings)
+    for row, sampling in enumerate(samplings):
+        if sampling.returns_kept and _leaves_out(sampling):
+            (left,) = (logprobs[row] > -math.inf).nonzero(as_tuple=True)
+            kept[row] = left.to(torch.int32).cpu().numpy()
+    return kept
 
 
 def _scaled(logits: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:

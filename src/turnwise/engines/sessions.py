@@ -17,7 +17,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.images import SessionImages
 from turnwise.engines.sampling import StopMatcher
 from turnwise.forward.cache import CacheExtent
-from turnwise.tokens import Image
+from turnwise.tokens import Image, KeptTokens
 
 Result = TypeVar("Result")
 Future = asyncio.Future[Result] | concurrent.futures.Future[Result]
@@ -99,6 +99,8 @@ class Request:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     """Version of the weights that sampled each token."""
+    kept: list[np.ndarray] = field(default_factory=list)
+    """int32, the tokens among which each one was drawn; none where they are not to be returned."""
 
     @property
     def known(self) -> int:
@@ -120,19 +122,29 @@ class Request:
         """The session's part of the cache. Raises RuntimeError when it has none."""
         return run_of(self.session)
 
-    def take(self, token: int, logprob: float, version: int, ends: frozenset[int]) -> None:
+    def take(
+        self,
+        token: int,
+        logprob: float,
+        kept: np.ndarray | None,
+        version: int,
+        ends: frozenset[int],
+    ) -> None:
         """Append a sampled token; if it is the last one, hand over the completion."""
         self.session.history[self.known] = token
         self.tokens.append(token)
         self.logprobs.append(logprob)
         self.versions.append(version)
+        if kept is not None:
+            self.kept.append(kept)
         reason = self._reason_to_stop(token, ends)
         if reason is not None:
             self.session.request = None
             one = self.versions[0] == version
             versions = version if one else self.versions
-            experts = self._experts()
-            keep(self.future, Completion(self.tokens, self.logprobs, reason, versions, experts))
+            sets = KeptTokens.of(self.kept) if self.kept else None
+            sampled = self.tokens, self.logprobs
+            keep(self.future, Completion(*sampled, reason, versions, self._experts(), sets))
 
     def _experts(self) -> np.ndarray | None:
         """The experts that were asked for."""

@@ -19,10 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
 from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states
+from turnwise.forward.kept import kept_at, without_left_out
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
 from turnwise.forward.packing import Row, Slicing
 from turnwise.forward.routing import Replay
 from turnwise.forward.token_scores import token_scores
+from turnwise.tokens import KeptTokens
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
@@ -40,6 +42,7 @@ def token_logprobs(
     images: Images = (),
     slicing: Slicing | None = None,
     replay: Replay | None = None,
+    kept: KeptTokens | None = None,
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -58,6 +61,7 @@ def token_logprobs(
         slicing: the ranks that compute the inputs together, all given the same; each differentiates
             its slice.
         replay: the experts that the inputs are to be sent to; not for slices.
+        kept: of N places, the tokens over which each distribution is; None is the vocabulary.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
@@ -69,9 +73,12 @@ def token_logprobs(
         logits_per_chunk=logits_per_chunk,
     )
     if slicing is None:
-        return score(hidden_states(model, inputs, selected, autocast, images, replay), targets)
+        hidden = hidden_states(model, inputs, selected, autocast, images, replay)
+        return score(hidden, targets, kept=kept)
     row = Row.of(inputs, selected, slicing)
-    logprobs, entropies = score(hidden_in_a_row(model, row, autocast), row.own(targets))
+    own = kept_at(kept, row.own(torch.arange(len(targets))))
+    hidden = hidden_in_a_row(model, row, autocast)
+    logprobs, entropies = score(hidden, row.own(targets), kept=own)
     return row.joined(logprobs), row.joined(entropies)
 
 
@@ -81,6 +88,7 @@ def score_tokens(
     targets: Tensor,
     temperature: float,
     *,
+    kept: KeptTokens | None = None,
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -90,10 +98,11 @@ def score_tokens(
     if layer.plain:
         states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
         rows = layer.rows(logits_per_chunk)
-        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows)
+        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows, kept)
         return logprobs, entropies if entropy_gradient else entropies.detach()
-    score = partial(_score, layer, entropy_gradient)
-    logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
+    score = partial(_score, layer, kept, entropy_gradient)
+    places = torch.arange(len(targets))
+    logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets, places)
     return logprobs, entropies
 
 
@@ -106,6 +115,7 @@ def score_norms(
     autocast: bool,
     *,
     images: Images = (),
+    kept: KeptTokens | None = None,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
@@ -115,7 +125,8 @@ def score_norms(
     makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
     """
     hidden = hidden_states(model, inputs, selected, autocast, images)
-    return _measured(_norms, model, temperature, logits_per_chunk, hidden, targets)
+    tensors = hidden, targets, torch.arange(len(targets))
+    return _measured(partial(_norms, kept), model, temperature, logits_per_chunk, *tensors)
 
 
 def certainties(
@@ -156,7 +167,8 @@ def entropies(
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V].
+    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V],
+    or of the tokens that are kept in each row.
 
     Example: OutputLayer.of(model, 1.0)(hidden).
     """
@@ -190,14 +202,14 @@ class OutputLayer:
         """How many positions make up so many logits; at least one."""
         return max(1, logits_per_chunk // int(self.head.weight.shape[0]))
 
-    def __call__(self, hidden: Tensor) -> Tensor:
+    def __call__(self, hidden: Tensor, kept: KeptTokens | None = None) -> Tensor:
         logits = self.head(hidden.to(self.head.weight.dtype)).float()
         if self.factor != 1:
             logits = logits * self.factor
         logits = bounded(logits, self.cap)
         if self.temperature != 1:
             logits = logits / self.temperature
-        return torch.log_softmax(logits, dim=-1)
+        return torch.log_softmax(without_left_out(logits, kept), dim=-1)
 
 
 def in_chunks(
@@ -243,10 +255,16 @@ def check_supported(model: nn.Module) -> None:
 
 
 def _score(
-    layer: OutputLayer, entropy_gradient: bool, hidden: Tensor, targets: Tensor
+    layer: OutputLayer,
+    kept: KeptTokens | None,
+    entropy_gradient: bool,
+    hidden: Tensor,
+    targets: Tensor,
+    places: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """hidden [n, width], targets int64[n] -> log-probabilities and entropies, float32[n] each."""
-    logprobs = layer(hidden)
+    """hidden [n, width], targets int64[n], their places among what is kept -> log-probabilities and
+    entropies, float32[n] each."""
+    logprobs = layer(hidden, kept_at(kept, places))
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
@@ -265,8 +283,10 @@ def _measured(
     return found
 
 
-def _norms(layer: OutputLayer, hidden: Tensor, targets: Tensor) -> tuple[Tensor]:
-    differences = layer(hidden).exp()
+def _norms(
+    kept: KeptTokens | None, layer: OutputLayer, hidden: Tensor, targets: Tensor, places: Tensor
+) -> tuple[Tensor]:
+    differences = layer(hidden, kept_at(kept, places)).exp()
     ones = torch.ones_like(targets, dtype=differences.dtype)[:, None]
     return (differences.scatter_add(1, targets[:, None], -ones).square().sum(dim=-1),)
 

@@ -10,6 +10,7 @@ sequences are computed so (`learning/shared_prefixes.py`), and the loss.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from turnwise.forward.hidden import base_model, fitting_kernels, last_hidden
 from turnwise.forward.kernels.training import Layout
 from turnwise.forward.logprobs import score_tokens, token_logprobs
 from turnwise.forward.small_llama.training import Rows, asked_hidden
+from turnwise.tokens import KeptTokens
 
 IN_BLOCKS = "turnwise_in_blocks"
 """Name of the attention function under which transformers finds it."""
@@ -239,16 +241,16 @@ def tree_logprobs(
     temperature: float,
     autocast: bool,
     *,
+    kept: KeptTokens | None = None,
     entropy_gradient: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The results of `token_logprobs` for the N wanted tokens."""
-    logprobs, entropies = score_tokens(
-        model,
-        _hidden(model, tree_batch, autocast),
-        tree_batch.targets,
-        temperature,
-        entropy_gradient=entropy_gradient,
-    )
+    score = partial(score_tokens, model, entropy_gradient=entropy_gradient)
+    hidden, targets = _hidden(model, tree_batch, autocast), tree_batch.targets
+    if kept is not None:  # each wanted token was drawn among tokens of its own
+        wanted = tree_batch.wanted
+        return score(hidden[wanted], targets[wanted], temperature, kept=kept)
+    logprobs, entropies = score(hidden, targets, temperature)
     return logprobs[tree_batch.wanted], entropies[tree_batch.wanted]
 
 

@@ -13,17 +13,25 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from turnwise.forward.kept import LEFT_OUT, left_out
+from turnwise.tokens import KeptTokens
+
 
 def token_scores(
-    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    temperature: float,
+    rows: int,
+    kept: KeptTokens | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets, int64[N], under softmax(hidden @ weight.T / temperature),
     and its entropies: [N] each, both differentiable once.
 
     `hidden` is [N, width], `weight` [V, width]. Logits of `rows` tokens are held at once, and
-    their exponentials.
+    their exponentials. The softmax is over those of the tokens that are `kept`.
     """
-    arguments = hidden, weight, targets, temperature, rows
+    arguments = hidden, weight, targets, temperature, rows, kept
     found: tuple[Tensor, Tensor] = _TokenScores.apply(*arguments)  # type: ignore[no-untyped-call]
     return found
 
@@ -33,13 +41,19 @@ class _TokenScores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        temperature: float,
+        rows: int,
+        kept: KeptTokens | None,
     ) -> tuple[Tensor, Tensor]:
         """The logits of the last piece stay where they are for the gradient."""
-        space = _Workspace(weight, temperature, min(rows, len(hidden)))
+        space = _Workspace(weight, temperature, min(rows, len(hidden)), kept)
         logprobs, entropies, totals = (hidden.new_empty(len(hidden)) for _ in range(3))
         for piece in _pieces(len(hidden), rows):
-            logits, masses = space.fill(hidden[piece])
+            logits, masses = space.fill(hidden[piece], piece)
             totals[piece] = masses.sum(-1).log_()
             chosen = logits.gather(1, targets[piece, None])[:, 0]
             logprobs[piece] = chosen - totals[piece]
@@ -54,7 +68,7 @@ class _TokenScores(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, of_logprobs: Tensor | None, of_entropies: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    ) -> tuple[Tensor | None, Tensor | None, None, None, None, None]:
         """The gradient of the logits z with probabilities p: d log p_t = [v is t] - p_v, and d H =
         -p_v (log p_v + H)."""
         hidden, weight, targets, entropies, totals = ctx.saved_tensors
@@ -62,7 +76,8 @@ class _TokenScores(torch.autograd.Function):
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         of_logprobs = torch.zeros_like(totals) if of_logprobs is None else of_logprobs
         for piece in reversed(list(_pieces(len(hidden), ctx.rows))):
-            logits, masses = ctx.space.held() if ctx.held else ctx.space.fill(hidden[piece])
+            space = ctx.space
+            logits, masses = space.held() if ctx.held else space.fill(hidden[piece], piece)
             ctx.held = False
             chosen = of_logprobs[piece, None]
             masses.mul_(totals[piece, None].neg().exp_())
@@ -72,30 +87,35 @@ class _TokenScores(torch.autograd.Function):
                 logits.add_((entropies - totals)[piece, None]).mul_(of_entropies[piece, None])
                 of_logits = masses.mul_(logits.add_(chosen).neg_())
             of_logits.scatter_add_(1, targets[piece, None], chosen)
-            if ctx.space.temperature != 1:
-                of_logits.div_(ctx.space.temperature)
+            if space.temperature != 1:
+                of_logits.div_(space.temperature)
             if of_hidden is not None:
                 torch.mm(of_logits, weight, out=of_hidden[piece])
             if of_weight is not None:
                 of_weight.addmm_(of_logits.t(), hidden[piece])
-        return of_hidden, of_weight, None, None, None
+        return of_hidden, of_weight, None, None, None, None
 
 
 class _Workspace:
     """Memory for the logits of some rows, and for their exponentials."""
 
-    def __init__(self, weight: Tensor, temperature: float, rows: int) -> None:
-        self._weight, self.temperature = weight, temperature
+    def __init__(
+        self, weight: Tensor, temperature: float, rows: int, kept: KeptTokens | None
+    ) -> None:
+        self._weight, self.temperature, self._kept = weight, temperature, kept
         self._logits, self._masses = (weight.new_empty(rows, len(weight)) for _ in range(2))
         self._count = 0
 
-    def fill(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits over the temperature less each row's highest, and e to the power of these."""
+    def fill(self, hidden: Tensor, piece: slice) -> tuple[Tensor, Tensor]:
+        """Logits of a piece over the temperature less each row's highest, and e to the power of
+        these."""
         self._count = len(hidden)
         logits, masses = self.held()
         torch.mm(hidden, self._weight.t(), out=logits)
         if self.temperature != 1:
             logits.div_(self.temperature)
+        if self._kept is not None:
+            logits.masked_fill_(left_out(self._kept[piece], logits), LEFT_OUT)
         logits.sub_(logits.amax(-1, keepdim=True))
         torch.exp(logits, out=masses)
         return logits, masses

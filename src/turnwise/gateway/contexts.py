@@ -24,7 +24,7 @@ from turnwise.gateway.message_keys import Key, key_of, keys_of
 from turnwise.gateway.rendering import beginning, continuation, foreign_turn, past_turn
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.scaffolds.base import Scaffold
-from turnwise.tokens import NO_VERSION, Segment, Source, Tokens
+from turnwise.tokens import NO_VERSION, KeptTokens, Segment, Source, Tokens
 from turnwise.types import Action, Observation, Step, ToolCall, ToolResult, Turn
 
 
@@ -177,8 +177,9 @@ class Contexts:
         exchange.written, exchange.action = completion.tokens, action
         exchange.message, exchange.finished = message, self._finished
         self._finished += 1
+        sampled = completion.tokens, completion.logprobs, completion.version
         exchange.context.tokens = exchange.context.tokens.with_sampled(
-            completion.tokens, completion.logprobs, completion.version, exchange.number
+            *sampled, exchange.number, kept=completion.kept
         )
 
     def forget(self, exchange: Exchange) -> None:
@@ -369,7 +370,8 @@ def _joined(contexts: Sequence[tuple[Context, int]], numbers: np.ndarray) -> Tok
         for image in tokens.images
         if image.end <= end
     )
-    return Tokens(**arrays, contexts=np.array(places, np.int64), images=images)
+    kept = KeptTokens.chosen([(tokens.kept, np.arange(end)) for tokens, end in parts])
+    return Tokens(**arrays, contexts=np.array(places, np.int64), images=images, kept=kept)
 
 
 def _turn(exchange: Exchange, context: Context) -> Turn:

@@ -91,6 +91,7 @@ class Sampler:
             min_p=limits.min_p,
             stop=(*scaffold.stop, *request.stop),
             seed=self._sampling_seed(prompt),
+            returns_kept=limits.returns_kept,
         )
         shown = tokens.images_in(slice(0, len(tokens)))
         images = {"images": shown} if shown else {}

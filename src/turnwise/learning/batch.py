@@ -19,7 +19,7 @@ from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.forward.routing import Replay
 from turnwise.learning.credits import Credits
 from turnwise.learning.ranks import Ranks, leads, own_batches
-from turnwise.tokens import NO_EXPERT, Image, Source, Tokens
+from turnwise.tokens import NO_EXPERT, Image, KeptTokens, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
@@ -60,6 +60,8 @@ class Example:
     """The place of its first token in the trajectory."""
     experts: NDArray[np.int16] | None = None
     """int16[n, routers, k], the experts that sampled the tokens; see `Tokens.experts`."""
+    kept: KeptTokens | None = None
+    """The tokens among which each one was drawn, and over which its probability sums to 1."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ class MicroBatch:
     """The images of each row; without any row where there are no images at all."""
     replay: Replay | None = None
     """The experts that the inputs are sent to; None where the model's routers choose."""
+    kept: KeptTokens | None = None
+    """The tokens over which probabilities sum to 1 at each of N places; None where it is the whole
+    vocabulary at all of them."""
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -271,6 +276,7 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         kl_penalty=flat(penalties) if len(penalties) else None,
         images=rows_of_images(example.images for example in examples),
         replay=_replay([example.experts for example in examples], inputs.shape, device),
+        kept=KeptTokens.chosen([(one.kept, np.flatnonzero(one.trained)) for one in examples]),
     )
 
 
@@ -303,14 +309,16 @@ def _policy_contexts(
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
     examples = _contexts(str(member.id), member.group, member.tokens, mask, advantage)
-    experts = member.tokens.experts
+    experts, kept = member.tokens.experts, member.tokens.kept
+    places = [slice(example.start, example.start + len(example.ids)) for example in examples]
     return [
         replace(
             example,
             trajectory=member.id,
-            experts=None if experts is None else experts[example.start :][: len(example.ids)],
+            experts=None if experts is None else experts[own],
+            kept=None if kept is None else kept[own],
         )
-        for example in examples
+        for example, own in zip(examples, places, strict=True)
     ]
 
 

@@ -32,8 +32,9 @@ from turnwise.types import Group, Trajectory
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
-ARRAYS = [entry.name for entry in fields(Tokens) if entry.name not in ("images", "experts")]
-"""The arrays of a record, as they are saved; the model's routers choose here."""
+OTHERS = ("images", "experts", "kept")
+ARRAYS = [entry.name for entry in fields(Tokens) if entry.name not in OTHERS]
+"""The arrays of a record, as they are saved; the model's routers choose here, among all tokens."""
 
 
 def best_and_worst(groups: Sequence[Group]) -> list[Pair]:

@@ -18,6 +18,7 @@ from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.packing import Slicing
 from turnwise.forward.prefix_trees import tree_logprobs
 from turnwise.learning.batch import MicroBatch, by_length, rows_of_images, shifted
+from turnwise.tokens import KeptTokens
 from turnwise.types import Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -27,8 +28,8 @@ Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
 
-def _logprobs(*arguments: Any, images: Images) -> Tensor:
-    return token_logprobs(*arguments, images=images)[0]
+def _logprobs(*arguments: Any, images: Images, kept: KeptTokens | None = None) -> Tensor:
+    return token_logprobs(*arguments, images=images, kept=kept)[0]
 
 
 def batch_logprobs(
@@ -43,7 +44,12 @@ def batch_logprobs(
     `token_logprobs` gives them."""
     if batch.tree_batch is not None:
         return tree_logprobs(
-            model, batch.tree_batch, temperature, config.autocast, entropy_gradient=entropy_gradient
+            model,
+            batch.tree_batch,
+            temperature,
+            config.autocast,
+            kept=batch.kept,
+            entropy_gradient=entropy_gradient,
         )
     return token_logprobs(
         model,
@@ -55,6 +61,7 @@ def batch_logprobs(
         images=batch.images,
         slicing=slicing,
         replay=batch.replay,
+        kept=batch.kept,
         entropy_gradient=entropy_gradient,
     )
 
@@ -66,12 +73,14 @@ def score(
     temperature: float,
     measure: Measure = _logprobs,
     images: Images = (),
+    kept: Sequence[KeptTokens | None] = (),
 ) -> list[NDArray[np.float32]]:
     """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
     measured, else NaN; as for a first token, which nothing predicts.
 
     `temperature` divides the logits, as when sampling; above 0. `images` are those of each
-    sequence, if there are any; none is cut by what is wanted.
+    sequence, if there are any; none is cut by what is wanted. `kept` is what distributions are over
+    at the tokens of each sequence, for a measure that takes it; without it, the vocabulary.
     """
     device = next(model.parameters()).device
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
@@ -82,6 +91,8 @@ def score(
         inputs, selected = shifted(cut)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
         seen = [[p for p in images[i] if p.end <= ends[i]] for i in batch] if images else []
+        left = KeptTokens.chosen([(kept[i], wanted[i]) for i in batch]) if kept else None
+        over = {} if left is None else {"kept": left}
         with torch.no_grad():
             measured = measure(
                 model,
@@ -91,6 +102,7 @@ def score(
                 temperature,
                 config.autocast,
                 images=seen,
+                **over,
             )
         counts = [len(wanted[i]) for i in batch]
         for i, own in zip(batch, torch.split(measured.cpu(), counts), strict=True):
@@ -104,9 +116,11 @@ def score_contexts(
     config: LearningConfig,
     temperature: float,
     measure: Measure = _logprobs,
+    whole: bool = True,
 ) -> list[NDArray[np.float32]]:
     """Score the tokens that the policy sampled in each trajectory, float32[n], as `score` does,
-    each token in the context in which it was sampled."""
+    each token in the context in which it was sampled; over the whole vocabulary, or over the
+    tokens among which each one was drawn."""
     sequences = [
         (member.tokens.ids[span], member.tokens.mask[span])
         for member in members
@@ -115,7 +129,12 @@ def score_contexts(
     images = rows_of_images(
         member.tokens.images_in(span) for member in members for span in member.tokens.spans
     )
-    found = iter(score(model, sequences, config, temperature, measure, images))
+    kept = [
+        None if whole or member.tokens.kept is None else member.tokens.kept[span]
+        for member in members
+        for span in member.tokens.spans
+    ]
+    found = iter(score(model, sequences, config, temperature, measure, images, kept))
     return [np.concatenate([next(found) for _ in member.tokens.spans]) for member in members]
 
 
@@ -125,6 +144,7 @@ def sampled_logprobs(
     config: LearningConfig,
     temperature: float,
 ) -> list[NDArray[np.float64]]:
-    """Log-probabilities of what the policy sampled, float64[n]: see `score_contexts`."""
-    rows = score_contexts(model, members, config, temperature)
+    """Log-probabilities of what the policy sampled, float64[n], each over the tokens among which it
+    was drawn: see `score_contexts`."""
+    rows = score_contexts(model, members, config, temperature, whole=False)
     return [row.astype(np.float64) for row in rows]

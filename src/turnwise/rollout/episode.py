@@ -147,6 +147,7 @@ class Episode(EpisodeLoop):
             stop=self.scaffold.stop,
             seed=derive(self.planned.seed, "sampling", turn),
             experts_from=self.tokens.routed if self.limits.routing_replay else None,
+            returns_kept=self.limits.returns_kept,
         )
         completion = await self._generate(sampling)
         if self.limits.routing_replay and completion.experts is None and completion.tokens:
@@ -155,7 +156,8 @@ class Episode(EpisodeLoop):
                 "return them (Completion.experts): leave it out, or choose another engine"
             )
         sampled = completion.tokens, completion.logprobs, completion.version
-        self.tokens = self.tokens.with_sampled(*sampled, turn, completion.experts)
+        recorded = completion.experts, completion.kept
+        self.tokens = self.tokens.with_sampled(*sampled, turn, *recorded)
         self._written = completion.tokens
         return completion
 

@@ -20,7 +20,7 @@ from turnwise.capture import Capture
 from turnwise.errors import DataError
 from turnwise.judges.refinement import LABEL
 from turnwise.learning.signals.base import NOTHING, SignalArrays
-from turnwise.tokens import Image, Source, Tokens
+from turnwise.tokens import Image, KeptTokens, Source, Tokens
 from turnwise.types import (
     Action,
     Group,
@@ -75,6 +75,8 @@ SCHEMA = pa.schema(
             ),
         ),
         ("experts", pa.binary()),
+        ("kept_ids", pa.binary()),
+        ("kept_counts", pa.binary()),
         ("trained_logprob", pa.list_(pa.float32())),
         ("entropy", pa.list_(pa.float32())),
         ("loss_weight", pa.list_(pa.float32())),
@@ -89,6 +91,8 @@ LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "roles": lambda row: [""] * row["turns"],
     "tool_seconds": lambda row: [],
     "experts": lambda row: None,
+    "kept_ids": lambda row: None,
+    "kept_counts": lambda row: None,
     "trained_logprob": lambda row: [],
     "entropy": lambda row: [],
     "loss_weight": lambda row: [],
@@ -117,8 +121,9 @@ def trajectory_row(
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
     numbers of trained tokens (`learning.token_numbers.NUMBERS`) are an empty list. `tool_seconds`
     has a list for each turn, one number a call, None where nothing was measured. `parts`,
-    `turn_parts`, `actions` and `steps` are JSON; `experts` is an array as NumPy saves it (.npy), or
-    None. The task's secret is not written."""
+    `turn_parts`, `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts`
+    (`tokens.KeptTokens`) are arrays as NumPy saves them (.npy), or None. The task's secret is not
+    written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -164,6 +169,8 @@ def trajectory_row(
             for shown in tokens.images
         ],
         "experts": None if tokens.experts is None else _saved(tokens.experts),
+        "kept_ids": None if tokens.kept is None else _saved(tokens.kept.ids),
+        "kept_counts": None if tokens.kept is None else _saved(tokens.kept.counts),
         "trained_logprob": trained["logprob"] if trained is not None else [],
         "entropy": trained["entropy"] if trained is not None else [],
         "loss_weight": trained["loss_weight"] if trained is not None else [],
@@ -185,8 +192,9 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
     ]
     arrays: dict[str, Any] = {name: np.array(row[name], kind) for name, kind in TOKENS.items()}
     arrays["contexts"] = np.array(row["contexts"], np.int64).reshape(-1, 2)
-    experts = row.get("experts")
-    tokens = Tokens(**arrays, experts=None if experts is None else np.load(BytesIO(experts)))
+    experts, kept_ids = _loaded(row.get("experts")), _loaded(row.get("kept_ids"))
+    kept = None if kept_ids is None else KeptTokens(kept_ids, _loaded(row["kept_counts"]))
+    tokens = Tokens(**arrays, experts=experts, kept=kept)
     verdict = None
     if row["success"] is not None:
         rewards = row["turn_rewards"]
@@ -209,11 +217,16 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
     )
 
 
-def _saved(array: NDArray[np.int16]) -> bytes:
+def _saved(array: NDArray[np.integer]) -> bytes:
     """An array as a file of NumPy."""
     file = BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
+
+
+def _loaded(file: bytes | None) -> Any:
+    """The array of a file of NumPy; None of none."""
+    return None if file is None else np.load(BytesIO(file))
 
 
 def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:

@@ -14,6 +14,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.judges.asking import Counts
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
+from turnwise.training.algorithm_checks import truncates_untold
 from turnwise.types import Group
 
 MAX_SKIPPED_STEPS = 3
@@ -126,9 +127,9 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
     """Stop the run where learner and engine disagree on what was sampled.
 
     There is no bound where they have to disagree: in steps sampled ahead by older weights, and
-    where some tokens were left out of the distribution. Rounding needs no allowance here: it moves
-    a token's log-probability by the logits times 1 - p, and a certain policy's own tokens, unlike
-    the parity check's histories, have p near 1.
+    where the engine left tokens out of the distribution and does not say which. Rounding needs no
+    allowance here: it moves a token's log-probability by the logits times 1 - p, and a certain
+    policy's own tokens, unlike the parity check's histories, have p near 1.
     """
     check_gap(metrics.get("policy/logprob_gap", 0.0), logprob_gap_bound(recipe), step)
 
@@ -136,4 +137,4 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
 def logprob_gap_bound(recipe: Recipe) -> float:
     """The largest `policy/logprob_gap` of a sound step, in nats; infinite where it has none."""
     ahead = recipe.train.max_staleness > 0
-    return math.inf if ahead or recipe.rollout.truncates else recipe.parity_bound
+    return math.inf if ahead or truncates_untold(recipe) else recipe.parity_bound

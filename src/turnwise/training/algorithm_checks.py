@@ -12,6 +12,7 @@ from turnwise.algorithms.parts import BYPASS, Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
+from turnwise.engines.registry import ENGINES
 from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.rewards.composition import Reward
@@ -262,11 +263,12 @@ def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
                 "learning.mask_observations=false trains on observations in the policy loss, and "
                 f"algorithm {name} {why}: leave one of them out"
             )
-    if recipe.train.steps and recipe.rollout.truncates and algorithm.correction == BYPASS:
+    if recipe.train.steps and algorithm.correction == BYPASS and truncates_untold(recipe):
         raise ConfigError(
-            "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
-            f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
-            'algorithm.correction to "none" or "truncated"'
+            f"rollout.top_k, top_p and min_p leave tokens out, and engine {recipe.engine.name} "
+            "does not say which: the others are sampled more often than the policy says, and "
+            f'correction {BYPASS} clips ratios to that; set algorithm.correction to "none" or '
+            '"truncated", or engine.name to "embedded"'
         )
     if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
         raise ConfigError(
@@ -290,6 +292,12 @@ def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
                 f"(algorithm.reward_weights), so reward.{ignored[0]} would do nothing: leave out "
                 "costs, weights, schedules and gates"
             )
+
+
+def truncates_untold(recipe: Recipe) -> bool:
+    """Whether tokens are drawn among some of the vocabulary, and the engine does not say among
+    which, so that the learner's probabilities are others."""
+    return recipe.rollout.truncates and not ENGINES.get(recipe.engine.name).returns_kept
 
 
 _OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})

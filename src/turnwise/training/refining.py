@@ -98,7 +98,8 @@ class Refinement:
                 outcome = Outcome.INFRASTRUCTURE_MODEL
                 return replace(planned, tokens=tokens, outcome=outcome, problem=str(error))
         sampled = completion.tokens, completion.logprobs, completion.version
-        played = replace(planned, tokens=tokens.with_sampled(*sampled, turn=0))
+        written = tokens.with_sampled(*sampled, turn=0, kept=completion.kept)
+        played = replace(planned, tokens=written)
         return self._graded(played, question, completion)
 
     async def _sample(
@@ -116,6 +117,7 @@ class Refinement:
             top_p=limits.top_p,
             min_p=limits.min_p,
             seed=derive(seed, "sampling", 0),
+            returns_kept=limits.returns_kept,
         )
         try:
             async with asyncio.timeout(PATIENCE * limits.max_seconds):

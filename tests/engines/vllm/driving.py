@@ -38,7 +38,7 @@ class Served:
         history, logprobs = list(body["prompt"]), []
         for draw in uniforms(body["seed"], body["max_tokens"]):
             logits = self.model(input_ids=torch.tensor([history])).logits[:, -1].float()
-            tokens, found = sample(logits, [sampling], [draw])
+            tokens, found, _ = sample(logits, [sampling], [draw])
             history += tokens
             logprobs += found
             if tokens[0] in body["stop_token_ids"] and not body["ignore_eos"]:

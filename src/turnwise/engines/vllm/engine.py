@@ -59,6 +59,7 @@ class VllmEngine:
 
     takes_images = False
     shares_weights = False
+    returns_kept = False
 
     @classmethod
     def build(cls, setup: EngineSetup) -> "VllmEngine":

@@ -17,7 +17,7 @@ from turnwise.errors import ConfigError
 from turnwise.learning.scoring import Sequenced, score
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
-from turnwise.tokens import Source
+from turnwise.tokens import KeptTokens, Source
 from turnwise.types import Group, Observation, Trajectory
 
 HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
@@ -40,7 +40,8 @@ class Hindsight:
         members = graded(groups)
         places = [(member, span) for member in members for span in member.tokens.spans]
         hinted = [_with_hint(member, span, self.scaffold) for member, span in places]
-        scores = iter(score(self.model, hinted, self.learning, self.temperature))
+        kept = [_kept_with_hint(*place, self.scaffold) for place in places]
+        scores = iter(score(self.model, hinted, self.learning, self.temperature, kept=kept))
         wanted = iter(wanted for _, wanted in hinted)
         found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
         for member, own in zip(members, found, strict=True):
@@ -65,14 +66,31 @@ def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> N
 def _with_hint(member: Trajectory, span: slice, scaffold: Scaffold) -> Sequenced:
     """Ids of a context and which of them were sampled there; the hint stands just before the first
     that was."""
-    assert member.reward is not None
     ids, mask = member.tokens.ids[span], member.tokens.mask[span]
-    hint = _hint(scaffold, member.reward)
-    first = int(np.argmax(mask)) if mask.any() else 0
+    hint, first = _hint_of(member, scaffold), _first(member, span)
     return (
         np.concatenate([ids[:first], np.array(hint, np.int64), ids[first:]]),
         np.concatenate([mask[:first], np.zeros(len(hint), np.bool_), mask[first:]]),
     )
+
+
+def _kept_with_hint(member: Trajectory, span: slice, scaffold: Scaffold) -> KeptTokens | None:
+    """The tokens among which those of a context were drawn, with none for the hint."""
+    kept = member.tokens.kept
+    if kept is None:
+        return None
+    own, first = kept[span], _first(member, span)
+    return KeptTokens.joined([own[:first], len(_hint_of(member, scaffold)), own[first:]])
+
+
+def _first(member: Trajectory, span: slice) -> int:
+    """The place in a context of the first token that was sampled there, 0 without one."""
+    return int(np.argmax(member.tokens.mask[span]))
+
+
+def _hint_of(member: Trajectory, scaffold: Scaffold) -> list[int]:
+    assert member.reward is not None
+    return _hint(scaffold, member.reward)
 
 
 def _hint(scaffold: Scaffold, reward: float) -> list[int]:

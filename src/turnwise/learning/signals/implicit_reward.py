@@ -65,8 +65,11 @@ class ImplicitReward:
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `token_rewards` of every graded trajectory: beta log(phi / reference) of each
-        sampled token but a first one, 0 elsewhere. There are no metrics."""
-        members = graded(groups)
+        sampled token but a first one, 0 elsewhere. Both are over the whole vocabulary, as in the
+        update. There are no metrics."""
+        members = [
+            replace(member, tokens=replace(member.tokens, kept=None)) for member in graded(groups)
+        ]
         own = self._compute(sampled_logprobs, members, self.learning, self.temperature)
         rewards = [
             np.where(np.isnan(phi), 0.0, self.config.beta * (phi - reference))

@@ -28,5 +28,6 @@ class ScoreNorms:
     def measure(self, groups: Sequence[Group]) -> Signals:
         """There are no metrics."""
         members = graded(groups)
-        norms = score_contexts(self.model, members, self.learning, self.temperature, score_norms)
+        given = (members, self.learning, self.temperature, score_norms)
+        norms = score_contexts(self.model, *given, whole=False)
         return Signals(by_trajectory(members, [SignalArrays(score_norms=own) for own in norms]))

@@ -29,6 +29,7 @@ from turnwise.algorithms.kl import MAX_LOG_RATIO
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import computes_by_layer, hidden_states
+from turnwise.forward.kept import kept_at, without_left_out
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits
@@ -37,7 +38,7 @@ from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.scaffolds.base import Scaffold
-from turnwise.tokens import Source
+from turnwise.tokens import KeptTokens, Source
 from turnwise.types import Group, Observation, Trajectory
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
@@ -180,8 +181,11 @@ class SelfTeacher:
         ids = np.concatenate([row[wanted] for row, wanted in own])
         sampled = [lesson.member.tokens.logprob[_wanted(lesson.member)] for lesson in batch]
         targets = torch.from_numpy(ids).to(self.device)
+        kept = KeptTokens.chosen(
+            [(one.member.tokens.kept, np.flatnonzero(_wanted(one.member))) for one in batch]
+        )
         divergences, logprobs = self._compute_policy(
-            self._compared, own, shown_layer, told, targets
+            self._compared, own, shown_layer, told, targets, kept
         )
         drift = logprobs - torch.from_numpy(np.concatenate(sampled)).to(self.device)
         ratios = drift.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
@@ -202,12 +206,14 @@ class SelfTeacher:
         shown_layer: OutputLayer,
         told: Tensor,
         targets: Tensor,
+        kept: KeptTokens | None,
     ) -> tuple[Tensor, Tensor]:
         """The divergences from what the teacher says, and the policy's log-probabilities."""
         layer = OutputLayer.of(policy, self.temperature)
-        function = partial(_compared, layer, shown_layer, self.config.alpha)
+        function = partial(_compared, layer, shown_layer, self.config.alpha, kept)
         rows, hidden = layer.rows(LOGITS_PER_CHUNK // 2), self._read(policy, sequences)
-        divergences, logprobs = in_chunks(function, rows, hidden, told, targets)
+        tensors = hidden, told, targets, torch.arange(len(targets))
+        divergences, logprobs = in_chunks(function, rows, *tensors)
         return divergences, logprobs
 
     def _read(self, model: nn.Module, sequences: Sequence[Sequenced]) -> Tensor:
@@ -287,15 +293,19 @@ def _compared(
     own: OutputLayer,
     shown: OutputLayer,
     alpha: float,
+    kept: KeptTokens | None,
     hidden: Tensor,
     told: Tensor,
     targets: Tensor,
+    places: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Divergences, and the policy's log-probabilities without a gradient, float32[n] each."""
+    """Divergences of whole distributions, and without a gradient the policy's log-probabilities
+    over the tokens that are kept at the places, float32[n] each."""
     policy = own(hidden)
     with torch.no_grad():
         teacher = shown(told)
-    logprobs = policy.detach().gather(1, targets[:, None])[:, 0]
+    left = without_left_out(policy.detach(), kept_at(kept, places)).log_softmax(-1)
+    logprobs = left.gather(1, targets[:, None])[:, 0]
     return jensen_shannon(policy, teacher, alpha), logprobs
 
 

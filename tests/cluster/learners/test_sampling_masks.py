@@ -1,0 +1,63 @@
+"""Promise 6 for sampling masks: ranks learn over the tokens that one process learns over."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cluster.learners.test_learner import (
+    ALGORITHMS,
+    REWARDS,
+    assert_same_updates,
+    pair,
+    recipe_of,
+)
+from tests.cluster.learners.test_sequence import sliced
+from tests.learning.changing import each
+from tests.learning.conftest import VOCABULARY
+from turnwise.cluster.learners.team import Team
+from turnwise.learning.credits import estimate
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
+from turnwise.tokens import KeptTokens
+from turnwise.types import Group, Trajectory
+
+pytestmark = pytest.mark.numbers
+
+MakeGroups = Callable[..., list[Group]]
+
+
+@pytest.mark.parametrize(
+    ("family", "slices"),
+    [("qwen3", 1), ("gemma2", 1), pytest.param("qwen3", 2, marks=pytest.mark.long)],
+)
+def test_two_ranks_make_the_update_of_one(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str, slices: int
+) -> None:
+    """With a KL term and entropies, where each has rows of its own and where they share them."""
+    recipe = sliced(recipe_of(model_folders[family], ALGORITHMS[1]), 2, slices)
+    one, other = pair(team, recipe)
+    whole = make_groups(REWARDS, 1)
+    groups = each(whole, _drawn_among_some)
+    assert_same_updates(one, other, [groups])
+    assert isinstance(one, PolicyLearner)
+    gaps = [
+        one.update(some, estimate(some, Signals(), one.algorithm)).metrics["policy/logprob_gap"]
+        for some in (groups, whole)
+    ]
+    assert abs(gaps[0] - gaps[1]) > 0.01
+
+
+def _drawn_among_some(member: Trajectory) -> Trajectory:
+    """With some tokens beside each that was sampled; others may be all that there are."""
+    tokens = member.tokens
+    random = np.random.default_rng(member.episode)
+    rows = [
+        np.union1d(random.choice(VOCABULARY, 9), [token])
+        if sampled and random.random() < 0.9
+        else []
+        for token, sampled in zip(tokens.ids, tokens.mask, strict=True)
+    ]
+    return replace(member, tokens=replace(tokens, kept=KeptTokens.of(rows)))
