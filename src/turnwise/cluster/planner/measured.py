@@ -6,6 +6,7 @@ Not here: runs themselves (`storage`), and paces of GPUs by their data sheets (`
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -93,9 +94,9 @@ def fit_pace(runs: Sequence[Measured], schedule: Schedule, workload: Workload) -
     """The pace of the machine that runs were played on, for the steps of a workload.
 
     From runs whose tools took no time: an iteration of b sequences takes `fixed + each * b`
-    seconds, and an update so much for each step and for each token, both by least squares over
-    their steps, which have to be of several sizes to tell the two apart. Raises ConfigError for a
-    run with slow tools, whose waiting cannot be told from sampling.
+    seconds, and an update so much for each step and for each token, both fitted to their steps,
+    which have to be of several sizes to tell the two apart. Raises ConfigError for a run with slow
+    tools, whose waiting cannot be told from sampling.
     """
     sampling, learning = [], []
     for run in runs:
@@ -143,14 +144,16 @@ def _prompt(model: np.ndarray) -> int:
 
 
 def _fit(columns: Sequence[tuple[float, float]], measured: Sequence[float]) -> tuple[float, float]:
-    """Non-negative factors of two columns that add up to the seconds."""
+    """Non-negative factors of two columns whose sum is off the seconds by the least in all.
+
+    Errors count by their size and not by its square, so that one step which something else held up
+    moves nothing. Such a sum is least where two of the steps are met exactly, or one by one factor.
+    """
     parts, seconds = np.array(columns, np.float64), np.array(measured, np.float64)
-    found = np.linalg.lstsq(parts, seconds, rcond=None)[0]
-    if (found >= 0).all() and np.linalg.matrix_rank(parts) == 2:
-        return float(found[0]), float(found[1])
-    alone = [float(column @ seconds / (column @ column)) for column in parts.T]
-    errors = [
-        float(((seconds - factor * column) ** 2).sum())
-        for factor, column in zip(alone, parts.T, strict=True)
-    ]
-    return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
+    found = [row * factor for row in np.eye(2) for factor in seconds / (parts @ row)]
+    pairs = map(list, combinations(range(len(parts)), 2))
+    apart = [pair for pair in pairs if abs(np.linalg.det(parts[pair])) > 1e-9]
+    found += [np.linalg.solve(parts[pair], seconds[pair]) for pair in apart]
+    allowed = [factors for factors in found if (factors >= 0).all()]
+    best = min(allowed, key=lambda factors: np.abs(parts @ factors - seconds).sum())
+    return float(best[0]), float(best[1])
