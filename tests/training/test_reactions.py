@@ -99,7 +99,13 @@ def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("reaction", ["lower_learning_rate", "filter", "roll_back"])
+@pytest.mark.parametrize(
+    "reaction",
+    [
+        "roll_back",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("lower_learning_rate", "filter")),
+    ],
+)
 def test_a_run_that_was_killed_ends_like_one_that_was_not(
     model: Path, tmp_path: Path, reaction: str
 ) -> None:

@@ -39,7 +39,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("algorithm", ["tree_grpo", "remax", "counterfactual", "hca", "igpo"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "tree_grpo",
+        "counterfactual",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("remax", "hca", "igpo")),
+    ],
+)
 def test_a_run_that_was_stopped_goes_on_exactly(
     recipe: Path, tmp_path: Path, algorithm: str
 ) -> None:

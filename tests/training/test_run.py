@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None
     [
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
         # in the cold start, in the first rollout, and somewhere in the middle
-        pytest.param("checkpoints/cold_start/step-000003", 0.0, marks=pytest.mark.long),
+        pytest.param("checkpoints/cold_start/step-000003", 0.0, marks=pytest.mark.slow),
         pytest.param("evaluations/cold_start.json", 0.0, marks=pytest.mark.slow),
         pytest.param("metrics.jsonl", 0.15, marks=pytest.mark.slow),
     ],
@@ -221,13 +221,14 @@ def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
 @pytest.mark.parametrize(
     ("overrides", "metric"),
     [
-        (
+        pytest.param(
             [
                 "algorithm.kl_reward_coefficient=0.1",
                 "algorithm.kl_target=0.01",
                 "algorithm.kl_horizon=16",
             ],
             "policy/kl_coefficient",
+            marks=pytest.mark.slow,
         ),
         (
             ["algorithm.name=prime", "algorithm.group_filter=none"],
@@ -345,7 +346,8 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     ("option", "file"),
     [
         ("model.lora_rank=2", "adapter_model.safetensors"),
-        ("model.dtype=bfloat16", "model.safetensors"),  # masters are in the learner's state
+        # masters are in the learner's state
+        pytest.param("model.dtype=bfloat16", "model.safetensors", marks=pytest.mark.slow),
     ],
 )
 def test_adapters_and_rounded_weights_are_trained_resumed_and_evaluated_exactly(

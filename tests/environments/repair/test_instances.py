@@ -130,7 +130,7 @@ def loaded(
 
 
 @pytest.mark.parametrize(
-    "loaded", ["plain", pytest.param("pytest", marks=pytest.mark.long)], indirect=True
+    "loaded", ["plain", pytest.param("pytest", marks=pytest.mark.slow)], indirect=True
 )
 def test_a_record_of_swe_bench(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")

@@ -45,7 +45,7 @@ CHANGE = {
 }
 
 
-@pytest.fixture(scope="module", params=["small", "full"])
+@pytest.fixture(scope="module", params=["small", pytest.param("full", marks=pytest.mark.slow)])
 def made(request: pytest.FixtureRequest) -> Iterator[SqlEnvironment]:
     yield from opened("sql", {"tasks": {"grammar": request.param}})
 

@@ -80,7 +80,7 @@ def call(statement: str) -> Action:
     return Action("", calls=(ToolCall("sql", {"statement": statement}),))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_snapshots_and_many_at_once(both: list[SqlEnvironment]) -> None:
     tasks = both[1].tasks("train")
     assert asyncio.run(is_restorable(both[1], tasks[:2]))
