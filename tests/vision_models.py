@@ -15,6 +15,8 @@ from transformers import (
     CLIPImageProcessorPil,
     GotOcr2ImageProcessorPil,
     Idefics3ImageProcessorPil,
+    Idefics3Processor,
+    LlavaProcessor,
     PreTrainedTokenizerFast,
     Qwen2VLImageProcessorPil,
 )
@@ -37,12 +39,10 @@ TOKENS = (
 )
 HALF = (0.5, 0.5, 0.5)
 WORDS = {
-    "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 3,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
-    "head_dim": 16,
     "max_position_embeddings": 512,
     "tie_word_embeddings": False,
 }
@@ -63,7 +63,21 @@ PATCHES: dict[str, Any] = {
     "spatial_merge_size": 2,
     "temporal_patch_size": 2,
 }
-ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+PROCESSORS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "idefics3": (Idefics3Processor, {"image_seq_len": 4}),
+    "llava": (
+        LlavaProcessor,
+        {
+            "patch_size": 4,
+            "vision_feature_select_strategy": "default",
+            "num_additional_image_tokens": 1,
+        },
+    ),
+}
+"""Processors with options that are not those of the family's usual size."""
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+SECTIONS = (2, 3, 3)
+"""Pairs of a head's 16 numbers that are turned by time, row and column."""
 
 
 def image(*colours: int, size: tuple[int, int] = (16, 16)) -> bytes:
@@ -91,12 +105,15 @@ def vision_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def save_vision_model(
-    folder: Path, family: str = "llava", seed: int = 0, positions: int = 512
+    folder: Path, family: str = "llava", seed: int = 0, positions: int = 512, head: int = 16
 ) -> Path:
-    """A random model of the family with its tokenizer and image processor on disk."""
+    """A random model of the family with its tokenizer and image processor on disk; `head` is the
+    width of its decoder's two heads."""
     tokenizer = vision_tokenizer()
     words = {
         **WORDS,
+        "hidden_size": 2 * head,
+        "head_dim": head,
         "max_position_embeddings": positions,
         "vocab_size": len(tokenizer),
         "eos_token_id": tokenizer.eos_token_id,
@@ -117,6 +134,16 @@ def save_vision_model(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     _processor(family).save_pretrained(folder)
+    return folder
+
+
+def save_served_model(folder: Path, family: str) -> Path:
+    """A random model that vLLM serves on a CPU, with the whole processor that it looks for."""
+    save_vision_model(folder, family, head=32)
+    if family in PROCESSORS:
+        kind, options = PROCESSORS[family]
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        kind(_processor(family), tokenizer, **options).save_pretrained(folder)
     return folder
 
 
@@ -175,15 +202,16 @@ def own_logprobs(model: Any, ids: Sequence[int], pngs: Sequence[bytes], count: i
 
 def _settings(family: str, words: dict[str, Any]) -> dict[str, Any]:
     if family.startswith("qwen"):
-        tower = {**PATCHES, "out_hidden_size": 32}
+        width, sections = words["hidden_size"], [n * words["head_dim"] // 16 for n in SECTIONS]
+        tower = {**PATCHES, "out_hidden_size": width}
         if family == "qwen2_vl":
-            tower = {**PATCHES, "embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}
+            tower = {**PATCHES, "embed_dim": 16, "hidden_size": width, "mlp_ratio": 2}
         if family == "qwen2_5_vl":
             tower |= {"window_size": 16, "fullatt_block_indexes": [1]}
         if family == "qwen3_vl":
             tower |= {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64}
         return {
-            "text_config": {**words, "rope_parameters": dict(ROPE)},
+            "text_config": {**words, "rope_parameters": {**ROPE, "mrope_section": sections}},
             "vision_config": tower,
             "tie_word_embeddings": False,
         }

@@ -136,6 +136,17 @@ def test_what_stands_around_an_image(models: dict[str, Any]) -> None:
         assert set(tokens[1:-1]) == {"<image>"}
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prompt_as_chat_templates_write_it(models: dict[str, Any], family: str) -> None:
+    model = models[family]
+    around = ["<|vision_start|>", "<image>", "<|vision_end|>"]
+    names = around if family.startswith("qwen") else ["<image>"]
+    written = model.image_reader._tokenizer.convert_tokens_to_ids(names)
+    ids, images = told(model, WORDS, noise(1), WORDS, noise(2, (48, 32)), WORDS)
+    expected = [*WORDS, *written, *WORDS, *written, *WORDS]
+    assert model.image_reader.templated(ids, images) == expected
+
+
 def test_bytes_that_are_no_image(models: dict[str, Any]) -> None:
     for png in (b"", b"no image", noise(1)[:60]):
         with pytest.raises(InfrastructureError, match="an image cannot be read"):

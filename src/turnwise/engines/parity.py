@@ -22,8 +22,12 @@ from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
 from turnwise.errors import RunStoppedError
+from turnwise.forward.attention import evaluating
 from turnwise.forward.equality import own_logprobs
+from turnwise.forward.images import ImageReader, random_image, reader_of
+from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
+from turnwise.tokens import Image
 
 LENGTHS = (8, 32, 128, 512)
 """Lengths of the prompts, where the context has room."""
@@ -47,6 +51,8 @@ class Probe:
     sampling: Sampling
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
+    images: Sequence[Image] = ()
+    """Images in the prompt."""
 
 
 class ParityCheck:
@@ -61,7 +67,7 @@ class ParityCheck:
     ) -> None:
         """Servers may differ by `bound` on average, or with `allow_rounding` by ROUNDINGS times
         what rounding to bfloat16 makes of the model, where that is more."""
-        self._model, self.probes = model, probes
+        self._model, self.probes, self.reader = model, probes, reader_of(model)
         self._bound, self._allow_rounding = bound, allow_rounding
         self._before: dict[str, tuple[list[Probe], list[Probe]]] = {}
         """Each server's samples after its last update, and the model's own scores of them."""
@@ -119,6 +125,17 @@ def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
     ]
 
 
+def image_probe(reader: ImageReader, words: Probe, limit: int) -> list[Probe]:
+    """A probe with an image after the prompt of another; none where a context of `limit` tokens has
+    no room for it."""
+    png = random_image()
+    own = reader.tokens(png)
+    prompt = [*words.prompt, *own, *words.prompt]
+    if len(prompt) + words.sampling.max_tokens > limit:
+        return []
+    return [replace(words, prompt=prompt, images=[Image(len(words.prompt), len(own), png)])]
+
+
 def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
     """The probes with the model's own log-probabilities."""
     return [replace(probe, logprobs=_own(model, probe).tolist()) for probe in probes]
@@ -135,8 +152,24 @@ def _own(model: PreTrainedModel, probe: Probe) -> Tensor:
     """float32[tokens]"""
     count, tokens = len(probe.tokens), torch.tensor(probe.tokens, dtype=torch.int64)
     history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
+    if probe.images:
+        return _own_after_images(model, probe, tokens)
     logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
     return logprobs.gather(-1, tokens[:, None]).squeeze(-1)
+
+
+@torch.no_grad()
+def _own_after_images(model: PreTrainedModel, probe: Probe, tokens: Tensor) -> Tensor:
+    """float32[tokens], as they are learned from."""
+    inputs = torch.tensor([[*probe.prompt, *probe.tokens[:-1]]], device=model.device)
+    selected = torch.zeros_like(inputs, dtype=torch.bool)
+    selected[:, len(probe.prompt) - 1 :] = True
+    targets, heat = tokens.to(model.device), probe.sampling.temperature
+    with evaluating(list(model.modules())):
+        found, _ = token_logprobs(
+            model, inputs, selected, targets, heat, autocast=False, images=[probe.images]
+        )
+    return found.cpu()
 
 
 def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:

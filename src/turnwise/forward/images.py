@@ -80,12 +80,15 @@ class Family:
     layout: Layout
     axes: bool = False
     """Whether rotary positions have three axes."""
+    framed: bool = False
+    """Whether chat templates write what stands around the placeholders of an image; of the other
+    families they write one placeholder, for all of it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the image processor, beside those of the model's folder."""
 
 
 _TILES = Family(_in_tiles, options={"return_row_col_info": True})
-_QWEN = Family(_in_vision_tokens, axes=True)
+_QWEN = Family(_in_vision_tokens, axes=True, framed=True)
 FAMILIES: dict[str, Family] = {
     "idefics3": _TILES,
     "internvl": Family(_in_image_tags, options={"crop_to_patches": True}),
@@ -171,6 +174,20 @@ class ImageReader:
         """The tokens that stand for an image. Raises InfrastructureError for bytes that are no
         image."""
         return list(self._read(png)[1])
+
+    def templated(self, ids: Sequence[int], images: Sequence[Image]) -> list[int]:
+        """The ids as chat templates write them, with one placeholder for each image in place of
+        all."""
+        found: list[int] = []
+        place = 0
+        for image in images:
+            own = list(ids[image.start : image.end])
+            first = own.index(self.token)
+            last = len(own) - own[::-1].index(self.token)
+            around = (own[:first], own[last:]) if self.family.framed else ([], [])
+            found += [*ids[place : image.start], *around[0], self.token, *around[1]]
+            place = image.end
+        return [*found, *ids[place:]]
 
     def features(self, png: bytes) -> Features:
         """The features of an image."""
@@ -301,6 +318,17 @@ def opened(png: bytes) -> Any:
         return PIL.Image.open(io.BytesIO(png)).convert("RGB")
     except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise InfrastructureError(f"an image cannot be read: {error}") from error
+
+
+def random_image() -> bytes:
+    """A PNG of coarse blocks of colour, drawn once and for all: what is done to its size and its
+    colours shows."""
+    import PIL.Image
+
+    blocks = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    file = io.BytesIO()
+    PIL.Image.fromarray(blocks.repeat(31, axis=0).repeat(31, axis=1)).save(file, "PNG")
+    return file.getvalue()
 
 
 def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> None:

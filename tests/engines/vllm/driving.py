@@ -66,19 +66,26 @@ def scripted(sample: Sample) -> FakeVllm:
 Body = Callable[[VllmEngine, Any], Awaitable[None]]
 
 
+def small() -> tuple[Any, Any]:
+    """A model of words alone, and its tokenizer."""
+    tokenizer = byte_tokenizer()
+    return small_model(tokenizer), tokenizer
+
+
 def drive(
     folder: Path,
     servers: list[FakeVllm],
     body: Body,
     wrap: Callable[[Any], Any] = lambda model: model,
     sender: Callable[[], Sender] | None = None,
+    make: Callable[[], tuple[Any, Any]] = small,
     **settings: Any,
 ) -> None:
     """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
 
     async def main() -> None:
-        tokenizer = byte_tokenizer()
-        model = wrap(small_model(tokenizer))
+        model, tokenizer = make()
+        model = wrap(model)
         for server in servers:
             await server.start()
         config = VllmEngineConfig(

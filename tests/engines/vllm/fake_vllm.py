@@ -6,6 +6,7 @@ and lies as it is told to (`Lies`). Only the standard library is used.
 
 import argparse
 import asyncio
+import base64
 import json
 import os
 import sys
@@ -16,8 +17,8 @@ from typing import Any
 
 Json = dict[str, Any]
 Sample = Callable[[Json], tuple[list[int], list[float], str]]
-"""A request's sampling parameters with its `prompt` and `model` -> tokens, their log-probabilities,
-the reason to stop."""
+"""A request's sampling parameters with `prompt`, `pngs` and `model` -> tokens, their
+log-probabilities, the reason to stop."""
 GENERATE = "/inference/v1/generate"
 
 
@@ -39,7 +40,7 @@ class Lies:
     """The `weight_versions` of each answer, where NEW and OLD stand for the last two labels, and
     None for the answer's end."""
     without: str = ""
-    """A field that choices lack."""
+    """A field that answers or their choices lack."""
     more: int = 0
     """Tokens that an answer has beyond its log-probabilities."""
 
@@ -63,12 +64,14 @@ class FakeVllm:
         self.scale_out = True
         """Whether it offers to sample from token ids."""
         self.bodies: list[Json] = []
-        """Of the requests for tokens: sampling parameters, with `prompt` and `model`."""
+        """Of the requests for tokens: sampling parameters, with `prompt`, `pngs` and `model`."""
         self.calls: list[str] = []
         """Paths of everything else but questions after health, in order."""
         self.loaded: list[str] = []
         """Folders that weights were read from."""
         self.on_load: Callable[[str], None] = lambda folder: None
+        self.read: Callable[[list[int], list[bytes]], list[int]] = lambda ids, pngs: ids
+        """The prompt that it makes of ids and images."""
         self.adapters: dict[str, str] | None = None
         """Folders of the adapters that are loaded, by name; None for a server that takes none."""
         self.transfer = ""
@@ -239,7 +242,10 @@ class FakeVllm:
             raise Refusal(400, "token_ids: Field required")
         if self.adapters and body["model"] not in self.adapters:
             raise Refusal(404, f"the model {body['model']} does not exist")
-        asked = {**body["sampling_params"], "prompt": body["token_ids"], "model": body["model"]}
+        parts = [part["url"].partition(",")[2] for part in body.get("content_parts", ())]
+        pngs = [base64.b64decode(part) for part in parts]
+        read = self.read(body["token_ids"], pngs)
+        asked = {**body["sampling_params"], "prompt": read, "pngs": pngs, "model": body["model"]}
         self.bodies.append(asked)
         self._now += 1
         self.most = max(self.most, self._now)
@@ -262,7 +268,9 @@ class FakeVllm:
             "finish_reason": reason,
         }
         choice.pop(self.lies.without, None)
-        return {"choices": [choice]}
+        told = {"prompt_token_ids": read} if body.get("return_token_ids") else {}
+        told.pop(self.lies.without, None)
+        return {"choices": [choice], **told}
 
     async def _turn(self, asked: Json) -> tuple[tuple[list[int], list[float], str], int]:
         """What is sampled, and how many of its tokens before the weights changed."""

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,84 +19,19 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from benchmarks.peers import interpreter
 from tests.engines.vllm.driving import change
+from tests.engines.vllm.real import ARGUMENTS, LIMIT, drive, play, processes
 from tests.engines.vllm.test_vllm_adapters import teach
 from tests.forward.models_for_tests import reference_logprobs
-from turnwise.config import ModelConfig, RunningServers, StartedServers, VllmEngineConfig
+from turnwise.config import ModelConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine
-from turnwise.engines.vllm.make import make_vllm
 from turnwise.engines.vllm.process import ServerProcess
-from turnwise.engines.vllm.sending import Part, Sender
+from turnwise.engines.vllm.sending import Part
 from turnwise.errors import RunStoppedError
 from turnwise.models.load import load_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
-
-LIMIT = 256
-ARGUMENTS = ("--enforce-eager",)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _sparing() -> None:
-    """What a server takes beside others on a small machine."""
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-@pytest.fixture(scope="session")
-def python() -> str:
-    return str(interpreter("vllm"))
-
-
-SERVERS = StartedServers.model_fields | RunningServers.model_fields
-
-
-def drive(
-    folder: Path,
-    model: Any,
-    tokenizer: Any,
-    body: Callable[[VllmEngine], Awaitable[None]],
-    sender: Callable[[], Sender] | None = None,
-    **settings: Any,
-) -> None:
-    """Run `body` with an engine over real servers; no process may be left."""
-    of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
-    servers = (RunningServers if "urls" in of_servers else StartedServers)(**of_servers)
-    config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
-
-    async def main() -> None:
-        engine = make_vllm(config, model, tokenizer, LIMIT, folder, sender)
-        try:
-            await asyncio.wait_for(body(engine), 1200)
-        finally:
-            await engine.stop()
-
-    asyncio.run(main())
-    assert not processes(str(folder))
-
-
-def processes(word: str) -> list[int]:
-    """Ids of the processes whose command line has the word, but for the guard's."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (folder / "cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if word in line and "api_server" in line and "guard.py" not in line:
-            found.append(int(folder.name))
-    return found
-
-
-async def play(engine: VllmEngine, prompt: list[int], sampling: Sampling, name: str) -> Completion:
-    engine.open(name)
-    try:
-        return await engine.generate(prompt, sampling, session=name)
-    finally:
-        engine.close(name)
 
 
 def prompts(tokenizer: Any) -> list[list[int]]:
@@ -167,22 +101,25 @@ def test_turns_go_on_with_new_weights_in_the_middle_of_them(tmp_path: Path, pyth
     async def body(engine: VllmEngine) -> None:
         await engine.load_weights({}, 0)
         models[0] = copy.deepcopy(model)
-        asked = prompts(tokenizer)
-        samplings = [Sampling(200, seed=n, temperature=2.0) for n in range(len(asked))]
-        turns = [
-            asyncio.create_task(play(engine, prompt, sampling, str(n)))
-            for n, (prompt, sampling) in enumerate(zip(asked, samplings, strict=True))
-        ]
-        await asyncio.sleep(0.3)
+        found: list[tuple[list[int], Completion]] = []
+        updated = asyncio.Event()
+
+        async def turn_after_turn(number: int, prompt: list[int]) -> None:
+            while not updated.is_set():
+                sampling = Sampling(200, seed=len(found), temperature=2.0)
+                found.append((prompt, await play(engine, prompt, sampling, str(number))))
+
+        lanes = asyncio.gather(*map(turn_after_turn, range(6), prompts(tokenizer)))
         change(model)
         models[1] = copy.deepcopy(model)
         await engine.load_weights({}, 1)
+        updated.set()
         assert engine.parity < 1e-4
-        found = await asyncio.gather(*turns)
-        mixed = [turn for turn in found if len(set(turn.version)) == 2]
-        assert mixed, [(len(turn.tokens), set(turn.version)) for turn in found]
+        await lanes
+        mixed = [turn for _, turn in found if len(set(turn.version)) == 2]
+        assert mixed, [(len(turn.tokens), set(turn.version)) for _, turn in found]
         gaps = []
-        for prompt, turn in zip(asked, found, strict=True):
+        for prompt, turn in found:
             count = len(turn.tokens)
             assert list(turn.version) == sorted(turn.version)
             history = [*prompt, *turn.tokens]

@@ -53,13 +53,23 @@ class Client:
     async def well(self) -> bool:
         """Whether the server and its engine work. Asked again on a connection that was closed:
         after an error of its own a server closes the one that it answered on."""
-        with suppress(httpx2.TransportError):
+        with suppress(httpx2.TransportError, ServerLostError):
             try:
-                answer = await self._http.get("/health", timeout=self._alive)
+                answer = await self._health()
             except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                answer = await self._http.get("/health", timeout=self._alive)
+                answer = await self._health()
             return answer.status_code == 200
         return False
+
+    async def _health(self) -> httpx2.Response:
+        self._check_open()
+        return await self._http.get("/health", timeout=self._alive)
+
+    def _check_open(self) -> None:
+        """Raise ServerLostError after `close`: one task brings a server up again while another one
+        still asks it."""
+        if self._http.is_closed:
+            raise ServerLostError(f"vLLM at {self.url} is gone: it is brought up again")
 
     async def generate(self, body: Json) -> Json:
         """The answer to a request for tokens, as JSON."""
@@ -152,6 +162,7 @@ class Client:
         self, method: str, path: str, body: Json | None = None, seconds: float | None = None
     ) -> httpx2.Response:
         """Raises ServerLostError, ServerRefusedError, or ServerSlowError at the deadline."""
+        self._check_open()
         timeout = httpx2.Timeout(seconds or self._seconds, connect=ALIVE_SECONDS)
         try:
             answer = await self._http.request(method, path, json=body, timeout=timeout)

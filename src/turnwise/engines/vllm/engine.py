@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
-from turnwise.engines.parity import ParityCheck, make_probes
+from turnwise.engines.parity import ParityCheck, image_probe, make_probes
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
@@ -38,12 +38,14 @@ from turnwise.engines.vllm.completions import (
     request_body,
 )
 from turnwise.engines.vllm.fleet import Fleet
+from turnwise.engines.vllm.images import check_read, shown
 from turnwise.engines.vllm.labels import WrongWeightsError
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.transports import Transport
 from turnwise.engines.weights import match_weights
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import InfrastructureError
+from turnwise.forward.images import reader_of
 from turnwise.tokens import Image
 
 ATTEMPTS = 5
@@ -57,7 +59,7 @@ class VllmEngine:
     tokens.
     """
 
-    takes_images = False
+    takes_images = True
     shares_weights = False
     returns_kept = False
 
@@ -92,7 +94,10 @@ class VllmEngine:
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._transport, self._temporary = transport, temporary
         self._background = Background()
+        self._reader = reader_of(model)
         probes, chosen = make_probes(tokenizer, limit), bool(config.parity_bound)
+        if self._reader is not None:
+            probes += image_probe(self._reader, probes[0], limit)
         check = ParityCheck(model, probes, parity_bound, allow_rounding=not chosen)
         self.fleet = Fleet(replicas, check, config.max_restarts, config.in_flight, self._background)
         self._sessions: dict[str, asyncio.Task[Completion] | None] = {}
@@ -133,12 +138,11 @@ class VllmEngine:
         """Sample one turn after `prompt`, the whole history.
 
         A prompt that leaves no room gives an empty completion with CONTEXT. Raises ConfigError
-        for a prompt or sampling that makes no sense, InfrastructureError when the server does not
-        answer in time or is lost for good, RuntimeError for a session that is not open or has a
+        for a prompt or sampling that makes no sense, or images for a model that takes none,
+        InfrastructureError when the server does not answer in time, reads another prompt or is
+        lost for good, RuntimeError for a session that is not open or has a
         request already.
         """
-        if images:
-            raise ConfigError("engine vllm is not given images: use the embedded engine")
         check_sampling(sampling)
         check_supported(sampling)
         check_prompt(prompt, self._vocabulary)
@@ -147,7 +151,7 @@ class VllmEngine:
         if room <= 0:
             return Completion([], [], StopReason.CONTEXT, self.version)
         request = asyncio.ensure_future(
-            self._sample(prompt, sampling, min(room, sampling.max_tokens), session)
+            self._sample(prompt, images, sampling, min(room, sampling.max_tokens), session)
         )
         self._sessions[session] = request
         try:
@@ -200,16 +204,23 @@ class VllmEngine:
             raise RuntimeError(f"session {name!r} has a request under way")
 
     async def _sample(
-        self, prompt: Sequence[int], sampling: Sampling, most: int, session: str
+        self,
+        prompt: Sequence[int],
+        images: Sequence[Image],
+        sampling: Sampling,
+        most: int,
+        session: str,
     ) -> Completion:
         """Ask until there is an answer; a lost server's requests begin again."""
-        attempts = 0
+        attempts, seen = 0, shown(prompt, images, self._reader)
         while True:
             await self._ready()
             replica, since = self._router.choose(session), self.fleet.labels.newest
             body = request_body(replica.model, prompt, sampling, most, self._ends)
             try:
-                answer = read_answer(await self.fleet.ask(replica, body))
+                found = await self.fleet.ask(replica, body | seen)
+                check_read(found, prompt, images)
+                answer = read_answer(found)
                 versions = self.fleet.labels.versions(answer.labels, since, replica.url)
                 matcher = StopMatcher(sampling.stop, self._texts)
                 count = len(prompt)

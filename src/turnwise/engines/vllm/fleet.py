@@ -191,7 +191,9 @@ class Fleet:
             self.labels.versions(answer.labels, newest, replica.url)
 
         ask = partial(self.ask, replica)
-        return await sample_probes(ask, replica.model, self.parity.probes, checked)
+        return await sample_probes(
+            ask, replica.model, self.parity.probes, checked, self.parity.reader
+        )
 
     async def _repair(self, number: int, reason: str) -> None:
         """Bring a lost server up with the newest weights, as often as the recipe allows."""

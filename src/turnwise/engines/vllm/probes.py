@@ -10,6 +10,8 @@ from dataclasses import replace
 from turnwise.engines.parity import Probe
 from turnwise.engines.vllm.client import Json
 from turnwise.engines.vllm.completions import Answer, read_answer, request_body
+from turnwise.engines.vllm.images import check_read, shown
+from turnwise.forward.images import ImageReader
 
 
 async def sample_probes(
@@ -17,14 +19,17 @@ async def sample_probes(
     model: str,
     probes: Sequence[Probe],
     checked: Callable[[Answer], object],
+    reader: ImageReader | None = None,
 ) -> list[Probe]:
     """The probes with what a server samples after them, which knows its weights as `model`;
-    `checked` is called with each answer."""
+    `checked` is called with each answer, and `reader` is that of the probes' images."""
 
     async def sample(probe: Probe) -> Probe:
         body = request_body(model, probe.prompt, probe.sampling, probe.sampling.max_tokens, ())
         body["sampling_params"]["ignore_eos"] = True
-        answer = read_answer(await ask(body))
+        found = await ask(body | shown(probe.prompt, probe.images, reader))
+        check_read(found, probe.prompt, probe.images)
+        answer = read_answer(found)
         checked(answer)
         return replace(probe, tokens=answer.tokens, logprobs=answer.logprobs)
 

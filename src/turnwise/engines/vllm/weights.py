@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from turnwise.errors import InfrastructureError
+from turnwise.forward.images import reader_of
 
 SMALL_FILE = 16 * 2**20
 """Bytes of a file that is not divided further; what is saved together is in memory twice."""
@@ -89,7 +90,8 @@ def _active_adapters(module: torch.nn.Module) -> list[str]:
 def save_model(
     model: PreTrainedModel, tokenizer: Any, weights: dict[str, Tensor], folder: Path
 ) -> None:
-    """Write a model folder of transformers with these weights, untied, and the tokenizer."""
+    """Write a model folder of transformers with these weights, untied, the tokenizer, and the image
+    processor if there is one."""
     tied = _tied(model, weights)
     weights |= {name: weights[name].detach().clone() for name in tied}
     size = sum(weight.numel() * weight.element_size() for weight in weights.values())
@@ -97,6 +99,9 @@ def save_model(
     if tied:
         _untie(folder)
     tokenizer.save_pretrained(str(folder))
+    reader = reader_of(model)
+    if reader is not None:
+        reader.save(folder)
 
 
 def save_base(

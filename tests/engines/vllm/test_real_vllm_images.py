@@ -1,0 +1,54 @@
+"""Images through a real vLLM on a CPU (`make test-vllm`). The families but Idefics 3 need a
+torchvision there, which vLLM's build for CPUs goes without where only the one for GPUs is found."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.engines.vllm.driving import change
+from tests.engines.vllm.real import ARGUMENTS, drive, play
+from turnwise.config import ModelConfig
+from turnwise.engines.base import Sampling
+from turnwise.engines.vllm.engine import VllmEngine
+from turnwise.models.load import load_model
+
+pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests.vision_models import noise, own_logprobs, save_served_model, told
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
+
+BEFORE, BETWEEN, AFTER = list(range(5, 30)), [40, 41], list(range(50, 59))
+SAMPLED = 16
+
+
+@pytest.mark.parametrize("family", ["idefics3", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+def test_images_are_what_the_learner_scores(tmp_path: Path, python: str, family: str) -> None:
+    finds = [python, "-c", "import torchvision"]
+    if family != "idefics3" and subprocess.run(finds, capture_output=True).returncode:
+        pytest.skip(f"vLLM serves {family} with torchvision alone")
+    folder = save_served_model(tmp_path / "model", family)
+    model, tokenizer = load_model(ModelConfig(name=str(folder), device="cpu"))
+    pngs = [noise(1), noise(2, (24, 16))]
+    ids, images = told(model, BEFORE, pngs[0], BETWEEN, pngs[1], AFTER)
+
+    async def body(engine: VllmEngine) -> None:
+        for version in (0, 1):
+            await engine.load_weights({}, version)
+            print(f"{family}, version {version}: parity {engine.parity:.1e}")
+            assert engine.parity < 1e-4
+            sampling = Sampling(SAMPLED, seed=version)
+            turn = await play(engine, ids, sampling, str(version), images)
+            history = [*ids, *turn.tokens]
+            own = own_logprobs(model, history, pngs, len(turn.tokens))
+            others = own_logprobs(model, history, [noise(3), noise(4, (24, 16))], len(turn.tokens))
+            gaps = [
+                max(abs(one - two) for one, two in zip(turn.logprobs, each.tolist(), strict=True))
+                for each in (own, others)
+            ]
+            print(f"largest gap {gaps[0]:.1e}; to that of other images {gaps[1]:.1e}")
+            assert gaps[0] < 1e-3 < gaps[1]
+            assert set(turn.version) == {version}
+            change(model.get_decoder(), version)
+
+    drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
