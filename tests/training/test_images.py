@@ -11,6 +11,7 @@ from rich.console import Console
 
 from turnwise.commands.terminal import choose_rows, show_rows
 from turnwise.config import Recipe, load_recipe
+from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import SilentDisplay
@@ -69,6 +70,12 @@ class Doors(Environment):
     def oracle(self, task: Task) -> Sequence[Action]:
         look = Action("", calls=(ToolCall("look", {"where": "a"}),))
         return [look, Action("", answer=task.secret["answers"][0])]
+
+
+class Blind(EmbeddedEngine):
+    """An engine for words alone."""
+
+    takes_images = False
 
 
 class Torn(Doors):
@@ -238,7 +245,7 @@ def test_what_else_images_pass_through(
             ["model.name=tiny"],
             r"model tiny \(qwen3\) takes none: name one of the families",
         ),
-        (["engine=vllm"], "set engine.name=embedded"),
+        ([f"engine={__file__}:Blind"], "set engine.name=embedded or vllm"),
         (
             ["rollout.context=truncate", "rollout.max_turn_tokens=9"],
             'set it to "drop", "summarise" or "fail"',

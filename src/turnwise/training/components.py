@@ -171,7 +171,8 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
         )
     if not ENGINES.get(recipe.engine.name).takes_images:
         raise ConfigError(
-            f"{there}, and engine {recipe.engine.name} is not given any: set engine.name=embedded"
+            f"{there}, and engine {recipe.engine.name} is not given any: set engine.name="
+            "embedded or vllm"
         )
     if recipe.rollout.context == "truncate":
         raise ConfigError(
