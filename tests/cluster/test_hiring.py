@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.hiring import kinds_of
+from turnwise.cluster.hiring import check_machine, kinds_of
 from turnwise.cluster.nodes import STORE_BYTES, connected
 from turnwise.cluster.places import RETURNED, Kind
 from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
 
 
 def kinds(*overrides: str, on_gpus: bool) -> dict[str, Kind]:
@@ -41,6 +42,24 @@ def test_other_processes_leave_the_learner_where_it_is(
     overrides: tuple[str, ...], on_gpus: bool, expected: list[str]
 ) -> None:
     assert list(kinds(*overrides, on_gpus=on_gpus)) == expected
+
+
+@pytest.mark.parametrize("on_gpus", [False, True])
+def test_samplers_that_are_colocated_are_in_the_places_of_learners(on_gpus: bool) -> None:
+    asked = ("cluster.samplers=4", "cluster.colocated=true")
+    (alone,) = kinds(*asked, on_gpus=on_gpus).values()
+    assert (alone.count, alone.cpus, alone.gpus, alone.sharing) == (1, 4, on_gpus, 5)
+    assert alone.gpu_share == 0.2 * on_gpus
+    (two,) = kinds(*asked, "cluster.learners=2", on_gpus=on_gpus).values()
+    assert (two.count, two.cpus, two.gpus, two.sharing) == (2, 2, on_gpus, 3)
+    assert two.gpu_share == 0.3333 * on_gpus
+
+
+def test_samplers_that_keep_their_memory_share_no_gpu() -> None:
+    recipe = load_recipe("demo", ["cluster.samplers=2", "cluster.colocated=true"])
+    with pytest.raises(ConfigError, match="share no GPU with a learner: set engine=vllm, or clus"):
+        check_machine(recipe, on_gpus=True)
+    check_machine(recipe, on_gpus=False)
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,41 @@ CONTRADICTIONS = [
         "engine.name = 'openai' says words: leave agent out",
     ),
     (
-        "engine=vllm cluster.samplers=2",
-        "embedded engine, and engine.name is 'vllm': set cluster.samplers=0",
+        "engine=mine.py:Own cluster.samplers=2",
+        "and engine.name is 'mine.py:Own': set cluster.samplers=0, engine=embedded or engine=vllm",
+    ),
+    (
+        'engine=vllm engine.servers.urls=["http://localhost:1"] cluster.samplers=2',
+        "and engine.servers.urls names some that run: leave one of them out",
+    ),
+    (
+        "engine=vllm engine.servers.replicas=2 cluster.samplers=2",
+        "Ray gives them their GPUs: leave engine.servers.replicas and engine.servers.devices out",
+    ),
+    (
+        "engine=vllm engine.servers.gpus=1 cluster.samplers=2 cluster.colocated=true",
+        "on the GPU of one learner: leave engine.servers.gpus out, or set cluster.colocated=false",
+    ),
+    (
+        "engine=vllm engine.transport=ipc cluster.samplers=2",
+        "reaches the first learner's own GPU alone, and cluster.samplers = 2 starts servers on",
+    ),
+    (
+        'engine=vllm engine.servers.arguments=["--tensor-parallel-size","2"]',
+        "engine.servers.arguments has --tensor-parallel-size: set engine.servers.gpus",
     ),
     (
         "engine.max_sequences=2 cluster.samplers=3",
         "cluster.samplers is 3, and all of them together have at most 2 episodes at once: raise",
+    ),
+    (
+        "cluster.colocated=true cluster.samplers=3 cluster.learners=2",
+        "cluster.samplers = 3 cannot be divided among cluster.learners = 2: change one of them",
+    ),
+    ("cluster.colocated=true", "there are none: set cluster.samplers or engine=vllm, or leave it"),
+    (
+        f"{AHEAD} cluster.colocated=true cluster.samplers=2",
+        "cluster.colocated lets learners and samplers take turns: set train.max_staleness=0",
     ),
     (
         "engine.kv_cache_tokens=300 cluster.samplers=2",
@@ -123,8 +152,8 @@ CONTRADICTIONS = [
     (f"{AHEAD} monitor.echo_trap=roll_back", "was sampled after them: set train.max_staleness=0"),
     (f"{AHEAD} evaluation.during_rl.every=1", "evaluation.during_rl pauses sampling: set train.m"),
     (
-        "engine=vllm engine.colocated=true train.max_staleness=1",
-        "engine.colocated lets servers sleep while learning goes on: set train.max_staleness=0",
+        "engine=vllm cluster.colocated=true train.max_staleness=1",
+        "cluster.colocated lets learners and samplers take turns: set train.max_staleness=0",
     ),
     (
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
@@ -135,7 +164,7 @@ CONTRADICTIONS = [
         "train.max_staleness=0 no turn is under way then: set engi",
     ),
     (
-        "engine=vllm engine.in_flight=true engine.colocated=true",
+        "engine=vllm engine.in_flight=true cluster.colocated=true",
         "servers that are colocated sleep while weights change: set engine.in_flight=false",
     ),
     (
@@ -144,12 +173,12 @@ CONTRADICTIONS = [
         "a turn keeps the adapters that it began with: set engine.in_flight=false",
     ),
     (
-        "engine=vllm engine.transport=nccl engine.colocated=true",
+        "engine=vllm engine.transport=nccl cluster.colocated=true",
         "colocated servers are on the learner's own: set engine.transport=ipc",
     ),
     ("engine=vllm engine.transport=adapters", "set model.lora_rank, or engine.transport=files"),
     (
-        "engine=vllm engine.transport=adapters engine.colocated=true model.lora_rank=4",
+        "engine=vllm engine.transport=adapters cluster.colocated=true model.lora_rank=4",
         "adapters are sent without it: set engine.transport=files",
     ),
     (

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnwise.config import Recipe
+from turnwise import event_loop
+from turnwise.config import Recipe, StartedServers
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import with_whole_paths
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.places import Kind
     from turnwise.cluster.pool import Launcher
+    from turnwise.cluster.servers import Nodes
     from turnwise.cluster.workers.pool import WorkerPool
 
 
@@ -32,6 +34,8 @@ class Hired:
     """Starts the learner's other ranks; None where they are processes of this machine."""
     samplers: "Launcher | None" = None
     """Starts the processes that sample; None where the run's process does."""
+    servers: "Nodes | None" = None
+    """The nodes on which servers are started; None where that is this machine."""
 
 
 @contextmanager
@@ -39,7 +43,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     """Inside, there are places for the processes that a recipe asks for, and with ranks or samplers
     on GPUs this process sees the one that is its own. Raises ConfigError where there is no such
     cluster, it is too small, or nodes do not see the run's folder (of ranks) or the recipe's own
-    files (of the others)."""
+    files (of the others), or servers of vLLM would be of several versions."""
     config = recipe.cluster
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)
@@ -50,50 +54,96 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.nodes import connected
     from turnwise.cluster.samplers import sampler
+    from turnwise.cluster.servers import Nodes
     from turnwise.cluster.workers import worker
     from turnwise.cluster.workers.pool import WorkerPool
 
-    _check_machine(recipe, on_gpus)
+    check_machine(recipe, on_gpus)
     with ExitStack() as stack:
         cluster = stack.enter_context(connected(config, list(kinds.values())))
         places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
+        if config.samplers and config.colocated:
+            places["samplers"] = places["learners"].beside(_samplers(recipe, int(on_gpus)))
         for name, each in places.items():
-            shared = folder.absolute() if name == "learners" and folder is not None else None
-            each.check(_own_files(recipe, name), shared)
-        workers, ranks, samplers = None, None, None
+            each.check(_own_files(recipe, name), _shared(recipe, name, folder))
+        workers, ranks, samplers, servers = None, None, None, None
         if "learners" in places:
             places["learners"].take_own()
             ranks = OnNodes(cluster.host, places["learners"])
-        if "samplers" in places:
+        if "samplers" in places and (settings := _servers_of(recipe)) is not None:
+            servers = Nodes(places["samplers"], settings, config)
+            event_loop.run(servers.check())
+        elif "samplers" in places:
             samplers = RayLauncher(cluster.host, places["samplers"], sampler.work)
         if "workers" in places:
             launcher = RayLauncher(cluster.host, places["workers"], worker.work)
             workers = WorkerPool(launcher, config.workers, config.start_seconds)
-        yield Hired(workers, ranks, samplers)
+        yield Hired(workers, ranks, samplers, servers)
+
+
+def _shared(recipe: Recipe, name: str, folder: Path | None) -> Path | None:
+    """The folder that all nodes with processes of a kind have to see: there ranks write, and
+    servers read weights. Raises ConfigError where there is none."""
+    serves = name == "samplers" and _servers_of(recipe) is not None
+    if not serves and name != "learners":
+        return None
+    if serves and folder is None and recipe.cluster.address != "local":
+        raise ConfigError(
+            "servers on the nodes of a cluster read weights from a folder that all of them share: "
+            "name one with --out"
+        )
+    return None if folder is None else folder.absolute()
 
 
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     """The processes that a recipe has on a cluster, by their keys, in the order in which they get
     places: those that need GPUs, so that no others take the CPUs beside them, and of all others
     those last that take what room is left. With samplers on GPUs, one learner has a place too: else
-    its GPU would be a sampler's."""
+    its GPU would be a sampler's. Samplers that are colocated get no places, since learners have
+    them."""
     from turnwise.cluster.places import Kind
 
     config = recipe.cluster
     found, gpus = {}, int(on_gpus)
     several = config.learners > 1 and config.address != "local"
-    if several or (config.samplers and on_gpus):
-        cpus = max(1, recipe.threads // config.learners)
+    colocated = bool(config.samplers) and config.colocated
+    if several or colocated or (config.samplers and on_gpus):
+        cpus, sharing = max(1, recipe.threads // config.learners), _sharing(recipe)
+        needs = (config.learners, cpus, gpus)
         found["learners"] = Kind(
-            "cluster.learners", config.learners, cpus, gpus, "PACK", first_here=True
+            "cluster.learners", *needs, strategy="PACK", first_here=True, sharing=sharing
         )
-    if config.samplers:
-        cpus = 1 if gpus else recipe.threads
-        apart = not recipe.engine.deterministic
-        found["samplers"] = Kind("cluster.samplers", config.samplers, cpus, gpus, apart=apart)
+    if config.samplers and not colocated:
+        found["samplers"] = _samplers(recipe, gpus)
     if config.workers:
         found["workers"] = Kind("cluster.workers", config.workers)
     return dict(sorted(found.items(), key=lambda each: (not each[1].gpus, each[1].apart)))
+
+
+def _samplers(recipe: Recipe, gpus: int) -> "Kind":
+    """The samplers of a recipe, on so many GPUs each; beside learners they need no CPUs of their
+    own, as they take turns."""
+    from turnwise.cluster.places import Kind
+
+    config, servers = recipe.cluster, _servers_of(recipe)
+    if config.colocated:
+        return Kind("cluster.samplers", config.samplers, 0, gpus, sharing=_sharing(recipe))
+    if servers is not None:
+        gpus = servers.gpus or gpus
+    apart, cpus = not recipe.engine.deterministic and servers is None, 1 if gpus else recipe.threads
+    return Kind("cluster.samplers", config.samplers, cpus, gpus, apart=apart)
+
+
+def _servers_of(recipe: Recipe) -> StartedServers | None:
+    """The settings of a recipe's servers on nodes; None for other samplers."""
+    started = getattr(recipe.engine, "servers", None)
+    return started if isinstance(started, StartedServers) else None
+
+
+def _sharing(recipe: Recipe) -> int:
+    """The processes in a learner's place: itself, and the samplers beside it."""
+    config = recipe.cluster
+    return 1 + (config.samplers // config.learners if config.colocated else 0)
 
 
 def _own_files(recipe: Recipe, name: str) -> list[str]:
@@ -101,7 +151,7 @@ def _own_files(recipe: Recipe, name: str) -> list[str]:
     environment is made of."""
     whole = with_whole_paths(recipe)
     parts: dict[str, list[object]] = {
-        "samplers": [whole.model.name],
+        "samplers": [] if _servers_of(recipe) is not None else [whole.model.name],
         "workers": [
             part.model_dump() for part in (whole.environment, whole.scaffold, whole.reward) if part
         ],
@@ -121,10 +171,16 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts(each)
 
 
-def _check_machine(recipe: Recipe, on_gpus: bool) -> None:
+def check_machine(recipe: Recipe, on_gpus: bool) -> None:
     """Raise ConfigError for more samplers than this machine has cores, where they are all here, and
     for several learners on the same GPUs."""
     config, cores = recipe.cluster, len(os.sched_getaffinity(0))
+    if config.colocated and config.samplers and on_gpus and _servers_of(recipe) is None:
+        raise ConfigError(
+            "cluster.colocated: samplers with the embedded engine keep their memory while it is "
+            "learned, so that they share no GPU with a learner: set engine=vllm, or "
+            "cluster.colocated=false"
+        )
     if config.address != "local" or not config.samplers:
         return
     if on_gpus and config.learners > 1:

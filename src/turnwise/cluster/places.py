@@ -3,6 +3,8 @@
 Not here: which cluster, and whether it has so much room (`nodes.py`).
 """
 
+import asyncio
+import math
 import os
 import platform
 import secrets
@@ -37,6 +39,8 @@ class Kind:
     apart: bool = False
     """Whether each has its place by itself: a run begins with one, and takes each of the others
     when there is room for it."""
+    sharing: int = 1
+    """Processes to a place: it and others beside it, which have the same GPUs and take turns."""
 
     def __str__(self) -> str:
         return f"{self.key} = {self.count} ({resources(*self.all)})"
@@ -50,6 +54,11 @@ class Kind:
     def needed(self) -> tuple[int, int]:
         """CPUs and GPUs without which a run does not begin."""
         return (self.cpus, self.gpus) if self.apart else self.all
+
+    @property
+    def gpu_share(self) -> float:
+        """The part of its GPUs that Ray gives to a process: Ray counts four digits."""
+        return self.gpus if self.sharing == 1 else math.floor(1e4 * self.gpus / self.sharing) / 1e4
 
 
 class Places:
@@ -72,11 +81,20 @@ class Places:
         will when a lost node's have moved."""
         return not self._kind.apart or state_of(self._places[index][0]) == "ready"
 
+    def beside(self, kind: Kind) -> "Places":
+        """The places of other processes, which share these: the same number in each."""
+        shared = [self._places[index % len(self._places)] for index in range(kind.count)]
+        return Places(self._ray, kind, shared, self._own_node, self._start_seconds)
+
     def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
         """Start the process of a place: it calls a module's function in its main thread, and ends
         when that returns. Returns at once."""
-        actor = self._actor(index)
+        actor = self._actor(index, _Actor)
         return Process(self._ray, actor, actor.call.remote(function, *arguments))
+
+    def hold(self, index: int, kind: type, *arguments: Any) -> "Held":
+        """Make an object of a module's class in a process of a place. Returns at once."""
+        return Held(self._ray, self._actor(index, kind, *arguments))
 
     def check(self, paths: Sequence[str], shared: Path | None = None, versions: str = "") -> None:
         """Raise ConfigError unless the other nodes with places have such files and folders, share a
@@ -116,7 +134,7 @@ class Places:
         anything is done with GPUs here. Raises ConfigError where that place does not answer."""
         if not self._kind.gpus:
             return
-        actor = self._actor(0)
+        actor = self._actor(0, _Actor)
         try:
             asked = actor.visible_gpus.remote()
             visible = self._ray.get(asked, timeout=self._start_seconds)
@@ -129,15 +147,13 @@ class Places:
             self._ray.kill(actor)
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
-    def _actor(self, index: int) -> Any:
+    def _actor(self, index: int, kind: type, *arguments: Any) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         place = PlacementGroupSchedulingStrategy(*self._places[index])
-        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpus}
-        remote = self._ray.remote(_Actor).options(
-            max_restarts=0, scheduling_strategy=place, **needs
-        )
-        return remote.remote()
+        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpu_share}
+        remote = self._ray.remote(kind).options(max_restarts=0, scheduling_strategy=place, **needs)
+        return remote.remote(*arguments)
 
 
 @dataclass(frozen=True)
@@ -187,6 +203,33 @@ class Process:
 
 
 RETURNED = End("it ended")
+
+
+class PlaceLostError(Exception):
+    """The process of an object is gone; the text says why."""
+
+
+class Held:
+    """An object in a process on some node, whose methods are called one at a time, in the main
+    thread there. Example: `await places.hold(0, Servant, folder).call("look", 60.0, python)`."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+
+    async def call(self, method: str, seconds: float, *arguments: Any) -> Any:
+        """The result of a method. Raises what it raises, PlaceLostError, and TimeoutError where it
+        has not come after so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await getattr(self._actor, method).remote(*arguments)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self._ray.exceptions.RayError as error:
+            raise PlaceLostError(_end(error).reason) from None
+
+    def end(self) -> None:
+        """End its process, wherever it is. Idempotent."""
+        self._ray.kill(self._actor)
 
 
 class NodeUnfit(Exception):

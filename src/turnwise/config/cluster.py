@@ -36,7 +36,12 @@ class ClusterConfig(Section):
     workers, for as long as the run takes; learners are plain processes then."""
     samplers: int = Field(0, ge=0)
     """Processes that sample, each with the embedded engine and a model of its own, `threads` CPUs
-    or a GPU each. 0 samples in the run's own process."""
+    or a GPU each; with `engine.name = "vllm"` the servers, on nodes of the cluster. 0 samples in
+    the run's own process, or with servers on its machine."""
+    colocated: bool = False
+    """Whether what samples shares the learners' places, GPUs and all, and takes turns with them:
+    the same number of `samplers` beside each learner, or vLLM's servers, which give memory back
+    while it is learned. Else samplers have places of their own."""
     workers: int = Field(0, ge=0)
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from turnwise.config.agent import RemoteAgent
-from turnwise.config.engine import EmbeddedEngineConfig, OpenAIEngineConfig, VllmEngineConfig
+from turnwise.config.engine import (
+    EmbeddedEngineConfig,
+    OpenAIEngineConfig,
+    RunningServers,
+    VllmEngineConfig,
+)
 from turnwise.config.learning import ScriptedDemonstrations
 from turnwise.config.run import BySuccess
 
@@ -28,6 +33,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_reward_model(recipe)
     yield from _of_agent(recipe)
     yield from _of_samplers(recipe)
+    yield from _of_colocation(recipe)
     yield from _of_workers(recipe)
 
 
@@ -36,11 +42,14 @@ def _of_samplers(recipe: "Recipe") -> Iterator[str]:
     count, engine = recipe.cluster.samplers, recipe.engine
     if not count:
         return
+    if isinstance(engine, VllmEngineConfig):
+        yield from _of_servers_on_nodes(recipe, engine)
+        return
     if not isinstance(engine, EmbeddedEngineConfig):
         yield (
-            f"cluster.samplers are processes with the embedded engine, and engine.name is "
-            f"{engine.name!r}: set cluster.samplers=0 (servers of vLLM: engine.servers.replicas), "
-            "or engine=embedded"
+            f"cluster.samplers are processes with the embedded engine or servers of vLLM, and "
+            f"engine.name is {engine.name!r}: set cluster.samplers=0, engine=embedded or "
+            "engine=vllm"
         )
         return
     cache, places = engine.kv_cache_tokens, engine.max_concurrent_episodes or engine.max_sequences
@@ -55,6 +64,48 @@ def _of_samplers(recipe: "Recipe") -> Iterator[str]:
             f"engine.kv_cache_tokens is {cache} for all of cluster.samplers = {count}, and each "
             f"needs room for rollout.max_tokens = {recipe.rollout.max_tokens}: raise the one, or "
             "lower another"
+        )
+
+
+def _of_servers_on_nodes(recipe: "Recipe", engine: VllmEngineConfig) -> Iterator[str]:
+    """Settings of vLLM's servers that do not go with their being placed on a cluster."""
+    servers, config = engine.servers, recipe.cluster
+    there = f"cluster.samplers = {config.samplers} starts servers on the cluster's nodes"
+    if isinstance(servers, RunningServers):
+        yield f"{there}, and engine.servers.urls names some that run: leave one of them out"
+        return
+    if servers.replicas > 1 or servers.devices:
+        yield (
+            f"{there}, and Ray gives them their GPUs: leave engine.servers.replicas and "
+            "engine.servers.devices out (engine.servers.gpus are those of each)"
+        )
+    if config.colocated and servers.gpus:
+        yield (
+            "cluster.colocated puts each server on the GPU of one learner: leave "
+            "engine.servers.gpus out, or set cluster.colocated=false"
+        )
+    if engine.transport == "ipc" and not (config.colocated and config.learners == 1):
+        yield (
+            f"engine.transport=ipc reaches the first learner's own GPU alone, and {there}: set "
+            "engine.transport=nccl or files, or cluster.colocated=true with cluster.learners=1"
+        )
+
+
+def _of_colocation(recipe: "Recipe") -> Iterator[str]:
+    """Samplers that cannot be beside learners."""
+    config = recipe.cluster
+    if not config.colocated:
+        return
+    if not config.samplers and not isinstance(recipe.engine, VllmEngineConfig):
+        yield (
+            "cluster.colocated is about processes that sample, and there are none: set "
+            "cluster.samplers or engine=vllm, or leave it out"
+        )
+    if config.samplers % config.learners:
+        yield (
+            f"cluster.colocated puts the same number of samplers beside each learner, and "
+            f"cluster.samplers = {config.samplers} cannot be divided among cluster.learners = "
+            f"{config.learners}: change one of them, or set cluster.colocated=false"
         )
 
 
@@ -120,7 +171,6 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
                 "lockstep, in which everybody waits for the slowest tool, so that runs repeat: set "
                 f"engine.deterministic=false, or train.{key}=0"
             )
-    engine = recipe.engine
     others = {
         "curriculum.kind = by_success chooses a step's tasks by all steps before it": isinstance(
             recipe.curriculum, BySuccess
@@ -134,9 +184,7 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
         "entropy and self_certainty are read from the policy, which learns meanwhile": bool(
             _used(recipe) & {"entropy", "self_certainty"}
         ),
-        "engine.colocated lets servers sleep while learning goes on": (
-            isinstance(engine, VllmEngineConfig) and engine.colocated
-        ),
+        "cluster.colocated lets learners and samplers take turns": recipe.cluster.colocated,
     }
     for sentence, given in others.items():
         if train.max_staleness and given:
@@ -147,7 +195,7 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
 
 
 def _of_engine(recipe: "Recipe") -> Iterator[str]:
-    engine, limits = recipe.engine, recipe.rollout
+    engine, limits, colocated = recipe.engine, recipe.rollout, recipe.cluster.colocated
     if isinstance(engine, VllmEngineConfig):
         if limits.temperature > 0 and limits.top_p < 1 and limits.min_p > 0:
             yield (
@@ -161,7 +209,7 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
             )
         others = {
             "a turn keeps the adapters that it began with": engine.transport == "adapters",
-            "servers that are colocated sleep while weights change": engine.colocated,
+            "servers that are colocated sleep while weights change": colocated,
             "with train.max_staleness=0 no turn is under way then": not recipe.train.max_staleness,
         }
         for sentence, given in others.items():
@@ -170,14 +218,14 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
                     f"engine.in_flight lets turns go on while weights change, but {sentence}: set "
                     "engine.in_flight=false, or change the other"
                 )
-        if engine.transport == "nccl" and engine.colocated:
+        if engine.transport == "nccl" and colocated:
             yield (
                 "engine.transport=nccl is between GPUs, and colocated servers are on the learner's "
                 "own: set engine.transport=ipc"
             )
-        if engine.transport == "adapters" and engine.colocated:
+        if engine.transport == "adapters" and colocated:
             yield (
-                "engine.colocated gives the base model's memory back, and adapters are sent "
+                "cluster.colocated gives the base model's memory back, and adapters are sent "
                 "without it: set engine.transport=files"
             )
         return

@@ -1,5 +1,6 @@
 """Settings of engines: what all have, and what each kind has of its own."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -64,7 +65,11 @@ class StartedServers(Section):
     python: str = ""
     """Interpreter of the environment that has vLLM; this one if empty."""
     replicas: int = Field(1, ge=1)
-    """Servers to start, each with all of the model."""
+    """Servers to start on this machine, each with all of the model; `cluster.samplers` starts them
+    on the nodes of a cluster."""
+    gpus: int = Field(0, ge=0)
+    """GPUs of each server, over which it divides the model (tensor parallelism). 0 is one where the
+    learner is on a GPU, else none."""
     devices: tuple[str, ...] = ()
     """CUDA_VISIBLE_DEVICES of each server: `["0", "1"]`; the same if empty."""
     arguments: tuple[str, ...] = ()
@@ -78,6 +83,16 @@ class StartedServers(Section):
             raise ValueError(
                 f"engine.servers.devices has {len(self.devices)} entries for {self.replicas} "
                 "servers: give one for each of engine.servers.replicas"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _divided_once(self) -> "StartedServers":
+        given = [one for one in self.arguments if re.match(r"-tp\b|--tensor[-_]parallel", one)]
+        if given:
+            raise ValueError(
+                f"engine.servers.arguments has {given[0]}: set engine.servers.gpus, by which a "
+                "cluster gives a server its GPUs too"
             )
         return self
 
@@ -99,8 +114,6 @@ class VllmEngineConfig(EngineConfig):
     in_flight: bool = False
     """Turns go on while weights change: servers hold them, drop what is cached, and sample the rest
     with the new weights, so that a turn has tokens of several versions; not with `adapters`."""
-    colocated: bool = False
-    """Servers share their GPU with the learner: they give its memory back while it learns."""
     max_restarts: int = Field(3, ge=0)
     """Times that lost servers are brought up again over the whole run, at most."""
     start_seconds: float = Field(600.0, gt=0)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from turnwise.engines.vllm.process import Machines
+
 
 PATIENCE = 10
 """One turn may take so many times `rollout.max_seconds` before the engine counts as hung."""
@@ -98,6 +100,10 @@ class EngineSetup:
     """Folder for an engine's own files; None: a temporary one."""
     records_experts: bool = False
     """Whether turns will ask for the experts of their tokens (`Sampling.experts_from`)."""
+    colocated: bool = False
+    """Whether its GPUs are the learner's too, which has their memory after `Engine.sleep`."""
+    machines: "Machines | None" = None
+    """Where servers are started; None: on this machine."""
 
 
 class BuiltEngine(Protocol):

@@ -16,6 +16,7 @@ from turnwise.cluster.samplers.lane import lane_of
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
+from turnwise.engines.vllm.process import Machines
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError
@@ -196,10 +197,12 @@ def build_components(
     folder: Path | None = None,
     workers: Workers | None = None,
     samplers: Launcher | None = None,
+    servers: Machines | None = None,
 ) -> Components:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is
     the run's: an engine has its files there, and a judge its answers. `workers` play the episodes,
-    and `samplers` starts processes that sample; without them, this process does.
+    `samplers` starts processes that sample, and vLLM's are started on `servers`; without them, this
+    process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
@@ -226,7 +229,7 @@ def build_components(
     reader = reader_of(model)
     encode = None if reader is None else reader.tokens
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
-    engine = _engine(recipe, model, tokenizer, folder, samplers)
+    engine = _engine(recipe, model, tokenizer, folder, samplers, servers)
     judge = _judge(recipe, engine, tokenizer, folder)
     reward_model = _reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
@@ -262,16 +265,16 @@ def _engine(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path | None,
     samplers: Launcher | None,
+    servers: Machines | None,
 ) -> Engine:
     """The engine of the policy."""
     if samplers is not None:
         return SamplerEngine(samplers, recipe, base_of(model), tokenizer)
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
-    asked = recipe.rollout.routing_replay
-    return make_engine(
-        EngineSetup(recipe.token_engine, base_of(sampled), tokenizer, limit, own_files, asked)
-    )
+    asked, colocated = recipe.rollout.routing_replay, recipe.cluster.colocated
+    materials = (recipe.token_engine, base_of(sampled), tokenizer, limit, own_files)
+    return make_engine(EngineSetup(*materials, asked, colocated, servers))
 
 
 def _semaphore(recipe: Recipe, samplers: Launcher | None) -> PrioritySemaphore:

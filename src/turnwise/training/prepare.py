@@ -41,7 +41,8 @@ def prepare(
         check_sources(recipe.reward_model.data, folder.path)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)
     weights = saved.folder if saved is not None else None
-    components = build_components(recipe, weights, folder.path, hired.workers, hired.samplers)
+    others = (hired.workers, hired.samplers, hired.servers)
+    components = build_components(recipe, weights, folder.path, *others)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)

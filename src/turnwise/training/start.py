@@ -117,9 +117,15 @@ def evaluate_recipe(
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
     step = 0 if saved is None else reward_step(recipe, saved)
-    cluster = recipe.cluster.model_copy(update={"learners": 1})
-    with hire(recipe.model_copy(update={"cluster": cluster}), None) as found:
-        parts = build_components(recipe, weights, workers=found.workers, samplers=found.samplers)
+    alone: dict[str, int] = {"learners": 1}
+    if recipe.cluster.colocated:
+        alone["samplers"] = recipe.cluster.samplers // recipe.cluster.learners
+    cluster = recipe.cluster.model_copy(update=alone)
+    kept = None if out is None else out.path
+    with hire(recipe.model_copy(update={"cluster": cluster}), kept) as found:
+        own = None if found.servers is None else kept
+        others = (found.workers, found.samplers, found.servers)
+        parts = build_components(recipe, weights, own, *others)
 
         async def work() -> dict[str, Any]:
             try:

@@ -79,6 +79,7 @@ def drive(
     wrap: Callable[[Any], Any] = lambda model: model,
     sender: Callable[[], Sender] | None = None,
     make: Callable[[], tuple[Any, Any]] = small,
+    colocated: bool = False,
     **settings: Any,
 ) -> None:
     """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
@@ -95,7 +96,7 @@ def drive(
         )
         try:
             engine = await asyncio.to_thread(
-                make_vllm, config, model, tokenizer, LIMIT, folder, sender
+                make_vllm, config, model, tokenizer, LIMIT, folder, sender, colocated
             )
             try:
                 await asyncio.wait_for(body(engine, model), 240)

@@ -81,7 +81,7 @@ class FakeVllm:
         self.updating = False
         self.invitations: list[Json] = []
         self.label = self.earlier = "default"
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
         self.cancelled = 0
         """Requests that their sender gave up."""
         self.most = 0
@@ -99,11 +99,12 @@ class FakeVllm:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
         """Listen, on the same port as before if there was one."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        where = {"host": self.host, "port": self.port, "reuse_port": True}
+        self._server = await asyncio.start_server(self._serve, **where)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def die(self) -> None:
@@ -303,6 +304,7 @@ def main() -> None:
     `dies`; the arguments are noted in the file that `FAKE_VLLM_NOTES` names, if any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     given, _ = parser.parse_known_args()
     if notes := os.environ.get("FAKE_VLLM_NOTES"):
@@ -313,7 +315,7 @@ def main() -> None:
 
     async def serve() -> None:
         server = FakeVllm(constant)
-        server.port = given.port
+        server.host, server.port = given.host, given.port
         await server.start()
         await asyncio.Event().wait()
 

@@ -23,6 +23,7 @@ def drive(
     tokenizer: Any,
     body: Callable[[VllmEngine], Awaitable[None]],
     sender: Callable[[], Sender] | None = None,
+    colocated: bool = False,
     **settings: Any,
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
@@ -31,7 +32,7 @@ def drive(
     config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
 
     async def main() -> None:
-        engine = make_vllm(config, model, tokenizer, LIMIT, folder, sender)
+        engine = make_vllm(config, model, tokenizer, LIMIT, folder, sender, colocated)
         try:
             await asyncio.wait_for(body(engine), 1200)
         finally:

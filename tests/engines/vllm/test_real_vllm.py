@@ -250,7 +250,7 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
         {},
         tmp_path / "server.log",
     )
-    server.start(tmp_path / "served")
+    asyncio.run(server.start(tmp_path / "served"))
     other = model.config.to_dict() | {"intermediate_size": 256}
     smaller = Qwen3ForCausalLM(type(model.config)(**other))
 
@@ -274,7 +274,7 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
         wait_for(server)
         settings = {"urls": (server.url,), "start_seconds": 60, "colocated": True}
         drive(tmp_path / "one", model, tokenizer, good, **settings)
-        assert server.running
+        assert asyncio.run(server.running())
         drive(tmp_path / "two", smaller, tokenizer, bad, **settings)
     finally:
         asyncio.run(server.stop())
@@ -283,7 +283,7 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
 def wait_for(server: ServerProcess) -> None:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        assert server.running, server.problem()
+        assert asyncio.run(server.running()), asyncio.run(server.problem())
         try:
             if httpx2.get(f"{server.url}/health").status_code == 200:
                 return

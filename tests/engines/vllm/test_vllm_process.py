@@ -1,18 +1,16 @@
 """Servers as processes: started, lost, ended with all that belongs to them, with a stand-in."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engines.vllm import fake_vllm
+from tests.engines.vllm.stand_in import alive, soon, stand_in, starts
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.config import StartedServers, VllmEngineConfig
 from turnwise.engines.base import Sampling
@@ -23,18 +21,7 @@ from turnwise.errors import ConfigError, InfrastructureError
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """An interpreter in whose environment the stand-in is called vLLM."""
-    package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
-    package.mkdir(parents=True)
-    scale_out = package.parent / "scale_out"
-    scale_out.mkdir()
-    for folder in (package, package.parent, package.parent.parent):
-        (folder / "__init__.py").touch()
-    (package / "api_server.py").write_text(Path(fake_vllm.__file__).read_text())
-    program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "site"} exec {sys.executable} -S "$@"\n')
-    program.chmod(0o755)
-    return str(program)
+    return stand_in(tmp_path)
 
 
 @pytest.fixture
@@ -45,29 +32,10 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def starts(notes: Path) -> list[tuple[int, list[str]]]:
-    lines = notes.read_text().splitlines() if notes.exists() else []
-    return [tuple(json.loads(line)) for line in lines]
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def soon(condition: Any) -> bool:
-    deadline = time.monotonic() + 120
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(condition())
-
-
 SERVERS = StartedServers.model_fields
 
 
-def drive(folder: Path, body: Any, **settings: Any) -> None:
+def drive(folder: Path, body: Any, colocated: bool = False, **settings: Any) -> None:
     """Run `body(engine)` with an engine that starts servers; its answers are made up, so that
     whether they agree with the model is not looked at."""
 
@@ -81,7 +49,9 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
             parity_bound=1e9,
             **{"start_seconds": 120, **settings},
         )
-        engine = make_vllm(config, small_model(tokenizer), tokenizer, 64, folder)
+        engine = make_vllm(
+            config, small_model(tokenizer), tokenizer, 64, folder, colocated=colocated
+        )
         try:
             await asyncio.wait_for(body(engine), 240)
         finally:
@@ -108,11 +78,11 @@ def test_servers_are_started_restarted_and_ended(tmp_path: Path, python: str, no
     drive(
         tmp_path / "run",
         body,
+        colocated=True,
         python=python,
         replicas=2,
         devices=("0", "1"),
         arguments=("--gpu-memory-utilization", "0.5"),
-        colocated=True,
     )
     found = starts(notes)
     assert soon(lambda: not any(alive(process) for process, _ in found))
@@ -166,9 +136,10 @@ def test_a_server_ends_with_its_owner_however_that_ends(
     tmp_path: Path, python: str, notes: Path
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path\n"
+        "import asyncio, sys, time; from pathlib import Path\n"
         "from turnwise.engines.vllm.process import ServerProcess\n"
-        "ServerProcess(sys.argv[1], [], {}, Path(sys.argv[2])).start(Path('model'))\n"
+        "server = ServerProcess(sys.argv[1], [], {}, Path(sys.argv[2]))\n"
+        "asyncio.run(server.start(Path('model')))\n"
         "time.sleep(100)\n"
     )
     log = str(tmp_path / "log")
@@ -185,11 +156,11 @@ def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: s
     async def main() -> None:
         server = ServerProcess(python, [], {}, tmp_path / "log")
         await server.stop()
-        server.start(tmp_path)
-        assert server.running
+        await server.start(tmp_path)
+        assert await server.running()
         await server.stop()
         await server.stop()
-        assert not server.running
+        assert not await server.running()
 
     asyncio.run(main())
 
@@ -202,7 +173,7 @@ def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_vllm_that_does_not_sample_from_token_ids_is_refused(tmp_path: Path, python: str) -> None:
-    check_interpreter(python)
+    assert check_interpreter(python) == "vllm-fake 0.32"
     (tmp_path / "site" / "vllm" / "entrypoints" / "scale_out").rmdir()
     with pytest.raises(
         ConfigError, match=r"without /inference/v1/generate: install 0\.32 or later"

@@ -72,7 +72,8 @@ class VllmEngine:
         assert isinstance(config, VllmEngineConfig)  # no recipe names this engine otherwise
         if setup.records_experts:
             config = returning_experts(config)
-        return make_vllm(config, setup.model, setup.tokenizer, setup.max_tokens, setup.folder)
+        materials = (setup.model, setup.tokenizer, setup.max_tokens, setup.folder)
+        return make_vllm(config, *materials, None, setup.colocated, setup.machines)
 
     def __init__(
         self,
@@ -84,11 +85,13 @@ class VllmEngine:
         transport: Transport,
         temporary: Path | None = None,
         parity_bound: float = ROUNDED_PARITY,
+        colocated: bool = False,
     ) -> None:
         """`limit` is the most tokens of a trajectory; the replicas take weights by `transport`; a
-        `temporary` folder is deleted at the end; for the bound see `EngineConfig`."""
+        `temporary` folder is deleted at the end; for the bound see `EngineConfig`, for `colocated`
+        EngineSetup."""
         self._model, self._tokenizer, self._config = model, tokenizer, config
-        self._limit, self._router = limit, Router(replicas)
+        self._limit, self._router, self._colocated = limit, Router(replicas), colocated
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
@@ -184,7 +187,7 @@ class VllmEngine:
     async def sleep(self) -> None:
         """Let servers that share a GPU with the learner give its memory back until
         `load_weights`."""
-        if self._config.colocated and self.fleet.begun:
+        if self._colocated and self.fleet.begun:
             await self.fleet.sleep()
 
     async def stop(self) -> None:

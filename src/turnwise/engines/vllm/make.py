@@ -5,7 +5,6 @@ that does not answer, or one that would sample something else than the recipe sa
 """
 
 import json
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from transformers import PreTrainedModel
 from turnwise.config import ROUNDED_PARITY, RunningServers, StartedServers, VllmEngineConfig
 from turnwise.engines.vllm.client import look_at
 from turnwise.engines.vllm.engine import VllmEngine
-from turnwise.engines.vllm.process import ServerProcess, check_interpreter
+from turnwise.engines.vllm.process import Machines, ThisMachine
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.senders import make_sender
 from turnwise.engines.vllm.sending import Sender, Sent
@@ -36,12 +35,16 @@ def make_vllm(
     max_tokens: int,
     folder: Path | None = None,
     sender: Callable[[], Sender] | None = None,
+    colocated: bool = False,
+    machines: Machines | None = None,
 ) -> VllmEngine:
     """An engine whose servers hold trajectories of at most `max_tokens` tokens.
 
     `folder` is where weights and logs of servers are written; a temporary one if not given. With
     the transports `nccl` and `ipc`, `sender` makes this process's side of a connection; on the
-    model's GPU if not given. Raises ConfigError for what cannot work; starts nothing.
+    model's GPU if not given. For `colocated` and
+    `machines` see EngineSetup. Raises ConfigError for what cannot
+    work; starts nothing.
     """
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     limit = min(max_tokens, positions or max_tokens)
@@ -53,9 +56,12 @@ def make_vllm(
     if isinstance(servers, RunningServers):
         replicas = [_running(url, config, limit, transport) for url in servers.urls]
     else:
-        replicas = _started(config, servers, model, limit, folder, transport)
+        machines = machines or ThisMachine(servers)
+        given = (config, servers, model, limit, folder, transport)
+        replicas = _started(*given, colocated, machines)
     bound = config.parity_bound or ROUNDED_PARITY
-    return VllmEngine(model, tokenizer, replicas, config, limit, transport, temporary, bound)
+    parts = (replicas, config, limit, transport, temporary, bound, colocated)
+    return VllmEngine(model, tokenizer, *parts)
 
 
 def returning_experts(config: VllmEngineConfig) -> VllmEngineConfig:
@@ -114,34 +120,33 @@ def _started(
     limit: int,
     folder: Path,
     transport: Transport,
+    colocated: bool,
+    machines: Machines,
 ) -> list[Replica]:
-    python = servers.python or sys.executable
-    check_interpreter(python)
     dtype = str(model.dtype).removeprefix("torch.")
     arguments = [
         *("--served-model-name", NAME),
         *("--dtype", dtype if servers.compute_dtype == "auto" else servers.compute_dtype),
         *("--max-model-len", str(limit)),
-        *("--max-num-seqs", str(-(-config.max_sequences // servers.replicas))),
+        *("--max-num-seqs", str(-(-config.max_sequences // machines.count))),
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),  # no sampling options but those of the request
         "--enable-scale-out",  # /inference/v1/generate
         "--disable-uvicorn-access-log",
-        *(["--enable-sleep-mode"] if config.colocated else []),
+        *(["--enable-sleep-mode"] if colocated else []),
         *(server_arguments(_rank(model)) if config.transport == "adapters" else []),
         *_transfer_arguments(config.transport),
+        *(["--tensor-parallel-size", str(servers.gpus)] if servers.gpus > 1 else []),
         *servers.arguments,
     ]
-    replicas = []
-    for number in range(servers.replicas):
-        variables = {"CUDA_VISIBLE_DEVICES": servers.devices[number]} if servers.devices else {}
-        if config.transport == "ipc":
-            variables["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # of handles to shared memory
-        log = folder / f"server-{number}.log"
-        process = ServerProcess(python, arguments, variables, log)
-        seconds = config.request_seconds, config.start_seconds
-        replicas.append(Replica(process, "", NAME, transport, *seconds))
-    return replicas
+    opened = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}  # handles to shared memory
+    variables = opened if config.transport == "ipc" else {}
+    logs = [folder / f"server-{number}.log" for number in range(machines.count)]
+    seconds = config.request_seconds, config.start_seconds
+    return [
+        Replica(machines.server(number, arguments, variables, log), "", NAME, transport, *seconds)
+        for number, log in enumerate(logs)
+    ]
 
 
 def _transfer_arguments(transport: str) -> list[str]:

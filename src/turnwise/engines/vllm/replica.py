@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnwise.engines.vllm.client import Client, Json, ServerSlowError
-from turnwise.engines.vllm.process import ServerProcess
+from turnwise.engines.vllm.process import Server
 from turnwise.engines.vllm.transports import Transport
 from turnwise.errors import InfrastructureError, RunStoppedError, TurnwiseError
 
@@ -23,7 +23,7 @@ class Replica:
 
     def __init__(
         self,
-        process: ServerProcess | None,
+        process: Server | None,
         url: str,
         model: str,
         transport: Transport,
@@ -78,7 +78,7 @@ class Replica:
             await self._client.close()
         if self._process is not None:
             await self._process.stop()
-            self._process.start(self._transport.served(weights))
+            await self._process.start(self._transport.served(weights))
         self._client = Client(self.url, self._request_seconds)
         self._asleep = False
         await self._wait_until_well()
@@ -98,7 +98,7 @@ class Replica:
     async def well(self) -> bool:
         """Whether the server works and is the one that got the weights."""
         if self._process is not None:
-            return self._process.running and await self.client.well()
+            return await self.client.well() and await self._process.running()
         try:
             self.replaced = await self.client.label() != self._label
         except InfrastructureError:
@@ -143,10 +143,9 @@ class Replica:
     async def _wait_until_well(self) -> None:
         deadline = time.monotonic() + self._start_seconds
         while not await self.client.well():
-            if self._process is not None and not self._process.running:
-                raise InfrastructureError(
-                    f"the vLLM server ended before it served: {self._process.problem()}"
-                )
+            if self._process is not None and not await self._process.running():
+                problem = await self._process.problem()
+                raise InfrastructureError(f"the vLLM server ended before it served: {problem}")
             if time.monotonic() > deadline:
                 raise InfrastructureError(
                     f"vLLM at {self.url} does not serve after {self._start_seconds:g} s: raise "
