@@ -3,8 +3,10 @@
 Run as a program by the file's path, with the server's command as arguments and a pipe as stdin. The
 server and all that it starts are in one process group with this program. When the pipe is closed
 (turnwise ended, however it did) or the server's first process ended (however it did), the whole
-group ends: asked to at first, so that shared memory is given back, then killed. Not here: anything
-of vLLM; only the standard library is used.
+group ends: asked to at first, so that shared memory is given back, then killed. It is two
+processes, since Ray kills the children of a process that it ends: the second one watches, and ends
+the group also when the first is gone. Not here: anything of vLLM; only the standard library is
+used.
 """
 
 import contextlib
@@ -21,9 +23,17 @@ PATIENCE = 8.0
 
 def main() -> None:
     """Start the server, watch, and end the group."""
+    first_lives, first = os.pipe()
+    if watcher := os.fork():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.close(first_lives)
+        os.waitpid(watcher, 0)  # which ends the group, and this process with it
+        os.killpg(0, signal.SIGKILL)
+    os.close(first)
     server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     over = threading.Event()
-    threading.Thread(target=_wait_for_owner, args=(over,), daemon=True).start()
+    for pipe in (0, first_lives):
+        threading.Thread(target=_wait_for_end, args=(pipe, over), daemon=True).start()
     threading.Thread(target=_wait_for_server, args=(server, over), daemon=True).start()
     over.wait()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -34,9 +44,9 @@ def main() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _wait_for_owner(over: threading.Event) -> None:
+def _wait_for_end(pipe: int, over: threading.Event) -> None:
     with contextlib.suppress(OSError):
-        while os.read(0, 1024):
+        while os.read(pipe, 1024):
             pass
     over.set()
 
@@ -48,12 +58,13 @@ def _wait_for_server(server: "subprocess.Popen[bytes]", over: threading.Event) -
 
 
 def _others() -> bool:
-    """Whether the group has another process than this one; True where that cannot be seen."""
+    """Whether the group has another process than these two; True where that cannot be seen."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return True
-    return any(_in_group(name) for name in names if int(name) != os.getpid())
+    own = {os.getpid(), os.getppid()}
+    return any(_in_group(name) for name in names if int(name) not in own)
 
 
 def _in_group(name: str) -> bool:
