@@ -103,8 +103,7 @@ class FakeVllm:
 
     async def start(self) -> None:
         """Listen, on the same port as before if there was one."""
-        where = {"host": self.host, "port": self.port, "reuse_port": True}
-        self._server = await asyncio.start_server(self._serve, **where)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def die(self) -> None:

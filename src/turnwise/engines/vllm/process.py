@@ -214,9 +214,9 @@ class ServerProcess:
 
 
 def _reserved(host: str) -> socket.socket:
-    """A socket that holds a free port: only one that reuses ports, as vLLM's does, can be bound to
-    it, and nothing is received here."""
+    """A socket that holds a free port: no other socket gets that port unless it asks for it, as the
+    server's does, and reuses addresses. Nothing is received here."""
     place = socket.socket()
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     place.bind((host, 0))
     return place
