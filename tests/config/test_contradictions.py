@@ -192,6 +192,10 @@ CONTRADICTIONS = [
         "exclude each other: set one of them to false",
     ),
     (
+        "learning.share_prefixes=true cluster.learners=2 cluster.sequence_ranks=2",
+        "computes rows in slices: set learning.share_prefixes=false or cluster.sequence_ranks=1",
+    ),
+    (
         "rollout.routing_replay=true model.gradient_checkpointing=true",
         "computes layers again, with experts of their own choice: leave one of the two out",
     ),

@@ -17,7 +17,6 @@ from turnwise.training.single import learner_of
 model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
-    ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
     ("engine=vllm model.lora_rank=2", "engine.transport=adapters sends them alone"),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
     ("monitor.echo_trap=own.py:reaction", "is your own, which may change one process's model"),

@@ -254,6 +254,11 @@ def _of_learning(recipe: "Recipe") -> Iterator[str]:
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: set one "
             "of them to false"
         )
+    if recipe.learning.share_prefixes and recipe.cluster.sequence_ranks > 1:
+        yield (
+            "learning.share_prefixes computes trees of tokens, and cluster.sequence_ranks above 1 "
+            "computes rows in slices: set learning.share_prefixes=false or cluster.sequence_ranks=1"
+        )
     if recipe.rollout.temperature == 0 and (recipe.train.steps or recipe.preferences.steps):
         yield (
             "rollout.temperature is 0, and all trajectories of a group would be the same: give a "

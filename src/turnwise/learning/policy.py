@@ -24,7 +24,7 @@ from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model, computes_by_layer
 from turnwise.forward.logprobs import check_supported
-from turnwise.forward.prefix_trees import batch_trees, check_sharing
+from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.auxiliary import (
     AuxiliaryLoss,
     AuxiliaryTerm,
@@ -36,7 +36,6 @@ from turnwise.learning.batch import (
     MicroBatch,
     apply_token_filter,
     by_group,
-    collate,
     own_micro_batches,
     policy_examples,
 )
@@ -47,7 +46,7 @@ from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_tra
 from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
-from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
+from turnwise.learning.shared_prefixes import build_prefix_trees, own_tree_batches
 from turnwise.learning.token_numbers import TokenNumbers, no_numbers, together
 from turnwise.learning.watch import Watch
 from turnwise.models.in_files import put_weights
@@ -318,10 +317,7 @@ class PolicyLearner:
         if self.config.share_prefixes:
             width = base_model(self.model).config.get_text_config().hidden_size
             shared, rest = build_prefix_trees(examples, width, most)
-            for members, trees in pack_trees(shared, most):
-                sequences = [(member.ids, member.trained) for member in members]
-                tree_batch = batch_trees(trees, sequences, self.device)
-                yield members, replace(collate(members, self.device), tree_batch=tree_batch)
+            yield from own_tree_batches(self._ranks, shared, most, self.device)
         yield from self._packed(rest)
 
     def _packed(self, examples: Sequence[Example]) -> Iterator[tuple[list[Example], MicroBatch]]:

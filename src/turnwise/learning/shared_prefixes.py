@@ -3,12 +3,19 @@
 Not here: trees, and how a model computes them (`forward/prefix_trees.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import torch
 
-from turnwise.forward.prefix_trees import Tree, prefix_tree
-from turnwise.learning.batch import Example, by_group
+from turnwise.forward.prefix_trees import Tree, batch_trees, prefix_tree
+from turnwise.learning.batch import Example, MicroBatch, by_group, collate
+from turnwise.learning.ranks import Ranks, own_batches
+
+Shared = tuple[list[Example], Tree]
+"""Examples of a group, and the tree of their inputs."""
 
 WIDTHS_PER_TOKEN = 2
 """The cost of a token apart from attention, in pairs of tokens that attend, for each number of the
@@ -18,7 +25,7 @@ them at a third of the rate, as measured on a CPU."""
 
 def build_prefix_trees(
     examples: Sequence[Example], width: int, tokens_per_micro_batch: int
-) -> tuple[list[tuple[list[Example], Tree]], list[Example]]:
+) -> tuple[list[Shared], list[Example]]:
     """Trees of the examples of each group, where that is less work, and the other examples.
 
     `width` is the model's. A tree of more tokens than a micro-batch has is cut in two.
@@ -32,6 +39,20 @@ def build_prefix_trees(
             else:
                 others += members
     return shared, others
+
+
+def own_tree_batches(
+    ranks: Ranks, shared: Sequence[Shared], tokens_per_micro_batch: int, device: torch.device
+) -> Iterator[tuple[list[Example], MicroBatch]]:
+    """Cut this rank's trees into micro-batches, as many as other ranks have, with their examples:
+    as `own_micro_batches` does with rows. A tree stays on one rank."""
+    cut = partial(pack_trees, tokens_per_micro_batch=tokens_per_micro_batch)
+    for part, counts in own_batches(ranks, shared, _size, cut):
+        members = [member for examples, _ in part for member in examples]
+        sequences = [(member.ids, member.trained) for member in members]
+        tree_batch = batch_trees([tree for _, tree in part], sequences, device)
+        weighed = members if counts else [replace(member, weight=0.0) for member in members]
+        yield members if counts else [], replace(collate(weighed, device), tree_batch=tree_batch)
 
 
 def _cut_trees(examples: list[Example], most: int) -> Iterator[tuple[list[Example], Tree]]:
@@ -53,16 +74,18 @@ def _is_less_work(tree: Tree, width: int) -> bool:
     return bool(token * len(tree.ids) + pairs < (token * lengths + lengths**2 / 2).sum())
 
 
-def pack_trees(
-    shared: Sequence[tuple[list[Example], Tree]], tokens_per_micro_batch: int
-) -> Iterator[tuple[list[Example], list[Tree]]]:
-    """Micro-batches of at most that many tokens: their examples, and the trees of these."""
-    members: list[Example] = []
-    trees: list[Tree] = []
-    for examples, tree in shared:
-        if trees and sum(len(t.ids) for t in [*trees, tree]) > tokens_per_micro_batch:
-            yield members, trees
-            members, trees = [], []
-        members, trees = members + examples, [*trees, tree]
-    if trees:
-        yield members, trees
+def pack_trees(shared: Iterable[Shared], tokens_per_micro_batch: int) -> Iterator[list[Shared]]:
+    """Micro-batches of at most that many tokens; a tree that has more is alone."""
+    current: list[Shared] = []
+    for one in shared:
+        if current and sum(map(_size, [*current, one])) > tokens_per_micro_batch:
+            yield current
+            current = []
+        current.append(one)
+    if current:
+        yield current
+
+
+def _size(one: Shared) -> int:
+    """Count the tokens of a tree."""
+    return len(one[1].ids)

@@ -35,9 +35,6 @@ def done_alone(recipe: Recipe) -> dict[str, bool]:
         "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
             not (recipe.train.steps or recipe.sft.steps or recipe.preferences.steps)
         ),
-        "learning.share_prefixes computes groups that are dealt out": (
-            recipe.learning.share_prefixes
-        ),
         "adapters that servers get as merged weights, which one process would have to hold "
         "(engine.transport=adapters sends them alone)": (
             isinstance(recipe.engine, VllmEngineConfig)
