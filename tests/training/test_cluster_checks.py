@@ -18,8 +18,6 @@ model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
     ("engine=vllm model.lora_rank=2", "engine.transport=adapters sends them alone"),
-    ("monitor.gradient_variance_every=1", "takes gradients of groups"),
-    ("monitor.echo_trap=own.py:reaction", "is your own, which may change one process's model"),
 ]
 
 
@@ -56,15 +54,6 @@ def model_of(device: str = "cpu", **config: Any) -> Any:
     return SimpleNamespace(config=settings, device=torch.device(device))
 
 
-def test_models_that_several_processes_cannot_train_are_refused() -> None:
-    recipe = recipe_of("")
-    check_model(recipe, model_of())
-    reads = model_of()
-    reads.image_reader = object()
-    with pytest.raises(ConfigError, match="reads images"):
-        check_model(recipe, reads)
-
-
 def test_models_whose_rows_have_no_slices_are_refused(load_model: Callable[..., Any]) -> None:
     recipe = load_recipe("demo", ["cluster.learners=6", "cluster.sequence_ranks=2"])
     check_model(recipe, load_model("llama"))
@@ -73,6 +62,11 @@ def test_models_whose_rows_have_no_slices_are_refused(load_model: Callable[..., 
     three = load_recipe("demo", ["cluster.learners=6", "cluster.sequence_ranks=3"])
     with pytest.raises(ConfigError, match="its 4 heads of attention do not divide by that"):
         check_model(three, load_model("llama"))
+    reads = load_model("llama")
+    reads.image_reader = object()
+    with pytest.raises(ConfigError, match="in slices: it reads images"):
+        check_model(recipe, reads)
+    check_model(recipe_of(""), reads)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ together.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +124,7 @@ class Optimizer:
 
         When the gradient's norm is not finite, weights and state stay exactly as they were.
         """
-        self._ranks.sum_gradients(self.parameters)
+        self._ranks.sum_gradients(gradients_of(self.parameters))
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if master is not parameter and parameter.grad is not None:
                 master.grad = self._ranks.local(parameter.grad).to(master.device)
@@ -240,6 +240,11 @@ class Optimizer:
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     """The parameters of a model that are not frozen, in its order."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
+    """The gradients of the weights that have one."""
+    return [weight.grad for weight in weights if weight.grad is not None]
 
 
 def add_gradient(loss: Tensor) -> None:

@@ -156,7 +156,7 @@ class PolicyLearner:
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
-            noise = GradientNoise(self.optimizer.parameters) if measure_variance and first else None
+            noise = self._noise() if measure_variance and first else None
             watch = Watch(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
@@ -245,6 +245,9 @@ class PolicyLearner:
                 old = behaviour if self.algorithm.correction == BYPASS else now
                 scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
         return [example for own in self._ranks.gather(scored) for example in own]
+
+    def _noise(self) -> GradientNoise:
+        return GradientNoise(self.optimizer.parameters, self._ranks)
 
     def _update_once(
         self,

@@ -49,8 +49,8 @@ class Ranks(Protocol):
         whole weights meanwhile: layer by layer, or all of them at once."""
         ...
 
-    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
-        """Add up, over all ranks, the gradients of weights that are not divided, in place; those of
+    def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Add up, over all ranks, gradients of weights that are not divided, in place; those of
         divided ones are sums already."""
         ...
 
@@ -93,7 +93,7 @@ class Alone:
         """See Ranks; nothing is divided."""
         return lambda function, *arguments: function(model, *arguments)
 
-    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+    def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
         """See Ranks."""
 
     def counts(self, weight: Tensor) -> bool:

@@ -10,6 +10,9 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 from transformers import PreTrainedModel
 
+ADAPTER = "lora_"
+"""Part of the names that peft gives adapters."""
+
 
 def copy_to_sample_from(model: PreTrainedModel) -> PreTrainedModel:
     """The model again: weights that are trained are copied, frozen ones (as under adapters) are
@@ -21,16 +24,19 @@ def copy_to_sample_from(model: PreTrainedModel) -> PreTrainedModel:
 def copy_to_divide(model: Module) -> Any:
     """The module again, in the same memory but for adapters: every other weight is to be replaced
     by a part of it."""
-    weights = list(model.parameters())
-    apart = {id(weight) for weight in weights if weight.requires_grad}
-    if len(apart) == len(weights):
-        apart = set()
+    apart = adapters_of(model)
     shared: dict[int, Any] = {
         id(weight): Parameter(weight.detach(), requires_grad=weight.requires_grad)
-        for weight in weights
-        if id(weight) not in apart
+        for weight in model.parameters()
+        if weight not in apart
     }
     return copy.deepcopy(model, shared)
+
+
+def adapters_of(model: Module) -> set[Parameter]:
+    """The weights that are trained, where all of them are adapters."""
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    return set(trained.values()) if all(ADAPTER in name for name in trained) else set()
 
 
 def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -6,11 +6,7 @@ Not here: what it does (`turnwise.cluster`).
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.config import (
-    LearningRateReaction,
-    Recipe,
-    VllmEngineConfig,
-)
+from turnwise.config import Recipe, VllmEngineConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
@@ -30,7 +26,6 @@ def check_cluster(recipe: Recipe) -> None:
 
 def done_alone(recipe: Recipe) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
-    reaction = recipe.monitor.echo_trap
     return {
         "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
             not (recipe.train.steps or recipe.sft.steps or recipe.preferences.steps)
@@ -41,13 +36,6 @@ def done_alone(recipe: Recipe) -> dict[str, bool]:
             and bool(recipe.model.lora_rank)
             and recipe.engine.transport != "adapters"
         ),
-        "monitor.gradient_variance_every takes gradients of groups": bool(
-            recipe.monitor.gradient_variance_every
-        ),
-        "monitor.echo_trap.reaction is your own, which may change one process's model": (
-            isinstance(reaction, LearningRateReaction)
-            and reaction.reaction not in ("lower_learning_rate", "roll_back")
-        ),
     }
 
 
@@ -56,11 +44,6 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
     count = recipe.cluster.learners
     if count == 1:
         return
-    if reader_of(model) is not None:
-        raise ConfigError(
-            f"cluster.learners is {count}, and model {recipe.model.name} reads images, which one "
-            "process alone can train: set cluster.learners=1"
-        )
     _check_slices(recipe, model)
     _check_experts(recipe, model)
     device, gpus = model.device, torch.cuda.device_count()
@@ -83,6 +66,8 @@ def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
         return
     heads = int(model.config.get_text_config().num_attention_heads)
     reason = why_not_packed(model, recipe.learning.autocast)
+    if reader_of(model) is not None:
+        reason = "it reads images, which take the place of whole rows' tokens"
     if heads % slices:
         reason = f"its {heads} heads of attention do not divide by that"
     if reason:

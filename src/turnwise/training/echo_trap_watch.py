@@ -53,6 +53,7 @@ class EchoTrapWatch:
             config.learning_rate_factor,
         )
         context.display.say(REACTIONS.get(config.reaction)(situation))
+        learners.spread()
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
         """The step whose checkpoint is kept, to go back to; None where nothing goes back.

@@ -188,6 +188,11 @@ class Learners:
         if self.critic is not None:
             self.critic.load_state(state["critic"])
 
+    def spread(self) -> None:
+        """Let all processes of the learner have what was written into the policy's weights."""
+        if isinstance(self.policy, DistributedLearner):
+            self.policy.spread()
+
     def save(self, step: int, state: Mapping[str, Any], best: int | None) -> None:
         """Write a checkpoint of RL; several processes write it while the run goes on."""
         team = self.policy if isinstance(self.policy, DistributedLearner) else None

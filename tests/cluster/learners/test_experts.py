@@ -25,7 +25,7 @@ from tests.cluster.learners.test_learner import (
     recipe_of,
     same,
 )
-from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
+from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, names_in, save, updated
 from tests.learning.changing import changed, each
 from tests.learning.conftest import VOCABULARY
 from turnwise.cluster.learners.learner import DistributedSecondModel
@@ -142,6 +142,7 @@ def test_one_process_goes_on_from_the_experts_of_two(
     recipe = kept_apart(recipe_of(expert_folders["qwen3_moe"], WITH_REFERENCE))
     two = updated(pair(team, recipe)[1], recipe, make_groups(REWARDS, 1))
     folder = save(two, tmp_path, tokenizer)
+    assert names_in(folder) == names_in(expert_folders["qwen3_moe"])
     again = gone_on(folder, recipe, None), gone_on(folder, recipe, team)
     assert_same_updates(*again, [make_groups(REWARDS, 2)])
 

@@ -1,4 +1,5 @@
-"""The reaction `roll_back` on several processes: weights and optimizer of an earlier checkpoint."""
+"""Reactions on several processes: `roll_back`, to weights and optimizer of an earlier checkpoint,
+and one of the user's own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,22 @@ from turnwise.types import Group
 pytestmark = pytest.mark.numbers
 
 MakeGroups = Callable[..., list[Group]]
+
+
+def test_weights_that_a_reaction_writes_into_reach_all_ranks(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """As they count for one process, between two updates; where nothing was written, nothing
+    changes."""
+    recipe = recipe_of(model_folders["gemma2"], WITH_REFERENCE)
+    one, two = pair(team, recipe)
+    two.spread()
+    assert_same_updates(one, two, [make_groups(REWARDS, 1)])
+    for learner in (one, two):
+        weight = next(learner.model.parameters())
+        weight.data.mul_(0.5)
+    two.spread()
+    assert_same_updates(one, two, [make_groups(REWARDS, 2)])
 
 
 @pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.long)])

@@ -264,6 +264,25 @@ def test_a_rank_without_rows_takes_part(
     assert two.update(groups, nothing).metrics["policy/updates"] == 0
 
 
+@pytest.mark.parametrize(("family", "lora_rank"), [("qwen3", 0), ("gemma2", 2)])
+def test_the_noise_of_a_gradient_is_that_of_one_process(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str, lora_rank: int
+) -> None:
+    """Of divided weights, and of adapters, which each rank has a gradient of its own rows of. One
+    group has fewer rows than there are ranks."""
+    recipe = recipe_of(model_folders[family], {"name": "reinforce_pp"}, lora_rank)
+    one, two = pair(team, recipe)
+    groups = make_groups([*REWARDS, [1.0]])
+    credits = estimate(groups, Signals(), one.algorithm)
+    expected, found = (
+        each.update(groups, credits, measure_variance=True).metrics for each in (one, two)
+    )
+    assert {"policy/gradient_variance", "policy/gradient_signal"} < expected.keys()
+    assert expected["policy/gradient_variance"] > 1e-4
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert_same_weights(one.model, two.model, one.state(), two.state())
+
+
 def test_an_update_that_is_no_number_is_skipped_by_all(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

@@ -3,12 +3,14 @@ number has written, training goes on meanwhile, and a full disk leaves the last 
 
 import resource
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.cluster.learners.test_learner import (
@@ -20,6 +22,7 @@ from tests.cluster.learners.test_learner import (
 )
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.parts import algorithm_of
+from turnwise.cluster.learners.saving import Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
@@ -64,6 +67,12 @@ def gone_on(folder: Path, recipe: Recipe, team: Team | None) -> Learner:
 def updated(learner: Learner, recipe: Recipe, groups: list[Group]) -> Learner:
     learner.update(groups, estimate(groups, Signals(), algorithm_of(recipe)))
     return learner
+
+
+def names_in(folder: Path) -> dict[str, torch.Size]:
+    """The names and shapes of the weights in a model's folder."""
+    files = [load_file(path) for path in folder.glob("*.safetensors")]
+    return {name: tensor.shape for file in files for name, tensor in file.items()}
 
 
 class Held:
@@ -144,3 +153,15 @@ def test_a_disk_that_is_full_for_one_rank_leaves_the_last_good_checkpoint(
         assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
     resource.prlimit(worker, resource.RLIMIT_FSIZE, most)
     assert checkpoint.load(save(two, tmp_path, tokenizer, 2)).step == 2
+
+
+def test_all_waiting_for_a_checkpoint_together_has_one_deadline() -> None:
+    """Whoever has waited in vain once does not wait again."""
+    saving, end = Saving(0.5), threading.Event()
+    saving.begin(lambda: end.wait(60), "the checkpoint of step 1")
+    begun = time.monotonic()
+    for _ in range(6):
+        with pytest.raises(InfrastructureError, match=r"not done within cluster.seconds = 0\.5"):
+            saving.wait()
+    assert time.monotonic() - begun < 2.5
+    end.set()

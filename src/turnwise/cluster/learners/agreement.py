@@ -17,6 +17,7 @@ from turnwise.forward.equality import SHORT, ordinary_tokens, tolerance
 from turnwise.forward.hidden import base_model, computes_by_layer
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.twin import shallow_twin_of
+from turnwise.learning.optimizer import gradients_of
 from turnwise.learning.ranks import ALONE, Ranks, leads
 
 SMALLEST = 2**-10
@@ -39,9 +40,9 @@ def check_agreement(ranks: Ranks, model: nn.Module) -> None:
     known, reached = _probed(whole, ALONE, by_layer, text, leads(ranks))
     if len(set(ranks.gather(reached))) > 1:  # the sums of divided gradients would not fit together
         raise NotSupportedError(_refusal(base, ranks, "which weights have one depends on the text"))
-    ranks.sum_gradients(list(whole.parameters()))
+    ranks.sum_gradients(gradients_of(whole.parameters()))
     found, _ = _probed(divided, ranks, by_layer, text)
-    ranks.sum_gradients(list(divided.parameters()))
+    ranks.sum_gradients(gradients_of(divided.parameters()))
     far = max(ranks.gather(max(_distances(ranks, divided, whole, found, known))))
     if not far <= tolerance(base.dtype):
         raise NotSupportedError(_refusal(base, ranks, f"they are off by {far:.2g} of the largest"))

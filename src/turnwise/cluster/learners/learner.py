@@ -165,12 +165,10 @@ class DistributedLearner(DistributedModel):
         auxiliary: AuxiliaryLoss | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
-        """See PolicyLearner; of an auxiliary loss each rank makes its own. The variance is for one
-        process alone."""
-        assert not measure_variance  # it is refused before the run
+        """See PolicyLearner; of an auxiliary loss each rank makes its own."""
         signals = None if auxiliary is None else auxiliary.signals
         report: UpdateReport = self.team.call(
-            "update", self.temperature, groups, credits, demonstrations, signals
+            "update", self.temperature, groups, credits, demonstrations, signals, measure_variance
         )
         self.deliver()
         return report
@@ -179,6 +177,12 @@ class DistributedLearner(DistributedModel):
         """See PolicyLearner; each rank takes its part."""
         put_weights(self.model, model)
         self.team.call("take")
+
+    def spread(self) -> None:
+        """Let every rank have the trained weights of the whole model, into which something may have
+        been written. Of weights in bfloat16 the masters count, here as on one process."""
+        if not self._parts.policy.state()["masters"]:
+            self.team.call("take")
 
     def lower_learning_rate(self, factor: float) -> float:
         """See PolicyLearner."""

@@ -6,15 +6,19 @@ here: the tokenizer, and what else a checkpoint has.
 """
 
 import json
+import re
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from transformers.core_model_loading import revert_weight_conversion
 
 from turnwise.cluster.learners.process_group import ProcessGroup
+from turnwise.forward.images import reader_of
 from turnwise.learning.ranks import dealt
 
 FILE_BYTES = 4 << 30
@@ -27,49 +31,68 @@ INDEX = "model.safetensors.index.json"
 class ModelFiles:
     """Copies, on the processor, of the weights that this rank writes. All ranks make one together.
 
-    Weights that are one (tied embeddings) are there once, as `save_pretrained` has them. Names are
-    the model's own, which transformers loads too where a model was published under others.
+    Weights that are one (tied embeddings) are there once. Names and shapes in the files are those
+    that the model was published with, as `save_pretrained` has them: the weights of a layer, of
+    which some may have to be cut or joined for that, are written by one rank.
     """
 
     def __init__(self, ranks: ProcessGroup, model: Any) -> None:
-        self._model, self._first = model, ranks.rank == 0
-        self._files: dict[str, dict[str, Tensor]] = {}
-        self._place: dict[str, str] = {}
-        self._size = 0
+        self._model, self._rank = model, ranks.rank
+        self._weights: dict[str, Tensor] = {}
         self._adapters: dict[str, Tensor] = {}
         if hasattr(model, "peft_config"):
             trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-            self._adapters = {name: ranks.copied(p) for name, p in trained.items() if self._first}
+            first = ranks.rank == 0
+            self._adapters = {name: ranks.copied(p) for name, p in trained.items() if first}
         else:
             self._take(ranks, _weights(model))
 
     def _take(self, ranks: ProcessGroup, weights: dict[str, Tensor]) -> None:
-        """Put the weights together, and keep those of this rank's files."""
-        files = _files(weights, ranks.count, FILE_BYTES)
-        for number, (rank, held) in enumerate(files, 1):
-            name = f"model-{number:05d}-of-{len(files):05d}.safetensors"
-            for key in held:
-                whole = ranks.whole(weights[key])
-                self._place[key] = name
-                self._size += _bytes(whole)
+        """Put the weights together, and keep those of this rank's layers."""
+        layers: dict[str, list[str]] = {}
+        for name in weights:
+            layers.setdefault(_layer(name), []).append(name)
+        names = list(layers.values())
+        sizes = [sum(_bytes(weights[name]) for name in layer) for layer in names]
+        for rank, hand in enumerate(dealt(sizes, ranks.count)):
+            for name in (name for place in hand for name in names[place]):
+                whole = ranks.whole(weights[name])
                 if rank == ranks.rank:
-                    own = self._files.setdefault(name, {})
-                    own[key] = whole.to("cpu", copy=True).contiguous()
+                    self._weights[name] = whole.to("cpu", copy=True).contiguous()
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path, gather: Callable[[Any], list[Any]]) -> list[Path]:
         """Write this rank's files, and on the first one what else the model has; returns those of
-        weights. Raises OSError and SafetensorError."""
-        for name, weights in self._files.items():
-            save_file(weights, folder / name, metadata={"format": "pt"})
-        if self._first and self._adapters:
+        weights. `gather` collects what each rank gives it, in order. Raises OSError and
+        SafetensorError."""
+        published = revert_weight_conversion(self._model, self._weights)
+        files = _cut({name: tensor.contiguous() for name, tensor in published.items()})
+        sizes = [{name: _bytes(tensor) for name, tensor in file.items()} for file in files]
+        every: list[list[dict[str, int]]] = gather(sizes)
+        before, count = sum(map(len, every[: self._rank])), sum(map(len, every))
+        names = [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
+        own = [folder / name for name in names[before : before + len(files)]]
+        for path, file in zip(own, files, strict=True):
+            save_file(file, path, metadata={"format": "pt"})
+        if not self._rank:
+            self._write_rest(folder, dict(zip(names, [f for of in every for f in of], strict=True)))
+        return own
+
+    def _write_rest(self, folder: Path, sizes: dict[str, dict[str, int]]) -> None:
+        """Write the adapters, or the index of the files with the sizes of their weights, and
+        settings."""
+        if self._adapters:
             self._model.save_pretrained(str(folder), state_dict=self._adapters)
-        elif self._first:
-            index = {"metadata": {"total_size": self._size}, "weight_map": self._place}
+        else:
+            places = {key: name for name, file in sizes.items() for key in file}
+            total = sum(sum(file.values()) for file in sizes.values())
+            index = {"metadata": {"total_size": total}, "weight_map": places}
             (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
             self._model.config.save_pretrained(folder)
             if self._model.can_generate():
                 self._model.generation_config.save_pretrained(folder)
-        return [folder / name for name in self._files]
+        reader = reader_of(self._model)
+        if reader is not None:
+            reader.save(folder)
 
 
 def write_weights(ranks: ProcessGroup, model: nn.Module, folder: Path) -> None:
@@ -126,6 +149,26 @@ def _files(weights: dict[str, Tensor], count: int, most: int) -> list[tuple[int,
                 filled = 0
             files[-1][1].append(names[place])
             filled += sizes[place]
+    return files
+
+
+def _layer(name: str) -> str:
+    """The part of a weight's name that others of its layer have too; of one beside the layers all
+    of it."""
+    layer = re.match(r".*?\.\d+\.", name)
+    return name if layer is None else layer[0]
+
+
+def _cut(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Put weights into files of about FILE_BYTES."""
+    files: list[dict[str, Tensor]] = []
+    filled = FILE_BYTES
+    for name, tensor in weights.items():
+        if filled >= FILE_BYTES:
+            files.append({})
+            filled = 0
+        files[-1][name] = tensor
+        filled += _bytes(tensor)
     return files
 
 

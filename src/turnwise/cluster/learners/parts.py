@@ -127,11 +127,12 @@ class Parts(DividedModel):
         credits: Credits,
         demonstrations: Sequence[Example],
         signals: Signals | None,
+        measure_variance: bool,
     ) -> UpdateReport:
         """See `PolicyLearner.update`; with the auxiliary loss of signals, if they are given."""
         self._set_temperature(temperature)
         auxiliary = None if signals is None else auxiliary_loss_of(self._second, signals)
-        return self.policy.update(groups, credits, demonstrations, auxiliary)
+        return self.policy.update(groups, credits, demonstrations, auxiliary, measure_variance)
 
     def reference_logprobs(
         self, temperature: float, members: Sequence[Trajectory]

@@ -28,6 +28,7 @@ from turnwise.cluster.learners.experts import divide_experts
 from turnwise.cluster.learners.meeting import Meeting
 from turnwise.cluster.learners.sequence import Slices
 from turnwise.learning.ranks import Compute, Value
+from turnwise.models.copies import adapters_of
 from turnwise.models.in_files import layers_of
 
 if TYPE_CHECKING:
@@ -127,11 +128,10 @@ class ProcessGroup:
                 dist.broadcast(given, 0)
                 weight.data = given
 
-    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+    def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
         """See Ranks; all that are not divided go together, in one collective. Each rank has the
         same ones, as all make the same passes."""
-        gradients = [weight.grad for weight in weights if not isinstance(weight, DTensor)]
-        whole = [gradient for gradient in gradients if gradient is not None]
+        whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
         if not whole:
             return
         together = torch.cat([gradient.flatten() for gradient in whole])
@@ -293,10 +293,7 @@ def _store(host: str, port: int, count: int, seconds: float, listening: int | No
 
 
 def _kept_whole(model: nn.Module) -> set[nn.Parameter]:
-    """The weights that are trained where others are frozen, and those of another type than most,
-    such as a critic's head in float32."""
+    """Adapters, and weights of another type than most, such as a critic's head in float32."""
     weights = list(model.parameters())
-    trained = {weight for weight in weights if weight.requires_grad}
     ((most, _),) = Counter(weight.dtype for weight in weights).most_common(1)
-    adapters = trained if len(trained) < len(weights) else set()
-    return adapters | {weight for weight in weights if weight.dtype != most}
+    return adapters_of(model) | {weight for weight in weights if weight.dtype != most}

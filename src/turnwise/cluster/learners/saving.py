@@ -6,6 +6,7 @@ group of their own. Not here: the form of a checkpoint, and when it counts (`tur
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class PartOfCheckpoint:
         dist.barrier(self._group)
         problem, own = "", []
         try:
-            own = self._model.write(folder)
+            own = self._model.write(folder, self._gathered)
         except (OSError, SafetensorError) as error:
             problem = str(error)
         if problem := next(filter(None, self._gathered(problem)), ""):
@@ -73,12 +74,13 @@ class Saving:
     """Work that a thread does, of which there is one at a time.
 
     Args:
-        seconds: deadline of `wait`.
+        seconds: deadline of each work, from its beginning.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._what = ""
+        self._deadline = 0.0
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -91,7 +93,7 @@ class Saving:
             except BaseException as error:  # noqa: BLE001 - raised by `wait`
                 self._error = error
 
-        self._what = what
+        self._what, self._deadline = what, time.monotonic() + self._seconds
         self._thread = threading.Thread(target=do, name=what, daemon=True)
         self._thread.start()
 
@@ -99,7 +101,7 @@ class Saving:
         """Wait for the end of the work, and raise what it has raised. Raises InfrastructureError
         where it goes on past the deadline. Idempotent."""
         if self._thread is not None:
-            self._thread.join(self._seconds)
+            self._thread.join(max(0.0, self._deadline - time.monotonic()))
             if self._thread.is_alive():
                 raise InfrastructureError(
                     f"{self._what} is not done within cluster.seconds = {self._seconds:g}"
