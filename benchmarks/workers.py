@@ -1,7 +1,7 @@
 """Workers with slow tools: episodes a second, and what they cost the process of the run.
 
-    .venv/bin/python benchmarks/workers.py --json runs/workers.json
-    .venv/bin/python benchmarks/workers.py --workers 4 --kill-every 2
+    .venv/bin/python -m benchmarks.workers --json runs/workers.json
+    .venv/bin/python -m benchmarks.workers --workers 4 --kill-every 2
 
 No model: a script calls a tool that takes a second, and answers. Each worker has `--places`
 episodes under way; `--episodes` are played for the most workers, and in proportion for fewer. `0`
@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import describe
-from tables import table
-
+from benchmarks.machine import describe
+from benchmarks.tables import table
+from tests.cluster.workers.processes import descendants
 from turnwise.cluster.hiring import hired
 from turnwise.config import Recipe, check_recipe
 from turnwise.engines.scripted import ScriptedEngine
@@ -55,12 +55,12 @@ def resident(process: int) -> float:
 
 
 def actors() -> list[int]:
-    """The workers' processes, which Ray names."""
+    """The workers' processes, which Ray names, and of which another program may have some too."""
     found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in descendants(os.getpid()):
         try:
-            if line.read_text().startswith("ray::_Actor"):
-                found.append(int(line.parent.name))
+            if Path(f"/proc/{process}/cmdline").read_text().startswith("ray::_Actor"):
+                found.append(process)
         except OSError:  # it has ended
             continue
     return found
