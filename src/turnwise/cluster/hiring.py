@@ -5,7 +5,7 @@ does (`samplers`, `workers`).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +13,25 @@ from typing import TYPE_CHECKING
 
 from turnwise import event_loop
 from turnwise.config import Recipe, StartedServers
+from turnwise.environments.base import Part
+from turnwise.environments.registry import needs_of
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import with_whole_paths
 
 if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
-    from turnwise.cluster.places import Kind
+    from turnwise.cluster.places import Kind, Places
     from turnwise.cluster.pool import Launcher
     from turnwise.cluster.servers import Nodes
-    from turnwise.cluster.workers.pool import WorkerPool
+    from turnwise.rollout.divided_episode import EpisodePart
+    from turnwise.rollout.remote_episode import Workers
 
 
 @dataclass(frozen=True)
 class Hired:
     """The processes that a recipe asks for, to be started."""
 
-    workers: "WorkerPool | None" = None
+    workers: "Workers | None" = None
     """Play its episodes; None where the run's process does."""
     ranks: "OnNodes | None" = None
     """Starts the learner's other ranks; None where they are processes of this machine."""
@@ -55,8 +58,6 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     from turnwise.cluster.nodes import connected
     from turnwise.cluster.samplers import sampler
     from turnwise.cluster.servers import Nodes
-    from turnwise.cluster.workers import worker
-    from turnwise.cluster.workers.pool import WorkerPool
 
     check_machine(recipe, on_gpus)
     with ExitStack() as stack:
@@ -76,8 +77,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         elif "samplers" in places:
             samplers = RayLauncher(cluster.host, places["samplers"], sampler.work)
         if "workers" in places:
-            launcher = RayLauncher(cluster.host, places["workers"], worker.work)
-            workers = WorkerPool(launcher, config.workers, config.start_seconds)
+            workers = _workers(recipe, cluster.host, places)
         yield Hired(workers, ranks, samplers, servers)
 
 
@@ -117,6 +117,9 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
         found["samplers"] = _samplers(recipe, gpus)
     if config.workers:
         found["workers"] = Kind("cluster.workers", config.workers)
+        for name, parts in _divided(recipe).items():
+            others = needs_of(recipe)[parts[0]]
+            found[name] = Kind(name, config.workers, cpus=0, others=others, apart=True)
     return dict(sorted(found.items(), key=lambda each: (not each[1].gpus, each[1].apart)))
 
 
@@ -146,6 +149,35 @@ def _sharing(recipe: Recipe) -> int:
     return 1 + (config.samplers // config.learners if config.colocated else 0)
 
 
+def _divided(recipe: Recipe) -> dict[str, list[Part]]:
+    """The parts of an episode that take resources of some nodes, by the name of the workers that do
+    them; those that take the same have the same workers. None on one machine, which does all."""
+    if recipe.cluster.address == "local":
+        return {}
+    needs = needs_of(recipe)
+    together = [[part for part in needs if needs[part] == each] for each in needs.values() if each]
+    return {f"{' and '.join(parts)} workers": parts for parts in together}
+
+
+def _workers(recipe: Recipe, host: str, places: "Mapping[str, Places]") -> "Workers":
+    """The processes that play the episodes of a recipe, or parts of them."""
+    from turnwise.cluster.launcher import RayLauncher
+    from turnwise.cluster.workers.divided import DividedWorkers
+    from turnwise.cluster.workers.pool import WorkerPool
+    from turnwise.cluster.workers.worker import work
+
+    def pool(name: str, fewest: int) -> WorkerPool:
+        config, launcher = recipe.cluster, RayLauncher(host, places[name], work)
+        kind = name.removesuffix("s")
+        return WorkerPool(launcher, config.workers, config.start_seconds, kind, fewest)
+
+    whole = pool("workers", recipe.cluster.workers)
+    others: dict[EpisodePart, WorkerPool] = {}
+    for name, parts in _divided(recipe).items():
+        others |= dict.fromkeys(parts, pool(name, 1))
+    return DividedWorkers({"play": whole, **others}) if others else whole
+
+
 def _own_files(recipe: Recipe, name: str) -> list[str]:
     """The files and folders of a recipe that processes of a kind read: the model, or what an
     environment is made of."""
@@ -156,7 +188,7 @@ def _own_files(recipe: Recipe, name: str) -> list[str]:
             part.model_dump() for part in (whole.environment, whole.scaffold, whole.reward) if part
         ],
     }
-    texts = _texts(parts.get(name))
+    texts = _texts(parts.get(name.rpartition(" ")[2]))
     paths = {text.rpartition(":")[0] if ".py:" in text else text for text in texts}
     return sorted(path for path in paths if os.path.isabs(path) and os.path.exists(path))
 

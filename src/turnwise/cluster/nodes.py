@@ -5,6 +5,7 @@ ends. What is said to a process goes over connections of its own. Not here: proc
 places (`places.py`), what they do, and when one is started anew (`pool.py`).
 """
 
+import json
 import logging
 import os
 import signal
@@ -166,6 +167,20 @@ class Cluster:
                     f"{kind.key}: each needs {resources(kind.cpus, kind.gpus)} on one node, and "
                     f"no node has so many; the largest has {resources(*max(nodes))}"
                 )
+            self._check_others(kind)
+
+    def _check_others(self, kind: Kind) -> None:
+        """Raise ConfigError where no node has the other resources of a kind."""
+        there = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for node in there:
+            if all(node.get(name, 0) >= amount for name, amount in kind.others.items()):
+                return
+        raise ConfigError(
+            f"environment.needs: {kind.key} take {resources(0, 0, kind.others)} each, and no node "
+            f"of the cluster has so much: give a node some (ray start --address=HEAD:PORT "
+            f"--resources='{json.dumps(dict(kind.others))}'), or set environment.needs={{}} to do "
+            "all of an episode in one place"
+        )
 
     @contextmanager
     def places(self, kind: Kind) -> "Iterator[Places]":
@@ -174,7 +189,8 @@ class Cluster:
         these have room. Raises ConfigError where there is none."""
         from ray.util.placement_group import placement_group, remove_placement_group
 
-        each: dict[str, float] = {"CPU": kind.cpus, **({"GPU": kind.gpus} if kind.gpus else {})}
+        amounts = {"CPU": kind.cpus, "GPU": kind.gpus, **kind.others}
+        each: dict[str, float] = {name: amount for name, amount in amounts.items() if amount}
         here = self._own_node
         if kind.apart:
             groups = [placement_group([each]) for _ in range(kind.count)]

@@ -9,8 +9,8 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -41,9 +41,12 @@ class Kind:
     when there is room for it."""
     sharing: int = 1
     """Processes to a place: it and others beside it, which have the same GPUs and take turns."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Other resources of each, which some nodes were given, by their names."""
 
     def __str__(self) -> str:
-        return f"{self.key} = {self.count} ({resources(*self.all)})"
+        all_others = {name: self.count * amount for name, amount in self.others.items()}
+        return f"{self.key} = {self.count} ({resources(*self.all, all_others)})"
 
     @property
     def all(self) -> tuple[int, int]:
@@ -151,7 +154,8 @@ class Places:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         place = PlacementGroupSchedulingStrategy(*self._places[index])
-        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpu_share}
+        own = self._kind
+        needs = {"num_cpus": own.cpus, "num_gpus": own.gpu_share, "resources": dict(own.others)}
         remote = self._ray.remote(kind).options(max_restarts=0, scheduling_strategy=place, **needs)
         return remote.remote(*arguments)
 
@@ -307,9 +311,14 @@ def nodes_of(group: Any) -> dict[int, str]:
     return found
 
 
-def resources(cpus: int, gpus: int) -> str:
-    """>>> resources(4, 1)
-    '4 CPUs, 1 GPU'
+def resources(cpus: int, gpus: int, others: Mapping[str, float] = {}) -> str:
+    """>>> resources(4, 1, {"test_suites": 2})
+    '4 CPUs, 1 GPU, 2 test_suites'
     """
-    named = [(cpus, "CPU"), (gpus, "GPU")] if gpus else [(cpus, "CPU")]
-    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in named)
+    counts = {"CPU": cpus, "GPU": gpus}
+    named = [
+        f"{count} {name}{'s' * (count != 1)}"
+        for name, count in counts.items()
+        if count or (name == "CPU" and not others)
+    ]
+    return ", ".join([*named, *(f"{amount:g} {name}" for name, amount in others.items())])

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from turnwise.cluster.frames import BUG, SECRET_BYTES, Failed, Ready, receive, send
 from turnwise.cluster.serving import CLOSING
@@ -97,7 +97,7 @@ class ProcessPool(ABC, Generic[Link]):
         start_seconds: deadline of one process's start.
     """
 
-    kind: ClassVar[str]
+    kind: str
     """The name of one, for messages: "worker"."""
 
     def __init__(self, launcher: Launcher, count: int, start_seconds: float) -> None:

@@ -25,7 +25,8 @@ class Rows:
     start: list[float]
     end: list[float]
     owner: NDArray[np.int64]
-    """The number of the episode that each row is of, from 0; phases of the learner share one."""
+    """The number of the episode in a process that each row is of, from 0; phases of the learner
+    share one."""
     phases: list[int]
     """The places of the learner's phases."""
     episodes: list[int]
@@ -49,7 +50,7 @@ class Rows:
             [None if one < 0 else one for one in numbers.tolist()],
             start.tolist(),
             end.tolist(),
-            _owners(group.codes, numbers),
+            _owners(process.codes, group.codes, numbers),
             np.flatnonzero(learner).tolist(),
             np.flatnonzero(whole).tolist(),
             np.flatnonzero(~learner & ~whole).tolist(),
@@ -84,7 +85,9 @@ class _Texts:
         return np.asarray(self.codes == place, np.bool_)
 
 
-def _owners(groups: NDArray[np.int64], episodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers that are equal for rows of one group and episode alone."""
-    pairs = (groups + 1) * (episodes.max(initial=0) + 2) + episodes + 1
-    return np.asarray(np.unique(pairs, return_inverse=True)[1], np.int64)
+def _owners(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers that are equal for rows alone of which all columns, from -1 on, are equal."""
+    numbers = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        numbers = numbers * (column.max(initial=0) + 2) + column + 1
+    return np.asarray(np.unique(numbers, return_inverse=True)[1], np.int64)

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Rewards
+from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Part, Rewards
 from turnwise.environments.guarded import joined
 from turnwise.environments.registry import make_environment
 from turnwise.environments.tasksets import SPLITS, Split
@@ -93,6 +93,7 @@ class Joint(Environment):
         self.shows_images = any(member.shows_images for member in members)
         self.same_splits = any(member.same_splits for member in members)
         self.sandbox, self.verdict_programs = _slowest_sandbox(list(members))
+        self.needs = _all_needs(list(members))
         self.weaknesses = [
             f"{name}: {weakness}"
             for name, member in self._members.items()
@@ -150,9 +151,8 @@ class Joint(Environment):
         return list(self._tools)
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        self._current = self._members[_name(task)].fresh()
-        self._current.truncate = self.truncate
-        return await self._current.reset(_own(task), seed)
+        self._begin(_name(task))
+        return await self._playing.reset(_own(task), seed)
 
     async def step(self, action: Action) -> Step:
         """Have the task's environment react; tools that the recipe gives to all of them are run
@@ -190,10 +190,14 @@ class Joint(Environment):
         }
 
     def snapshot(self) -> bytes:
-        return self._playing.snapshot()
+        """The name of the environment that is played, and its state."""
+        return self._name.encode() + b"\0" + self._playing.snapshot()
 
     def restore(self, state: bytes) -> None:
-        self._playing.restore(state)
+        name, _, own = state.partition(b"\0")
+        if self._current is None or name.decode() != self._name:
+            self._begin(name.decode())
+        self._playing.restore(own)
 
     def reseed(self, seed: int) -> None:
         self._playing.reseed(seed)
@@ -201,6 +205,10 @@ class Joint(Environment):
     async def close(self) -> None:
         if self._current is not None:
             await self._current.close()
+
+    def _begin(self, name: str) -> None:
+        self._name, self._current = name, self._members[name].fresh()
+        self._current.truncate = self.truncate
 
     @property
     def _playing(self) -> Environment:
@@ -285,6 +293,16 @@ def _slowest_sandbox(members: Sequence[Environment]) -> tuple[CodeSandbox | None
     if not found:
         return None, 1
     return max(found, key=lambda pair: pair[0].settings.limits.seconds * pair[1])
+
+
+def _all_needs(members: Sequence[Environment]) -> dict[Part, dict[str, float]]:
+    """The needs of all environments: of each resource the most that one of them takes."""
+    found: dict[Part, dict[str, float]] = {}
+    for member in members:
+        for part, needs in member.needs.items():
+            own = found.setdefault(part, {})
+            own |= {name: max(amount, own.get(name, 0.0)) for name, amount in needs.items()}
+    return found
 
 
 def _drawn(name: str, tasks: Sequence[Task]) -> list[Task]:

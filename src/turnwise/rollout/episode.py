@@ -103,14 +103,17 @@ class Episode(EpisodeLoop):
             segments = self._rendered(begin, Outcome.INFRASTRUCTURE_RESET)
             self.tokens = self.tokens.with_segments(segments, turn=0)
             return
-        await self._restore(self.start.state)
+        await self._restore(self.start.state, derive(self.planned.seed, "environment"))
         self.tokens, self.turns = self.start.tokens, list(self.start.turns)
 
-    async def _restore(self, state: bytes) -> None:
+    async def _restore(self, state: bytes, seed: int | None = None) -> None:
+        """Return to a state, and draw from another seed from there on, if one is given."""
+
         async def restore() -> None:
-            assert self._environment is not None  # there is one after a reset
+            assert self._environment is not None
             self._environment.restore(state)
-            self._environment.reseed(derive(self.planned.seed, "environment"))
+            if seed is not None:
+                self._environment.reseed(seed)
 
         await self._guard(restore(), type(None), Outcome.INFRASTRUCTURE_RESET)
 

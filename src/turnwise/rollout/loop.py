@@ -133,8 +133,7 @@ class EpisodeLoop(ABC):
                 await self._close()
                 raise
             try:
-                with self._doing(Doing.GRADING):
-                    await self._judge()
+                await self._grade()
             finally:
                 await self._close()
                 self.seconds = self.clock() - start
@@ -194,9 +193,13 @@ class EpisodeLoop(ABC):
         malformed = self.turns[-1].action.error is not None
         return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
 
+    async def _grade(self) -> None:
+        """Have it judged, if it is to have a grade."""
+        if self.outcome.graded:
+            with self._doing(Doing.GRADING):
+                await self._judge()
+
     async def _judge(self) -> None:
-        if not self.outcome.graded:
-            return
         trajectory = self.trajectory
         try:
             async with deadline(self.limits.max_seconds):

@@ -29,8 +29,8 @@ SCHEMA = pa.schema(
 LEARNER = "learner"
 """The process of phases, which have no group and no episode."""
 EPISODE = "episode"
-"""The kind of the span that is a whole episode, which every episode has; the kinds of its parts are
-`turnwise.times.Doing`."""
+"""The kind of the span that is a whole episode in a process, which every episode has; the kinds of
+its parts are `turnwise.times.Doing`."""
 MOST_SPANS = 200_000
 """Spans of one step, at most: where there are more, each episode has one."""
 Row = tuple[str, str, str | None, int | None, float, float]
@@ -41,7 +41,12 @@ def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, f
     """The spans of a step's episodes and of the learner's phases, which come as a name, a start and
     an end. Times are of this process's `time.monotonic()`."""
     zero = time.time() - time.monotonic()
-    timed = [(one, one.times) for one in _episodes(groups) if one.times is not None]
+    timed = [
+        (one, times)
+        for one in _episodes(groups)
+        if one.times is not None
+        for times in one.times.by_process
+    ]
     spans = sum(1 + len(times.spans) for _, times in timed)
     rows: list[Row] = [
         (LEARNER, name, None, None, zero + start, end - start) for name, start, end in phases

@@ -18,7 +18,7 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.engines.vllm.process import Machines
 from turnwise.environments.base import Environment
-from turnwise.environments.registry import environment_of
+from turnwise.environments.registry import environment_of, needs_of
 from turnwise.errors import ConfigError, DataError
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
@@ -184,10 +184,34 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
 
 def check_workers(environment: Environment, recipe: Recipe) -> None:
     """Raise ConfigError where other processes cannot play the episodes."""
+    name = environment.spec.name
     if recipe.cluster.workers and environment.shows_images:
         raise ConfigError(
-            f"environment {environment.spec.name} shows images, whose tokens only the process of "
-            "the run can make: set cluster.workers=0"
+            f"environment {name} shows images, whose tokens only the process of the run can make: "
+            "set cluster.workers=0"
+        )
+    if recipe.cluster.workers and recipe.cluster.address != "local":
+        _check_needs(environment, recipe)
+
+
+def _check_needs(environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError where parts of an episode cannot be done by different processes."""
+    name, needs = environment.spec.name, environment.needs
+    if needs != needs_of(recipe):
+        said = {part: dict(each) for part, each in needs.items()}
+        raise ConfigError(
+            f"environment {name} has needs that its class does not name, {said}: set "
+            "environment.needs in the recipe"
+        )
+    if any(needs.values()) and not environment.restorable:
+        raise ConfigError(
+            f"environment.needs divides episodes of {name}, whose state cannot be saved: give it "
+            "snapshot() and restore(), or set environment.needs={}"
+        )
+    if needs.get("reset") and recipe.environment.latency is not None:
+        raise ConfigError(
+            "environment.latency is drawn anew at each reset, which environment.needs.reset puts "
+            "elsewhere: leave one of them out"
         )
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from turnwise.cluster.hiring import Hired
 from turnwise.cluster.workers import worker
-from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay
+from turnwise.rollout.remote_episode import Workers
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
 from turnwise.training.prepare import prepare
@@ -52,7 +52,7 @@ class Fleet:
         self.running[index].cancel()
 
 
-def train_with(pool: WorkerPool, recipe: Path, folder: RunFolder, *overrides: str) -> RunContext:
+def train_with(pool: Workers, recipe: Path, folder: RunFolder, *overrides: str) -> RunContext:
     """Run a recipe to its end with workers."""
     loaded = load_recipe(str(recipe), overrides)
     context = prepare(loaded, folder, SilentDisplay(), Hired(pool))

@@ -25,7 +25,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
 from turnwise.rollout.oversampling import oversample
-from turnwise.rollout.remote_episode import Assignment, Sample
+from turnwise.rollout.remote_episode import Assignment, Sample, Workers
 from turnwise.rollout.runner import members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit
 from turnwise.storage.run_folder import RunFolder
@@ -100,7 +100,7 @@ def test_workers_change_no_bit_of_a_run(
 
 
 async def groups(
-    parts: Components, pool: WorkerPool | None, name: str = "grpo", size: int = 2
+    parts: Components, pool: Workers | None, name: str = "grpo", size: int = 2
 ) -> Sequence[Group]:
     """Groups as an algorithm's rollout plays them."""
     algorithm = make_algorithm(name, {})
@@ -137,7 +137,7 @@ def everything(found: Sequence[Group]) -> list[object]:
     ]
 
 
-def built(recipe: Path, pool: WorkerPool | None, *overrides: str) -> Components:
+def built(recipe: Path, pool: Workers | None, *overrides: str) -> Components:
     return build_components(load_recipe(str(recipe), overrides), workers=pool)
 
 

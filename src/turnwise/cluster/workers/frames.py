@@ -11,6 +11,7 @@ import numpy as np
 
 from turnwise.config import Recipe
 from turnwise.engines.base import Completion, Sampling
+from turnwise.rollout.divided_episode import Left
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
 
@@ -29,7 +30,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Play:
-    """Play an episode under this number."""
+    """Play an episode, or a part of one, under this number."""
 
     number: int
     assignment: Assignment
@@ -63,7 +64,9 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Played:
-    """An episode has ended, or was cancelled."""
+    """An episode, or a part of one, has ended, or was cancelled."""
 
     number: int
     trajectory: Trajectory
+    left: Left | None = None
+    """What its next part begins with, if that is another process's."""

@@ -14,10 +14,9 @@ from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.rewards.composition import Reward, make_reward
-from turnwise.rollout.episode import Episode
+from turnwise.rollout.divided_episode import PARTS, DividedEpisode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Assignment
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 
@@ -32,20 +31,24 @@ class Parts:
     scaffold: Scaffold
     reward: Reward | None
 
-    def episode(self, assignment: Assignment, engine: Engine) -> Episode:
+    def episode(self, assignment: Assignment, engine: Engine) -> DividedEpisode:
         """The agent loop of an assignment."""
         variant = assignment.variant
-        runner = RolloutRunner(
-            self.variants[variant] if variant else self.environment,
-            self.scaffold,
-            engine,
-            assignment.limits,
-            PrioritySemaphore(1),
-            snapshots=assignment.snapshots,
+        return PARTS[assignment.part](
+            planned=assignment.planned,
+            prototype=self.variants[variant] if variant else self.environment,
+            limits=assignment.limits,
             reward=self.reward,
             weights=assignment.weights,
+            scaffold=self.scaffold,
+            engine=engine,
+            session="",
+            semaphore=PrioritySemaphore(1),
+            start=assignment.start,
+            snapshots=assignment.snapshots,
+            received=assignment.received,
+            elsewhere=assignment.elsewhere,
         )
-        return runner.episode(0, assignment.planned, assignment.start)
 
 
 def parts_of(setup: Setup) -> Parts:

@@ -95,5 +95,5 @@ class Harbor(Environment):
 
     def restore(self, state: bytes) -> None:
         begin, _, folder = state.partition(b"\0")
-        self._begin = begin.decode()
+        self._begin, self.workspace = begin.decode(), Workspace(self.sandbox)
         self.workspace.restore(folder)

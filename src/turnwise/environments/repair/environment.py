@@ -127,6 +127,7 @@ class Repair(WorkspaceTools, Environment):
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:
+        self.workspace = Workspace(self.sandbox)
         self.workspace.restore(state)
 
     def _workspace(self, task: Task) -> Workspace:

@@ -124,4 +124,5 @@ class Shell(Environment):
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:
+        self.workspace = Workspace(self.sandbox)
         self.workspace.restore(state)
