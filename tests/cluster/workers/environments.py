@@ -95,7 +95,6 @@ class Noting(Letters):
         return replace(shown, content=f"{shown.content} {seed % 64}")
 
     async def step(self, action: Action) -> Step:
-        self._note("step")
         self.state["steps"] += 1
         step = await super().step(action)
         return step if step.observation is None else replace(step, reward=self.state["luck"])
@@ -114,6 +113,7 @@ class Noting(Letters):
         return json.dumps(self.state).encode()
 
     def restore(self, state: bytes) -> None:
+        self._note("restore")
         self.state = json.loads(state)
 
     def _note(self, part: str) -> int:
