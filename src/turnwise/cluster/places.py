@@ -42,7 +42,7 @@ class Kind:
     sharing: int = 1
     """Processes to a place: it and others beside it, which have the same GPUs and take turns."""
     others: Mapping[str, float] = field(default_factory=dict)
-    """Other resources of each, which some nodes were given, by their names."""
+    """Resources of each that only some nodes were given, by their names."""
 
     def __str__(self) -> str:
         all_others = {name: self.count * amount for name, amount in self.others.items()}

@@ -26,7 +26,7 @@ class Left:
     state: bytes
     """The environment's."""
     observation: Observation | None = None
-    """What the reset has returned."""
+    """The first message, after a reset."""
 
 
 @dataclass(kw_only=True)
@@ -34,11 +34,11 @@ class DividedEpisode(Episode):
     """One part of an episode. Example: `await episode.run()`, then `episode.left`."""
 
     received: Left | None = None
-    """What the part before has left, if there was one."""
+    """The state after the part before, if there was one."""
     elsewhere: Collection[EpisodePart] = ()
     """The parts that other processes do."""
     left: Left | None = field(default=None, init=False)
-    """What the next part begins with; None where there is none."""
+    """The state with which the next part begins; None where there is none."""
 
     async def _scene(self) -> Observation | None:
         """Make the environment of a part that is not the first: it can be restored."""

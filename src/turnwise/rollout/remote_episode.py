@@ -42,7 +42,7 @@ class Assignment:
     elsewhere: Collection[EpisodePart] = ()
     """The parts that other processes do."""
     received: Left | None = None
-    """What the part before has left, if there was one."""
+    """The state after the part before, if there was one."""
 
 
 Sample = Callable[[Sequence[int], Sampling], Awaitable[Completion]]

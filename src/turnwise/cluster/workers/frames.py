@@ -69,4 +69,4 @@ class Played:
     number: int
     trajectory: Trajectory
     left: Left | None = None
-    """What its next part begins with, if that is another process's."""
+    """The beginning of its next part, if that is another process's."""
