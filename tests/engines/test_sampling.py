@@ -178,3 +178,22 @@ def test_stop_strings_agree_with_decoding_everything(tokenizer: Any, data: st.Da
     stop = data.draw(st.lists(st.text("ab</r>xé€", min_size=1, max_size=4), max_size=3))
     expected = first_with(tokenizer, tokens, tuple(stop))
     assert stops_at(tokenizer, tokens, tuple(stop)) == expected
+
+
+def test_tokens_that_are_left_are_returned_where_they_are_asked_for() -> None:
+    logits = torch.tensor([[0.0, 3.0, 2.0, 1.0, -1.0]]).repeat(5, 1)
+    samplings = [
+        Sampling(max_tokens=1, top_k=3, returns_kept=True),
+        Sampling(max_tokens=1, top_k=3),
+        Sampling(max_tokens=1, returns_kept=True),
+        Sampling(max_tokens=1, top_p=0.1, returns_kept=True),
+        Sampling(max_tokens=1, top_k=3, temperature=0, returns_kept=True),
+    ]
+    kept = sample(logits, samplings, [0.5] * 5).kept
+    assert [None if own is None else own.tolist() for own in kept] == [
+        [1, 2, 3],
+        None,
+        None,
+        [1],
+        None,
+    ]

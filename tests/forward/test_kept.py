@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.fakes import byte_tokenizer, small_model
-from tests.forward.test_token_scores import TOKENS, VOCABULARY, tensors
-from turnwise.forward.kept import left_out
+from tests.forward.test_token_scores import TOKENS, tensors
 from turnwise.forward.logprobs import score_norms, token_logprobs
 from turnwise.forward.token_scores import token_scores
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
@@ -60,10 +59,17 @@ def test_a_record_keeps_them_for_what_was_sampled() -> None:
         tokens.with_sampled([3], [-1.0], 0, 0, kept=KeptTokens.of([[3], [4]]))
 
 
-def test_what_is_left_out() -> None:
-    mask = left_out(KeptTokens.of(ROWS), torch.zeros(TOKENS, VOCABULARY))
-    found = [row.nonzero()[:, 0].tolist() for row in ~mask]
-    assert found == [row or list(range(VOCABULARY)) for row in ROWS]
+def test_logits_above_all_that_are_left() -> None:
+    """A token that was left out may have become by far the likeliest since."""
+    hidden, weight, targets = tensors()
+    kept = sets(targets)
+    far = weight.detach() * 200
+    given = far, targets, 1.0, 3, kept
+    found = token_scores(hidden, *given)
+    for one, exact in zip(found, by_hand(hidden @ far.t(), targets, kept), strict=True):
+        torch.testing.assert_close(one, exact)
+    for one in torch.autograd.grad(sum(part.sum() for part in found), hidden):
+        assert torch.isfinite(one).all()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7])

@@ -14,7 +14,8 @@ LOOKUP = ToolSchema(
     {"type": "object", "properties": {"country": {"type": "string"}}, "required": ["country"]},
 )
 SCAFFOLDS = Scaffolds(ScaffoldConfig(options={"instructions": ""}), TOKENIZER)
-LIMITS = RolloutConfig(max_turns=40, max_turn_tokens=80, max_tokens=2000, max_tool_calls=100)
+BUDGETS = {"max_turns": 40, "max_turn_tokens": 80, "max_tokens": 2000, "max_tool_calls": 100}
+LIMITS = RolloutConfig(top_p=0.9, **BUDGETS)
 PROMPT = (Message("user", "Capital of France?"),)
 
 

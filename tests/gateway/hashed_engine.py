@@ -4,13 +4,16 @@ can be checked against what was really sampled."""
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 from tests.fakes import byte_tokenizer
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.errors import InfrastructureError
-from turnwise.tokens import Image, Tokens
+from turnwise.tokens import Image, KeptTokens, Tokens
 
 TOKENIZER = byte_tokenizer()
 TURNS = (
@@ -33,7 +36,8 @@ def logprob(before: Sequence[int], token: int) -> float:
 
 
 class HashedEngine:
-    """Says one of `TURNS`, by the request's seed, after as many turns of the loop as that says."""
+    """Says one of `TURNS`, by the request's seed, after as many turns of the loop as that says. A
+    token is drawn among itself and the number of tokens before it."""
 
     version = 3
     host: Any = None
@@ -76,12 +80,14 @@ class HashedEngine:
         if fails:
             raise InfrastructureError("the engine is down")
         tokens = encode(stream.choice(self.turns))[: sampling.max_tokens]
-        known, logprobs = list(prompt), []
+        known, logprobs, sets = list(prompt), [], []
         for token in tokens:
             logprobs.append(logprob(known, token))
+            sets.append([token, len(known)])
             known.append(token)
         self.sampled += len(tokens)
-        return Completion(tokens, logprobs, StopReason.STOP_STRING, self.version)
+        said = Completion(tokens, logprobs, StopReason.STOP_STRING, self.version)
+        return replace(said, kept=KeptTokens.of(sets)) if sampling.returns_kept else said
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         raise NotImplementedError
@@ -92,10 +98,16 @@ class HashedEngine:
 
 
 def check_record(tokens: Tokens) -> None:
-    """Every sampled token stands after what it was sampled after."""
+    """Every sampled token stands after what it was sampled after, and with what it was drawn
+    among."""
     for span in tokens.spans:
         ids = tokens.ids[span].tolist()
         for place, sampled in enumerate(tokens.mask[span]):
             if sampled:
                 found = float(tokens.logprob[span.start + place])
                 assert abs(found - logprob(ids[:place], ids[place])) < 1e-6
+        if tokens.kept is not None:
+            kept, places = tokens.kept[span], np.flatnonzero(tokens.mask[span])
+            expected = [id for place in places.tolist() for id in (ids[place], place)]
+            assert kept.ids.tolist() == expected
+            assert np.array_equal(kept.counts, 2 * tokens.mask[span])

@@ -36,6 +36,7 @@ def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> None:
         assert texts(own) == [f"Capital of France?\n{call}{first}{call}{second}{call}"]
         tokens, turns, capture = own.record()
         check_record(tokens)
+        assert tokens.kept is not None
         assert len(turns) == capture.calls == 3
         assert capture.sampled == capture.trained == int(tokens.mask.sum())
         assert turns[0].step is not None

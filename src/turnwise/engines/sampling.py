@@ -110,10 +110,13 @@ def sample(logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[
 def _kept(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> list[np.ndarray | None]:
     """The tokens that are left in the rows that ask for them."""
     kept: list[np.ndarray | None] = [None] * len(samplings)
-    for row, sampling in enumerate(samplings):
-        if sampling.returns_kept and _leaves_out(sampling):
-            (left,) = (logprobs[row] > -math.inf).nonzero(as_tuple=True)
-            kept[row] = left.to(torch.int32).cpu().numpy()
+    asked = [row for row, one in enumerate(samplings) if one.returns_kept and _leaves_out(one)]
+    if asked:
+        left = logprobs[asked] > -math.inf
+        ends = left.sum(-1).cumsum(0)[:-1].tolist()
+        ids = left.nonzero()[:, 1].to(torch.int32).cpu().numpy()
+        for row, own in zip(asked, np.split(ids, ends), strict=True):
+            kept[row] = own
     return kept
 
 

@@ -7,6 +7,8 @@ that sampled, the one that learns, and what both are compared with have one set 
 (`tokens.py`), and how they are chosen (`engines/truncation.py`).
 """
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,22 +20,47 @@ LEFT_OUT = -1e9
 are numbers, as those of infinity are not."""
 
 
-def without_left_out(logits: Tensor, kept: KeptTokens | None) -> Tensor:
-    """Logits [n, vocabulary] in which those of the tokens that were left out of a row are
-    LEFT_OUT; the logits themselves where nothing was left out of any."""
-    return logits if kept is None else logits.masked_fill(left_out(kept, logits), LEFT_OUT)
-
-
 def kept_at(kept: KeptTokens | None, places: Tensor) -> KeptTokens | None:
     """Take some places, int64[k], of a record, if there is one."""
     return None if kept is None else kept[places.numpy()]
 
 
-def left_out(kept: KeptTokens, logits: Tensor) -> Tensor:
-    """bool of the shape of logits [n, vocabulary], True where a token was left out; nowhere in a
-    row without kept tokens."""
-    counts = torch.from_numpy(kept.counts.astype(np.int64)).to(logits.device)
-    mask = (counts > 0)[:, None].repeat(1, logits.shape[1])
-    ids = torch.from_numpy(kept.ids.astype(np.int64)).to(logits.device)
-    mask[torch.repeat_interleave(counts), ids] = False
-    return mask
+def without_left_out(logits: Tensor, kept: KeptTokens | None) -> Tensor:
+    """Logits [n, vocabulary] in which those of the tokens that were left out of a row are
+    LEFT_OUT; the logits themselves where nothing was left out of any."""
+    if kept is None:
+        return logits
+    mask = _truncated(kept, logits)[:, None].repeat(1, logits.shape[1])
+    mask[_entries(kept, logits)] = False
+    return logits.masked_fill(mask, LEFT_OUT)
+
+
+def highest_left(logits: Tensor, kept: KeptTokens | None) -> Tensor:
+    """The highest of the logits [n, vocabulary] that are left in each row, [n, 1]."""
+    highest = logits.amax(-1)
+    if kept is not None:
+        rows, ids = _entries(kept, logits)
+        left = torch.full_like(highest, -math.inf)
+        left.scatter_reduce_(0, rows, logits[rows, ids], "amax")
+        highest = torch.where(_truncated(kept, logits), left, highest)
+    return highest[:, None]
+
+
+def leave_alone(masses: Tensor, kept: KeptTokens) -> None:
+    """Set the masses [n, vocabulary] of tokens that were left out to 0, in place."""
+    entries = _entries(kept, masses)
+    left = masses[entries]
+    masses.index_fill_(0, _truncated(kept, masses).nonzero()[:, 0], 0)
+    masses[entries] = left
+
+
+def _truncated(kept: KeptTokens, beside: Tensor) -> Tensor:
+    """bool[n], the rows that some tokens were left out of."""
+    return torch.from_numpy(kept.counts > 0).to(beside.device)
+
+
+def _entries(kept: KeptTokens, beside: Tensor) -> tuple[Tensor, Tensor]:
+    """int64[m] each, the row and the token of all that were kept."""
+    rows = np.repeat(np.arange(len(kept)), kept.counts)
+    ids = kept.ids.astype(np.int64)
+    return torch.from_numpy(rows).to(beside.device), torch.from_numpy(ids).to(beside.device)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from turnwise.forward.kept import LEFT_OUT, left_out
+from turnwise.forward.kept import highest_left, leave_alone
 from turnwise.tokens import KeptTokens
 
 
@@ -108,16 +108,17 @@ class _Workspace:
 
     def fill(self, hidden: Tensor, piece: slice) -> tuple[Tensor, Tensor]:
         """Logits of a piece over the temperature less each row's highest, and e to the power of
-        these."""
+        these; 0 for tokens that were left out."""
         self._count = len(hidden)
         logits, masses = self.held()
         torch.mm(hidden, self._weight.t(), out=logits)
         if self.temperature != 1:
             logits.div_(self.temperature)
-        if self._kept is not None:
-            logits.masked_fill_(left_out(self._kept[piece], logits), LEFT_OUT)
-        logits.sub_(logits.amax(-1, keepdim=True))
+        kept = None if self._kept is None else self._kept[piece]
+        logits.sub_(highest_left(logits, kept))
         torch.exp(logits, out=masses)
+        if kept is not None:
+            leave_alone(masses, kept)
         return logits, masses
 
     def held(self) -> tuple[Tensor, Tensor]:
