@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken
 from transformers import (
     AutoConfig,
@@ -138,12 +139,22 @@ def save_vision_model(
 
 
 def save_served_model(folder: Path, family: str) -> Path:
-    """A random model that vLLM serves on a CPU, with the whole processor that it looks for."""
+    """A random model that vLLM serves on a CPU, in files as one of its usual size has them."""
     save_vision_model(folder, family, head=32)
     if family in PROCESSORS:
         kind, options = PROCESSORS[family]
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-        kind(_processor(family), tokenizer, **options).save_pretrained(folder)
+        kind(_processor(family), vision_tokenizer(), **options).save_pretrained(folder)
+    named = {"image_token": "<image>", "video_token": "<global-img>"}
+    vision_tokenizer().save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=named)
+    tokenizer.save_pretrained(folder)
+    if family == "llava":
+        file, own = folder / "model.safetensors", "vision_tower."
+        weights = {
+            name.replace(own, f"{own}vision_model."): weight
+            for name, weight in load_file(file).items()
+        }
+        save_file(weights, file, {"format": "pt"})
     return folder
 
 
