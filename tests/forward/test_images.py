@@ -1,5 +1,6 @@
 """What models make of images: against their own forward, and against transformers' processors."""
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_stri
 
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError, InfrastructureError, NotSupportedError
-from turnwise.forward.images import attach_reader
+from turnwise.forward.images import attach_reader, opened, plain
 from turnwise.forward.logprobs import check_supported, token_logprobs
 from turnwise.models.load import load_model, takes_images
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+import PIL.Image
+
 from tests.rounding import assert_rounding
 from tests.vision_models import (
     FAMILIES,
@@ -145,6 +148,24 @@ def test_a_prompt_as_chat_templates_write_it(models: dict[str, Any], family: str
     ids, images = told(model, WORDS, noise(1), WORDS, noise(2, (48, 32)), WORDS)
     expected = [*WORDS, *written, *WORDS, *written, *WORDS]
     assert model.image_reader.templated(ids, images) == expected
+
+
+def test_an_image_that_is_read_in_one_way() -> None:
+    """Transparent ones and those of a camera held upright become what `opened` makes of them."""
+    assert plain(noise(1)) == noise(1)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 4), np.uint8)
+    turned = PIL.Image.Exif()
+    turned[0x0112] = 6
+    for image, options in (
+        (PIL.Image.fromarray(pixels), {}),
+        (PIL.Image.fromarray(pixels[..., :3]), {"exif": turned}),
+        (PIL.Image.fromarray(pixels[..., 0]), {}),
+    ):
+        file = io.BytesIO()
+        image.save(file, "PNG", **options)
+        made = PIL.Image.open(io.BytesIO(plain(file.getvalue())))
+        assert (made.mode, dict(made.getexif())) == ("RGB", {})
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(opened(file.getvalue())))
 
 
 def test_bytes_that_are_no_image(models: dict[str, Any]) -> None:

@@ -320,14 +320,29 @@ def opened(png: bytes) -> Any:
         raise InfrastructureError(f"an image cannot be read: {error}") from error
 
 
+def plain(png: bytes) -> bytes:
+    """The image as a PNG that every other program reads as `opened` does: without transparency,
+    which some lay over white, and without a note of how a camera was held."""
+    import PIL.Image
+
+    image = PIL.Image.open(io.BytesIO(png))
+    if image.mode == "RGB" and not image.getexif():
+        return png
+    return _as_png(np.asarray(opened(png)))
+
+
 def random_image() -> bytes:
     """A PNG of coarse blocks of colour, drawn once and for all: what is done to its size and its
     colours shows."""
+    blocks = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    return _as_png(blocks.repeat(31, axis=0).repeat(31, axis=1))
+
+
+def _as_png(pixels: NDArray[np.uint8]) -> bytes:
     import PIL.Image
 
-    blocks = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
     file = io.BytesIO()
-    PIL.Image.fromarray(blocks.repeat(31, axis=0).repeat(31, axis=1)).save(file, "PNG")
+    PIL.Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
 
 

@@ -1,5 +1,7 @@
 """Images through vLLM: a server reads the tokens that are learned from, and sees what they mean."""
 
+import base64
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Image
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+import PIL.Image
+
 from tests.vision_models import noise, own_logits, own_logprobs, told, vision_model
 
 BEFORE, AFTER = [70, 71, 72], [80, 81]
@@ -144,6 +148,15 @@ def test_placeholders_that_the_model_wrote_itself(tmp_path: Path) -> None:
     ids, images = told(model, [*BEFORE, token], noise(1), AFTER)
     with pytest.raises(InfrastructureError, match="wrote the placeholder of images itself"):
         shown(ids, images, model.image_reader)
+
+
+def test_a_server_is_not_sent_what_it_would_lay_over_white(tmp_path: Path) -> None:
+    model, _ = vision_model(tmp_path / "model")
+    file = io.BytesIO()
+    PIL.Image.new("RGBA", (16, 16), (200, 0, 0, 9)).save(file, "PNG")
+    (part,) = shown(*told(model, BEFORE, file.getvalue()), model.image_reader)["content_parts"]
+    sent = PIL.Image.open(io.BytesIO(base64.b64decode(part["url"].partition(",")[2])))
+    assert (sent.mode, sent.getpixel((0, 0))) == ("RGB", (200, 0, 0))
 
 
 def test_a_model_without_eyes_is_shown_nothing() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.forward.images import ImageReader
+from turnwise.forward.images import ImageReader, plain
 from turnwise.tokens import Image
 
 
@@ -58,4 +58,4 @@ def check_read(answer: Mapping[str, Any], prompt: Sequence[int], images: Sequenc
 
 
 def _url(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode()
+    return "data:image/png;base64," + base64.b64encode(plain(png)).decode()
