@@ -8,6 +8,7 @@ import torch
 
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.config import LearningConfig
+from turnwise.learning.scoring import Score, scored_by
 from turnwise.monitor.mutual_information import first_turns, from_scores, mutual_information
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
@@ -15,8 +16,8 @@ from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 TASKS = 4
 
 
-def learning(budget: int) -> LearningConfig:
-    return LearningConfig(tokens_per_micro_batch=budget)
+def scored(model: torch.nn.Module, temperature: float = 1.0, budget: int = 512) -> Score:
+    return scored_by(model, LearningConfig(tokens_per_micro_batch=budget), temperature)
 
 
 def episode(prompt: list[int], turn: list[int], graded: bool = True) -> Trajectory:
@@ -81,11 +82,11 @@ def test_it_is_the_double_loop(model: torch.nn.Module, groups: list[Group], budg
             row = [log_probability(model, prompt, member, 0.7) for prompt in prompts]
             information += row[i] - math.log(sum(math.exp(score) for score in row) / TASKS)
             entropy -= row[i]
-    found = mutual_information(model, groups, 99, 0.7, learning(budget))
+    found = mutual_information(scored(model, 0.7, budget), groups, 99)
     assert found["monitor/mutual_information"] == pytest.approx(information / TASKS, rel=1e-4)
     assert found["monitor/reasoning_entropy"] == pytest.approx(entropy / TASKS, rel=1e-4)
     assert abs(found["monitor/mutual_information"]) > 0.01
-    again = mutual_information(model, groups[::-1], 99, 0.7, learning(budget))
+    again = mutual_information(scored(model, 0.7, budget), groups[::-1], 99)
     assert again == pytest.approx(found, rel=1e-5)
 
 
@@ -95,7 +96,7 @@ def test_a_policy_that_ignores_the_prompt_has_none(groups: list[Group]) -> None:
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
-    found = mutual_information(model, groups, 99, 1.0, learning(512))
+    found = mutual_information(scored(model), groups, 99)
     assert found["monitor/mutual_information"] == pytest.approx(0.0, abs=1e-5)
     assert found["monitor/reasoning_entropy"] > 1.0
 
@@ -112,9 +113,9 @@ def test_a_sample_has_each_prompt_once(model: torch.nn.Module, groups: list[Grou
         len(turn.ids) for turn in first_turns(groups[1:3])
     ]
     assert len(first_turns(groups)) == TASKS
-    assert mutual_information(model, [groups[1], groups[1]], 99, 1.0, learning(512)) == {}
-    assert mutual_information(model, groups, 1, 1.0, learning(512)) == {}
+    assert mutual_information(scored(model), [groups[1], groups[1]], 99) == {}
+    assert mutual_information(scored(model), groups, 1) == {}
     silent = Group("s", (Trajectory(Task("t", "?"), "s", 0, 0),))
     assert first_turns([silent]) == []
-    two = mutual_information(model, groups, 2, 1.0, learning(512))
+    two = mutual_information(scored(model), groups, 2)
     assert two["monitor/mutual_information"] <= math.log(2) + 1e-6

@@ -116,6 +116,7 @@ def score_norms(
     *,
     images: Images = (),
     kept: KeptTokens | None = None,
+    slicing: Slicing | None = None,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
@@ -124,9 +125,14 @@ def score_norms(
     Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
     makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
     """
-    hidden = hidden_states(model, inputs, selected, autocast, images)
-    tensors = hidden, targets, torch.arange(len(targets))
-    return _measured(partial(_norms, kept), model, temperature, logits_per_chunk, *tensors)
+    measured = partial(_measured, partial(_norms, kept), model, temperature, logits_per_chunk)
+    places = torch.arange(len(targets))
+    if slicing is None:
+        hidden = hidden_states(model, inputs, selected, autocast, images)
+        return measured(hidden, targets, places)
+    row = Row.of(inputs, selected, slicing)
+    hidden = hidden_in_a_row(model, row, autocast)
+    return row.joined(measured(hidden, row.own(targets), row.own(places)))
 
 
 def certainties(
@@ -138,6 +144,7 @@ def certainties(
     autocast: bool,
     *,
     images: Images = (),
+    slicing: None = None,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """The divergence of the uniform distribution from the policy's at N tokens, float32[N]:
@@ -159,6 +166,7 @@ def entropies(
     autocast: bool,
     *,
     images: Images = (),
+    slicing: None = None,
 ) -> Tensor:
     """The second of `token_logprobs` alone, without a gradient."""
     arguments = (model, inputs, selected, targets, temperature, autocast)

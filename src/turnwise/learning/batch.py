@@ -105,6 +105,15 @@ class MicroBatch:
     """The tokens over which probabilities sum to 1 at each of N places; None where it is the whole
     vocabulary at all of them."""
 
+    def problem(self, numbers: Tensor) -> str:
+        """Name the sequences with a number that is none among those of the N tokens, [N]: losses,
+        and log-probabilities besides, since clamped ratios would hide an infinite one."""
+        bad = ~torch.isfinite(numbers)
+        if not bad.any():
+            return ""
+        rows = sorted(set(self.sequence[bad].tolist()))
+        return f"the loss is not finite in {', '.join(self.names[row] for row in rows)}"
+
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.

@@ -15,7 +15,7 @@ import torch
 
 from turnwise.config import LearningConfig
 from turnwise.forward.logprobs import certainties, entropies
-from turnwise.learning.scoring import Measure, score_contexts
+from turnwise.learning.scoring import Measure, score_contexts, scored_by
 from turnwise.rewards.parts import RewardPart
 from turnwise.types import Trajectory
 
@@ -62,8 +62,9 @@ class Certainty:
 
     def _mean(self, trajectory: Trajectory, measure: Measure) -> float:
         temperature = self.temperature or 1.0
+        scored = scored_by(self.model, self.learning, temperature)
         with self._busy:
-            (found,) = score_contexts(self.model, [trajectory], self.learning, temperature, measure)
+            (found,) = score_contexts(scored, [trajectory], measure)
         known = torch.from_numpy(found).double()
         known = known[~known.isnan()]
         return float(known.mean()) if len(known) else 0.0

@@ -5,17 +5,31 @@ when they are called (`training`).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from turnwise.forward.hidden import Images
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.policy import UpdateReport
+from turnwise.learning.scoring import Measure, Sequenced
+from turnwise.learning.token_numbers import TokenNumbers
+from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """An update's results, in numbers for a log and in words for people."""
+
+    metrics: dict[str, float]
+    problems: list[str]
+    tokens: TokenNumbers = field(default_factory=dict)
+    """Measurements of the trained tokens in the first pass over them."""
 
 
 class Learner(Protocol):
@@ -35,6 +49,17 @@ class Learner(Protocol):
     @property
     def kl_coefficient(self) -> float:
         """The present coefficient of the KL term."""
+        ...
+
+    def score(
+        self,
+        sequences: Sequence[Sequenced],
+        measure: Measure | None = None,
+        images: Images = (),
+        kept: Sequence[KeptTokens | None] = (),
+    ) -> list[NDArray[np.float32]]:
+        """Score given tokens under the policy as it is now: see `scoring.score`. Log-probabilities
+        where no other measure is given."""
         ...
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:

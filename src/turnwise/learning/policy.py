@@ -7,7 +7,7 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import base_model, computes_by_layer
+from turnwise.forward.hidden import Images, base_model, computes_by_layer
 from turnwise.forward.logprobs import check_supported
 from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.auxiliary import (
@@ -41,26 +41,25 @@ from turnwise.learning.batch import (
 )
 from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_noise import GradientNoise
+from turnwise.learning.learner import UpdateReport
 from turnwise.learning.metric_sums import MetricSums
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
 from turnwise.learning.ranks import ALONE, Compute, Ranks
-from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
+from turnwise.learning.scoring import (
+    Measure,
+    Sequenced,
+    batch_logprobs,
+    logprobs,
+    sampled_logprobs,
+    score,
+)
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, own_tree_batches
-from turnwise.learning.token_numbers import TokenNumbers, no_numbers, together
+from turnwise.learning.token_numbers import no_numbers, together
 from turnwise.learning.watch import Watch
 from turnwise.models.in_files import put_weights
+from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
-
-
-@dataclass(frozen=True)
-class UpdateReport:
-    """An update's results, in numbers for a log and in words for people."""
-
-    metrics: dict[str, float]
-    problems: list[str]
-    tokens: TokenNumbers = field(default_factory=dict)
-    """Measurements of the trained tokens in the first pass over them."""
 
 
 class PolicyLearner:
@@ -112,12 +111,24 @@ class PolicyLearner:
             self._compute_reference = ranks.shard(reference, by_layer)
         self.optimizer = Optimizer(model, config.learning_rate, config, ranks=ranks)
 
+    def score(
+        self,
+        sequences: Sequence[Sequenced],
+        measure: Measure | None = None,
+        images: Images = (),
+        kept: Sequence[KeptTokens | None] = (),
+    ) -> list[NDArray[np.float32]]:
+        """Score given tokens under the policy as it is now: see `scoring.score`. Log-probabilities
+        where no other measure is given."""
+        given = self.config, self.temperature, measure or logprobs, images, kept
+        ranks = self._ranks
+        return score(self.model, sequences, *given, ranks, self.compute, ranks.slicing)
+
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """The `sampled_logprobs` of the reference model."""
+        given = members, self.config, self.temperature, self._ranks
         with self._as_reference() as compute:
-            given = (members, self.config, self.temperature)
-            found: list[NDArray[np.float64]] = compute(sampled_logprobs, *given)
-        return found
+            return sampled_logprobs(self.model, *given, compute, self._ranks.slicing)
 
     def update(
         self,
@@ -144,7 +155,7 @@ class PolicyLearner:
         batches = [
             (self._examples(part, credits), auxiliary_terms(part, self.algorithm)) for part in parts
         ]
-        totals = MetricSums()
+        totals, weights = MetricSums(), self.optimizer.parameters
         problems: list[str] = []
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
@@ -156,7 +167,7 @@ class PolicyLearner:
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
-            noise = self._noise() if measure_variance and first else None
+            noise = GradientNoise(weights, self._ranks) if measure_variance and first else None
             watch = Watch(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
@@ -246,9 +257,6 @@ class PolicyLearner:
                 scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
         return [example for own in self._ranks.gather(scored) for example in own]
 
-    def _noise(self) -> GradientNoise:
-        return GradientNoise(self.optimizer.parameters, self._ranks)
-
     def _update_once(
         self,
         examples: Sequence[Example],
@@ -296,7 +304,7 @@ class PolicyLearner:
                 tokens = self._forward(batch)
                 result = policy_loss(tokens, algorithm)
                 logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
-                problem = problem or _non_finite(result.losses.detach() + logprobs, batch)
+                problem = problem or batch.problem(result.losses.detach() + logprobs)
                 loss = result.losses.sum()
                 add_gradient(loss)
                 if problem or not members:
@@ -334,7 +342,7 @@ class PolicyLearner:
         problem = ""
         for members, batch in self._packed(term.examples):
             logprobs, _ = self._logprobs(batch)
-            problem = problem or _non_finite(logprobs.detach(), batch)
+            problem = problem or batch.problem(logprobs.detach())
             add_gradient(-term.coefficient * (logprobs * batch.weight).sum())
             if members:
                 sums.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
@@ -387,13 +395,3 @@ class PolicyLearner:
             )
         if self.reference is not None and not self.algorithm.has_reference:
             raise ConfigError("a reference model is loaded, but kl_coefficient is 0: set it")
-
-
-def _non_finite(numbers: Tensor, batch: MicroBatch) -> str:
-    """Names the sequences with a number that is none: losses, and log-probabilities besides, since
-    clamped ratios would hide an infinite one."""
-    bad = ~torch.isfinite(numbers)
-    if not bad.any():
-        return ""
-    rows = sorted(set(batch.sequence[bad].tolist()))
-    return f"the loss is not finite in {', '.join(batch.names[row] for row in rows)}"

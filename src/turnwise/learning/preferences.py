@@ -101,11 +101,15 @@ class PreferenceLearner:
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
         self._compute = ranks.shard(model, computes_by_layer(model, learning.autocast))
-        reference = self._compute(
-            partial(score, images=[e.images for e in examples]),
+        reference = score(
+            model,
             [(e.ids, e.trained) for e in examples],
             learning,
             self.temperature,
+            images=[e.images for e in examples],
+            ranks=ranks,
+            compute=self._compute,
+            slicing=ranks.slicing,
         )
         self._examples = _with_reference(examples, reference)
         self.optimizer = Optimizer(model, config.learning_rate, learning, ranks=ranks)

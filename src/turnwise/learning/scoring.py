@@ -4,7 +4,8 @@ gradient, and of a micro-batch with one.
 Not here: how they are computed (`forward`), and losses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.packing import Slicing
 from turnwise.forward.prefix_trees import tree_logprobs
 from turnwise.learning.batch import MicroBatch, by_length, rows_of_images, shifted
+from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
 from turnwise.tokens import KeptTokens
 from turnwise.types import Trajectory
 
@@ -27,9 +29,16 @@ Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
 Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
+Score = Callable[..., list[NDArray[np.float32]]]
+"""The function `score` of some model at some temperature: sequences -> float32[n] each, with
+`measure`, `images` and `kept` as it has them."""
 
-def _logprobs(*arguments: Any, images: Images, kept: KeptTokens | None = None) -> Tensor:
-    return token_logprobs(*arguments, images=images, kept=kept)[0]
+
+def logprobs(
+    *arguments: Any, images: Images, slicing: Slicing | None, kept: KeptTokens | None = None
+) -> Tensor:
+    """The first of `token_logprobs` alone."""
+    return token_logprobs(*arguments, images=images, slicing=slicing, kept=kept)[0]
 
 
 def batch_logprobs(
@@ -71,56 +80,75 @@ def score(
     sequences: Sequence[Sequenced],
     config: LearningConfig,
     temperature: float,
-    measure: Measure = _logprobs,
+    measure: Measure = logprobs,
     images: Images = (),
     kept: Sequence[KeptTokens | None] = (),
+    ranks: Ranks = ALONE,
+    compute: Compute | None = None,
+    slicing: Slicing | None = None,
 ) -> list[NDArray[np.float32]]:
     """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
     measured, else NaN; as for a first token, which nothing predicts.
 
     `temperature` divides the logits, as when sampling; above 0. `images` are those of each
     sequence, if there are any; none is cut by what is wanted. `kept` is what distributions are over
-    at the tokens of each sequence, for a measure that takes it; without it, the vocabulary.
+    at the tokens of each sequence, for a measure that takes it; without it, the vocabulary. Where
+    ranks have parts of the model, they all call this with the same sequences and how they compute
+    with it; each scores some of them, and all get all scores. `slicing` is that of the ranks, if
+    the model's rows may be computed in slices.
     """
     device = next(model.parameters()).device
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
     wanted = [1 + np.flatnonzero(chosen[1:]) for _, chosen in sequences]
     ends = [int(places[-1]) + 1 if len(places) else 0 for places in wanted]
-    for batch in by_length([max(end - 1, 0) for end in ends], config.tokens_per_micro_batch):
+    compute = compute or ALONE.shard(model, by_layer=True)
+    most, own = config.tokens_per_micro_batch, []
+
+    def in_batches(some: list[int]) -> Iterator[list[int]]:
+        for batch in by_length([ends[i] - 1 for i in some], most):
+            yield [some[place] for place in batch]
+
+    rows = [i for i, end in enumerate(ends) if end > 1]
+    for batch, counts in own_batches(ranks, rows, ends.__getitem__, in_batches):
         cut = [(sequences[i][0][: ends[i]], sequences[i][1][: ends[i]]) for i in batch]
         inputs, selected = shifted(cut)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
         seen = [[p for p in images[i] if p.end <= ends[i]] for i in batch] if images else []
         left = KeptTokens.chosen([(kept[i], wanted[i]) for i in batch]) if kept else None
-        over = {} if left is None else {"kept": left}
+        over: dict[str, Any] = {} if left is None else {"kept": left}
         with torch.no_grad():
-            measured = measure(
-                model,
+            measured = compute(
+                partial(measure, images=seen, slicing=slicing, **over),
                 inputs.to(device),
                 selected.to(device),
                 targets.to(device),
                 temperature,
                 config.autocast,
-                images=seen,
-                **over,
             )
-        counts = [len(wanted[i]) for i in batch]
-        for i, own in zip(batch, torch.split(measured.cpu(), counts), strict=True):
-            found[i][wanted[i]] = own.numpy()
+        if counts and leads(ranks):
+            parts = torch.split(measured.cpu(), [len(wanted[i]) for i in batch])
+            own += [(i, part.numpy()) for i, part in zip(batch, parts, strict=True)]
+    for i, part in (scored for of_rank in ranks.gather(own) for scored in of_rank):
+        found[i][wanted[i]] = part
     return found
 
 
+def scored_by(
+    model: nn.Module, config: LearningConfig, temperature: float, **options: Any
+) -> Score:
+    """The function `score` of a model at a temperature; options as it has them."""
+    return partial(score, model, config=config, temperature=temperature, **options)
+
+
 def score_contexts(
-    model: nn.Module,
+    scored: Score,
     members: Sequence[Trajectory],
-    config: LearningConfig,
-    temperature: float,
-    measure: Measure = _logprobs,
+    measure: Measure = logprobs,
     whole: bool = True,
 ) -> list[NDArray[np.float32]]:
-    """Score the tokens that the policy sampled in each trajectory, float32[n], as `score` does,
-    each token in the context in which it was sampled; over the whole vocabulary, or over the
-    tokens among which each one was drawn."""
+    """Score the tokens that the policy sampled in each trajectory, float32[n], each token in the
+    context in which it was sampled; over the whole vocabulary, or over the tokens among which each
+    one was drawn."""
     sequences = [
         (member.tokens.ids[span], member.tokens.mask[span])
         for member in members
@@ -134,7 +162,7 @@ def score_contexts(
         for member in members
         for span in member.tokens.spans
     ]
-    found = iter(score(model, sequences, config, temperature, measure, images, kept))
+    found = iter(scored(sequences, measure=measure, images=images, kept=kept))
     return [np.concatenate([next(found) for _ in member.tokens.spans]) for member in members]
 
 
@@ -143,8 +171,12 @@ def sampled_logprobs(
     members: Sequence[Trajectory],
     config: LearningConfig,
     temperature: float,
+    ranks: Ranks = ALONE,
+    compute: Compute | None = None,
+    slicing: Slicing | None = None,
 ) -> list[NDArray[np.float64]]:
     """Log-probabilities of what the policy sampled, float64[n], each over the tokens among which it
-    was drawn: see `score_contexts`."""
-    rows = score_contexts(model, members, config, temperature, whole=False)
+    was drawn: see `score_contexts`; arguments as for `score`."""
+    scored = scored_by(model, config, temperature, ranks=ranks, compute=compute, slicing=slicing)
+    rows = score_contexts(scored, members, whole=False)
     return [row.astype(np.float64) for row in rows]

@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from turnwise.config import LearningConfig
-from turnwise.learning.scoring import Sequenced, score
+from turnwise.learning.scoring import Score, Sequenced
 from turnwise.tokens import Tokens
 from turnwise.types import Group
 
@@ -35,24 +33,19 @@ class FirstTurn(NamedTuple):
     """False where a token was forced in between: it is read, but not scored."""
 
 
-def mutual_information(
-    model: nn.Module,
-    groups: Sequence[Group],
-    tasks: int,
-    temperature: float,
-    learning: LearningConfig,
-) -> dict[str, float]:
-    """`monitor/mutual_information` and `monitor/reasoning_entropy` of the model, in nats.
+def mutual_information(scored: Score, groups: Sequence[Group], tasks: int) -> dict[str, float]:
+    """`monitor/mutual_information` and `monitor/reasoning_entropy` of the model that scores, in
+    nats.
 
     From the first graded episode of each of the first `tasks` groups whose prompts differ; nothing
-    where there are fewer than two. The model must be the one that sampled, and `temperature` that
-    of sampling, above 0.
+    where there are fewer than two. The model must be the one that sampled, at the temperature of
+    sampling.
     """
     turns = first_turns(groups)[:tasks]
     if len(turns) < 2:
         return {}
     pairs = [_joined(other.prompt, turn) for turn in turns for other in turns]
-    found = zip(score(model, pairs, learning, temperature), pairs, strict=True)
+    found = zip(scored(pairs), pairs, strict=True)
     scores = np.array([row[scored].sum(dtype=np.float64) for row, (_, scored) in found])
     information, entropy = from_scores(scores.reshape(len(turns), len(turns)))
     return {"monitor/mutual_information": information, "monitor/reasoning_entropy": entropy}

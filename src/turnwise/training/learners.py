@@ -11,31 +11,30 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.cluster.learners.learner import DistributedLearner, DistributedSecondModel
+from turnwise.cluster.learners.learner import (
+    DistributedLearner,
+    DistributedSecondModel,
+    DistributedTeacher,
+)
 from turnwise.cluster.learners.team import Team
 from turnwise.config import (
-    ImplicitRewardConfig,
     Recipe,
-    SelfTeacherConfig,
-    SeparateCriticConfig,
 )
 from turnwise.errors import InfrastructureError
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
-from turnwise.learning.learner import Learner
-from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.learner import Learner, UpdateReport
+from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.roles import by_role
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
-from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.self_teacher import SelfTeacher, words_around
+from turnwise.learning.signals.second_model import SecondModel, second_model
+from turnwise.learning.signals.self_teacher import SelfTeacher, Words, words_around
 from turnwise.learning.signals.teacher import Teacher, load_teacher
-from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
@@ -47,10 +46,6 @@ from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
 from turnwise.training.offline_learners import team_of
 from turnwise.types import Group
-
-SecondModel = Critic | DistributedSecondModel | ImplicitReward | SelfTeacher
-"""A second model that judges trajectories before there are advantages, and learns beside the
-policy."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +74,22 @@ class Learners:
         )
         self._team: Team | None = None
         self.policy: Learner
-        self.critic: SecondModel | None
+        self.critic: SecondModel | DistributedSecondModel | None = None
+        """The second model, of an algorithm that has one."""
+        self._teacher: Teacher | DistributedTeacher | None
         if recipe.cluster.learners > 1:
             self._team = team_of(context)
-            self.policy, self.critic = _distributed(context, self._team, cold)
+            self.policy = several = _distributed(context, self._team, cold)
+            self.critic, self._teacher = several.second, several.teacher
         else:
             model = context.components.model
-            self.policy = policy_learner(recipe, context.algorithm, model, cold)
-            self.critic = _critic(context, self.policy)
+            second = second_model(recipe, context.algorithm, model, _words(context))
+            self.policy = one = policy_learner(recipe, context.algorithm, model, cold)
+            self.critic = None if second is None else second(one)
+            self._teacher = _teacher(recipe)
         beside = recipe.reward_model is not None and recipe.reward_model.beside_policy
         self.reward_model = context.components.reward_model if beside else None
         """The reward model, where it learns beside the policy."""
-        teacher = recipe.algorithm.teacher
-        self._teacher = None if teacher is None else load_teacher(recipe, teacher)
         self._demonstrations: list[Tokens] = []
 
     async def prepare(self) -> None:
@@ -214,22 +212,17 @@ class Learners:
     def _set_temperature(self, temperature: float) -> None:
         """Score tokens at the temperature that they were sampled at."""
         self.policy.temperature = temperature
-        for one in (self.critic, self._teacher):
-            if isinstance(one, DistributedSecondModel | ImplicitReward | SelfTeacher | Teacher):
-                one.temperature = temperature
+        if self._teacher is not None:
+            self._teacher.temperature = temperature
+        if isinstance(self.critic, DistributedSecondModel | ImplicitReward | SelfTeacher):
+            self.critic.temperature = temperature
 
     def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""
         config = self._context.recipe.monitor.mutual_information
         if config is None or (step + 1) % config.every:
             return {}
-        return mutual_information(
-            self.policy.model,
-            groups,
-            config.tasks,
-            self.policy.temperature,
-            self._context.recipe.learning,
-        )
+        return mutual_information(self.policy.score, groups, config.tasks)
 
     def _mixed_in(self, step: int) -> list[Example]:
         """The demonstrations of a step's updates."""
@@ -262,43 +255,24 @@ def _reference(
     return load_model(recipe.model, cold_start, longest=longest, in_files=several)[0]
 
 
-def _distributed(
-    context: RunContext, team: Team, cold_start: Path | None
-) -> tuple[DistributedLearner, DistributedSecondModel | None]:
-    """The policy's learner and the second model, if the algorithm has one, of several
-    processes."""
+def _distributed(context: RunContext, team: Team, cold_start: Path | None) -> DistributedLearner:
+    """The policy's learner of several processes, with the second model, if there is one."""
     recipe, algorithm = context.recipe, context.algorithm
     reference = _reference(recipe, algorithm, cold_start)
-    taught = algorithm.self_teacher_coefficient
-    words = words_around(context.components.scaffold) if taught else None
-    policy = DistributedLearner(team, recipe, context.components.model, reference, words)
-    others = {Requirement.CRITIC, Requirement.PROCESS_REWARDS} & set(algorithm.needs)
-    temperature = recipe.rollout.temperature
-    return policy, DistributedSecondModel(team, temperature) if others or taught else None
+    teacher = load_teacher(recipe, recipe.model.device, in_files=True)
+    model, words = context.components.model, _words(context)
+    return DistributedLearner(team, recipe, model, reference, words, teacher)
 
 
-def _critic(context: RunContext, policy: Learner) -> SecondModel | None:
-    """The critic, the model of process rewards or the self-teacher; None where the algorithm has
-    none of them."""
-    recipe, model = context.recipe, context.components.model
-    signals = recipe.algorithm
-    if Requirement.CRITIC in context.algorithm.needs:
-        return make_critic(model, signals.critic or SeparateCriticConfig(), recipe.learning)
-    if Requirement.PROCESS_REWARDS in context.algorithm.needs:
-        return ImplicitReward(
-            model,
-            policy.reference_logprobs,
-            signals.implicit_reward or ImplicitRewardConfig(),
-            recipe.learning,
-            recipe.rollout.temperature,
-        )
-    if context.algorithm.self_teacher_coefficient:
-        return SelfTeacher(
-            model,
-            words_around(context.components.scaffold),
-            signals.self_teacher or SelfTeacherConfig(),
-            recipe.learning,
-            context.algorithm.self_teacher_coefficient,
-            recipe.rollout.temperature,
-        )
-    return None
+def _teacher(recipe: Recipe) -> Teacher | None:
+    """The teacher, if there is one, on this process alone."""
+    model = load_teacher(recipe, recipe.model.device)
+    if model is None:
+        return None
+    return Teacher(model, recipe.learning, recipe.rollout.temperature)
+
+
+def _words(context: RunContext) -> Words | None:
+    """The words around what a self-teacher is shown; None without one."""
+    taught = context.algorithm.self_teacher_coefficient
+    return words_around(context.components.scaffold) if taught else None

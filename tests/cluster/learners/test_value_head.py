@@ -22,12 +22,12 @@ from tests.cluster.learners.test_sequence import sliced
 from turnwise.cluster.learners.learner import DistributedLearner, DistributedSecondModel
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
-from turnwise.config import Recipe
+from turnwise.config import Recipe, ValueHeadConfig
 from turnwise.learning.credits import estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.signals.choice import auxiliary_loss_of
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.value_head import make_critic
+from turnwise.learning.signals.value_head import ValueHead
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 from turnwise.types import Group
@@ -51,8 +51,8 @@ def with_head(recipe: Recipe, policy: Learner) -> Both:
     if isinstance(policy, DistributedLearner):
         critic = DistributedSecondModel(policy.team)
     else:
-        assert recipe.algorithm.critic is not None
-        critic = make_critic(policy.model, recipe.algorithm.critic, recipe.learning)
+        assert isinstance(recipe.algorithm.critic, ValueHeadConfig)
+        critic = ValueHead(policy.model, recipe.algorithm.critic, recipe.learning)
     weight = torch.linspace(-1, 1, 32)[None]
     critic.load_state(
         critic.state() | {"weights": {"head.weight": weight, "head.bias": weight[0, :1]}}

@@ -12,6 +12,7 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
+from turnwise.learning.scoring import scored_by
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.hindsight import Hindsight, check_context
 from turnwise.tokens import Segment, Source, Tokens
@@ -28,7 +29,8 @@ class Telling:
 
 def score(groups: list[Group], model: Any, budget: int = 8192, temperature: float = 0.7) -> Signals:
     learning = LearningConfig(tokens_per_micro_batch=budget)
-    signal = Hindsight(model, Telling(), temperature, learning)  # type: ignore[arg-type]
+    scored, telling = scored_by(model, learning, temperature), Telling()
+    signal = Hindsight(scored, telling)  # type: ignore[arg-type]
     return signal.measure(groups)
 
 

@@ -13,6 +13,7 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
+from turnwise.learning.scoring import scored_by
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.information_gain import InformationGain, right_answer
 from turnwise.scaffolds.tags import TagsScaffold
@@ -38,7 +39,8 @@ def oracle(task: Task) -> Sequence[Action]:
 def measure(groups: list[Group], model: Any, budget: int = 8192) -> Signals:
     learning = LearningConfig(tokens_per_micro_batch=budget)
     scaffold: Any = Written()
-    return InformationGain(model, scaffold, oracle, 0.7, learning).measure(groups)
+    scored, context = scored_by(model, learning, 0.7), model.config.max_position_embeddings
+    return InformationGain(scored, scaffold, oracle, context).measure(groups)
 
 
 def probability(model: Any, read: list[int]) -> float:

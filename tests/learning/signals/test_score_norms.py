@@ -9,6 +9,7 @@ import torch
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
+from turnwise.learning.scoring import scored_by
 from turnwise.learning.signals.score_norms import ScoreNorms
 
 TEMPERATURE = 0.7
@@ -21,7 +22,7 @@ def test_score_norms_are_the_squared_gradients_of_log_probabilities(
     """By autograd through float64 logits of a model that bounds them; nothing for the ungraded."""
     model, groups = load_model("gemma2").eval(), make_groups([[1.0, None, 0.0]])
     config = LearningConfig(tokens_per_micro_batch=budget)
-    signals = ScoreNorms(model, TEMPERATURE, config).measure(groups)
+    signals = ScoreNorms(scored_by(model, config, TEMPERATURE)).measure(groups)
     assert signals.of(groups[0].trajectories[1]).score_norms is None
     for member in groups[0].graded:
         ids, mask = torch.tensor(member.tokens.ids), member.tokens.mask

@@ -10,6 +10,7 @@ import pytest
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, LearningConfig
+from turnwise.learning.scoring import scored_by
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, measure, merged
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.kl_reward import KLReward
@@ -30,7 +31,7 @@ def test_measuring_leaves_the_groups_equal(load_model: Any, make_groups: MakeGro
         Penalty(make_algorithm("grpo", {"reward_shaping": "overlong"}), 12),
         Critic(model, CriticConfig(), learning),
         Teacher(load_model("llama"), learning, 1.0),
-        ScoreNorms(model, 1.0, learning),
+        ScoreNorms(scored_by(model, learning, 1.0)),
         KLReward(lambda members: [np.zeros(len(member.tokens)) for member in members], 0.1),
     ]
     groups = make_groups([[1.0, 0.0, None], [0.5]])

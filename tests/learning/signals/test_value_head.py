@@ -15,7 +15,7 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.value_head import ValueHead, ValueLoss, make_critic
+from turnwise.learning.signals.value_head import ValueHead, ValueLoss
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
@@ -35,8 +35,7 @@ def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, 
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
     config = ValueHeadConfig(**{"kind": "head", "learning_rate": 1e-2, **options})
-    head = make_critic(model, config, learning)
-    assert isinstance(head, ValueHead)
+    head = ValueHead(model, config, learning)
     with torch.random.fork_rng():
         torch.manual_seed(3)
         torch.nn.init.normal_(head.head.weight)

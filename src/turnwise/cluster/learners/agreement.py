@@ -16,17 +16,18 @@ from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import SHORT, ordinary_tokens, tolerance
 from turnwise.forward.hidden import base_model, computes_by_layer
 from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.packing import Slicing
 from turnwise.forward.twin import shallow_twin_of
 from turnwise.learning.optimizer import gradients_of
-from turnwise.learning.ranks import ALONE, Ranks, leads
+from turnwise.learning.ranks import ALONE, Ranks
 
 SMALLEST = 2**-10
 """The share of the largest gradient that counts as a weight's own, at least."""
 
 
-def check_agreement(ranks: Ranks, model: nn.Module) -> None:
+def check_agreement(ranks: Ranks, model: nn.Module, slicing: Slicing | None = None) -> None:
     """Compare a model's twin as a part of one with the whole twin; every rank has to call it, with
-    its model before that is divided.
+    its model before that is divided, and with the slices in which rows are to be computed.
 
     Needs room for two copies of the model's first layers and their gradients. Raises
     NotSupportedError, on every rank, where log-probabilities or gradients differ by more than
@@ -35,13 +36,14 @@ def check_agreement(ranks: Ranks, model: nn.Module) -> None:
     base = base_model(model)
     whole, divided = (shallow_twin_of(base) for _ in range(2))
     by_layer = computes_by_layer(divided, autocast=False)
-    slices = 1 if ranks.slicing is None else ranks.slicing.count
+    slices = 1 if slicing is None else slicing.count
     text = torch.tensor([ordinary_tokens(base, SHORT, ranks.rank // slices)], device=base.device)
-    known, reached = _probed(whole, ALONE, by_layer, text, leads(ranks))
+    counts = slicing is None or slicing.rank == 0
+    known, reached = _probed(whole, ALONE, None, by_layer, text, counts)
     if len(set(ranks.gather(reached))) > 1:  # the sums of divided gradients would not fit together
         raise NotSupportedError(_refusal(base, ranks, "which weights have one depends on the text"))
     ranks.sum_gradients(gradients_of(whole.parameters()))
-    found, _ = _probed(divided, ranks, by_layer, text)
+    found, _ = _probed(divided, ranks, slicing, by_layer, text)
     ranks.sum_gradients(gradients_of(divided.parameters()))
     far = max(ranks.gather(max(_distances(ranks, divided, whole, found, known))))
     if not far <= tolerance(base.dtype):
@@ -49,14 +51,19 @@ def check_agreement(ranks: Ranks, model: nn.Module) -> None:
 
 
 def _probed(
-    twin: Any, ranks: Ranks, by_layer: bool, text: Tensor, counts: bool = True
+    twin: Any,
+    ranks: Ranks,
+    slicing: Slicing | None,
+    by_layer: bool,
+    text: Tensor,
+    counts: bool = True,
 ) -> tuple[Tensor, tuple[bool, ...]]:
     """Log-probabilities of a text [1, n] by a twin that the ranks divide, and which weights they
     gave a gradient, which these then have; of zeros where it does not count."""
     chosen = torch.ones_like(text, dtype=torch.bool)
     compute = ranks.shard(twin, by_layer)
     with torch.enable_grad():
-        score = partial(token_logprobs, slicing=ranks.slicing)
+        score = partial(token_logprobs, slicing=slicing)
         logprobs: Tensor = compute(score, text, chosen, text[0], 1.0, False)[0]
         weights = counts * torch.linspace(-1, 1, len(logprobs))
         torch.autograd.backward(logprobs @ weights.to(logprobs))

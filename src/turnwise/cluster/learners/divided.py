@@ -99,10 +99,14 @@ class DividedModel:
         return part
 
 
+def device_of(ranks: ProcessGroup) -> str:
+    """The device of a rank, as a recipe names it."""
+    return f"cuda:{torch.cuda.current_device()}" if ranks.device == "cuda" else ranks.device
+
+
 def model_of_worker(ranks: ProcessGroup, recipe: Recipe) -> PreTrainedModel:
     """Load a model of a rank but 0 for the same kind of device, to be divided; it gets its weights
     from that one."""
-    device = f"cuda:{torch.cuda.current_device()}" if ranks.device == "cuda" else ranks.device
-    config = recipe.model.model_copy(update={"device": device})
+    config = recipe.model.model_copy(update={"device": device_of(ranks)})
     model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens, in_files=True)
     return copy_to_divide(model)

@@ -20,7 +20,6 @@ from transformers import PreTrainedModel
 from turnwise.cluster.learners.parts import (
     OfflineParts,
     Parts,
-    RankedModel,
     preference_parts,
     supervised_parts,
 )
@@ -28,19 +27,22 @@ from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe, SftConfig
 from turnwise.errors import InfrastructureError
+from turnwise.forward.hidden import Images
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.policy import UpdateReport
+from turnwise.learning.learner import UpdateReport
 from turnwise.learning.preferences import Pair, PreferenceLearner
+from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.second_model import SecondModel
 from turnwise.learning.signals.self_teacher import Words
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.in_files import is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
-from turnwise.tokens import Tokens
+from turnwise.tokens import KeptTokens, Tokens
 from turnwise.types import Group, Trajectory
 
 
@@ -124,6 +126,7 @@ class DistributedLearner(DistributedModel):
         model: whole, on this process; all processes begin with its weights.
         reference: as for `PolicyLearner`; becomes a part of one.
         words: of a self-teacher, where the algorithm has one.
+        teacher: another model that teaches, where there is one; becomes a part of one.
     """
 
     def __init__(
@@ -133,22 +136,50 @@ class DistributedLearner(DistributedModel):
         model: PreTrainedModel,
         reference: PreTrainedModel | None,
         words: Words | None = None,
+        teacher: PreTrainedModel | None = None,
     ) -> None:
         self.temperature = recipe.rollout.temperature or 1.0
         super().__init__(team, model)
         part = copy_to_divide(model)
         second = None if reference is None else copy_to_divide(reference)
         self._parts = team.build(
-            lambda: Parts(team.ranks, recipe, part, second, model, words),
+            lambda: Parts(team.ranks, recipe, part, second, model, words, teacher),
             "build",
             recipe,
             words,
+            reference is not None,
         )
+
+    @property
+    def second(self) -> "DistributedSecondModel | None":
+        """The second model, of an algorithm that has one."""
+        if self._parts.second is None:
+            return None
+        return DistributedSecondModel(self.team, self.temperature)
+
+    @property
+    def teacher(self) -> "DistributedTeacher | None":
+        """The teacher, where there is one."""
+        if self._parts.teacher is None:
+            return None
+        return DistributedTeacher(self.team, self.temperature)
 
     @property
     def kl_coefficient(self) -> float:
         """See PolicyLearner."""
         return self._parts.policy.kl_coefficient
+
+    def score(
+        self,
+        sequences: Sequence[Sequenced],
+        measure: Measure | None = None,
+        images: Images = (),
+        kept: Sequence[KeptTokens | None] = (),
+    ) -> list[NDArray[np.float32]]:
+        """See PolicyLearner; each rank scores some of the sequences."""
+        given = self.temperature, sequences, measure, images, kept
+        found: list[NDArray[np.float32]] = self.team.call("score", *given)
+        return found
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """See PolicyLearner."""
@@ -262,9 +293,9 @@ class DistributedSecondModel:
         self.temperature = temperature or 1.0
 
     @property
-    def own(self) -> RankedModel:
+    def own(self) -> SecondModel:
         """The model of this rank."""
-        second: RankedModel = self._team.parts.second
+        second: SecondModel = self._team.parts.second
         return second
 
     def measure(self, groups: Sequence[Group]) -> Signals:
@@ -287,3 +318,15 @@ class DistributedSecondModel:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See Critic; each process reads its parts of the tensors of a checkpoint."""
         self._team.call("load_second_state", dict(state))
+
+
+class DistributedTeacher:
+    """Does what `Teacher` does, on all processes of a team."""
+
+    def __init__(self, team: Team, temperature: float) -> None:
+        self._team, self.temperature = team, temperature
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """See Teacher."""
+        found: Signals = self._team.call("measure_teacher", self.temperature, groups)
+        return found

@@ -11,37 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.cluster.learners.agreement import check_agreement
-from turnwise.cluster.learners.divided import DividedModel, model_of_worker
+from turnwise.cluster.learners.divided import DividedModel, device_of, model_of_worker
 from turnwise.cluster.learners.process_group import ProcessGroup
 from turnwise.config import (
-    ImplicitRewardConfig,
     Recipe,
-    SelfTeacherConfig,
-    SeparateCriticConfig,
     SftConfig,
-    ValueHeadConfig,
 )
+from turnwise.forward.hidden import Images
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.learner import UpdateReport
+from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.preferences import Pair, PreferenceLearner
+from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import auxiliary_loss_of
-from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.self_teacher import Divided, SelfTeacher, Words
-from turnwise.learning.signals.value_head import ValueHead
-from turnwise.models.copies import copy_to_divide
+from turnwise.learning.signals.second_model import SecondModel, second_model
+from turnwise.learning.signals.self_teacher import SelfTeacher, Words
+from turnwise.learning.signals.teacher import Teacher, load_teacher
 from turnwise.storage.tensors import read
 from turnwise.threads import release_memory
-from turnwise.tokens import Tokens
+from turnwise.tokens import KeptTokens, Tokens
 from turnwise.types import Group, Trajectory
-
-RankedModel = Critic | ImplicitReward | SelfTeacher
 
 
 class Parts(DividedModel):
@@ -52,6 +47,7 @@ class Parts(DividedModel):
             those that rank 0 has.
         whole: the model that gets whole weights from `deliver`; None but on rank 0.
         words: of a self-teacher, where the algorithm has one.
+        teacher: the model of another teacher, where there is one; becomes a part of one.
     """
 
     def __init__(
@@ -62,63 +58,24 @@ class Parts(DividedModel):
         reference: nn.Module | None,
         whole: nn.Module | None,
         words: Words | None = None,
+        teacher: nn.Module | None = None,
     ) -> None:
         algorithm, learning = algorithm_of(recipe), recipe.learning
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
-        check_agreement(ranks, model)
+        check_agreement(ranks, model, ranks.slicing)
         gc.collect()  # divided models hold themselves
         release_memory()
-        self._ranks, self._recipe = ranks, recipe
-        copied = self._copied(model, algorithm, words)
+        second = second_model(recipe, algorithm, model, words, ranks)
         temperature = recipe.rollout.temperature
         self.policy = PolicyLearner(model, reference, learning, algorithm, temperature, ranks)
-        self._second = self._second_model(copied, words)
-        super().__init__(ranks, self.policy, whole)
-
-    def _copied(
-        self, model: nn.Module, algorithm: Algorithm, words: Words | None
-    ) -> nn.Module | None:
-        """Make a second model of the policy before its weights are divided: a critic, or a copy;
-        None where there is no second model, or it has the policy's weights."""
-        config = self._recipe.algorithm.critic or SeparateCriticConfig()
-        if Requirement.CRITIC in algorithm.needs and isinstance(config, SeparateCriticConfig):
-            return Critic(model, config, self._recipe.learning, self._ranks)
-        if Requirement.PROCESS_REWARDS in algorithm.needs or words is not None:
-            copied: nn.Module = copy_to_divide(model)
-            return copied
-        return None
-
-    def _second_model(self, copied: nn.Module | None, words: Words | None) -> RankedModel | None:
-        """The second model, of what `_copied` has given."""
-        policy, signals, learning = self.policy, self._recipe.algorithm, self._recipe.learning
-        if isinstance(copied, Critic):
-            return copied
-        if Requirement.CRITIC in policy.algorithm.needs:
-            assert isinstance(signals.critic, ValueHeadConfig)
-            return ValueHead(policy.model, signals.critic, learning, self._ranks, policy.compute)
-        if copied is None:
-            return None
-        if Requirement.PROCESS_REWARDS in policy.algorithm.needs:
-            config = signals.implicit_reward or ImplicitRewardConfig()
-            given = policy.model, policy.reference_logprobs, config, learning, policy.temperature
-            return ImplicitReward(*given, self._ranks, copied)
-        assert words is not None
-        return SelfTeacher(
-            policy.model,
-            words,
-            signals.self_teacher or SelfTeacherConfig(),
-            learning,
-            policy.algorithm.self_teacher_coefficient,
-            policy.temperature,
-            Divided(self._ranks, policy.compute, copied),
-        )
-
-    @property
-    def second(self) -> RankedModel:
+        self.second = None if second is None else second(self.policy)
         """The second model of an algorithm that has one."""
-        assert self._second is not None
-        return self._second
+        self.teacher = None
+        if teacher is not None:
+            check_agreement(ranks, teacher)
+            self.teacher = Teacher(teacher, learning, temperature, ranks)
+        super().__init__(ranks, self.policy, whole)
 
     def update(
         self,
@@ -131,19 +88,31 @@ class Parts(DividedModel):
     ) -> UpdateReport:
         """See `PolicyLearner.update`; with the auxiliary loss of signals, if they are given."""
         self._set_temperature(temperature)
-        auxiliary = None if signals is None else auxiliary_loss_of(self._second, signals)
+        auxiliary = None if signals is None else auxiliary_loss_of(self.second, signals)
         return self.policy.update(groups, credits, demonstrations, auxiliary, measure_variance)
+
+    def score(
+        self,
+        temperature: float,
+        sequences: Sequence[Sequenced],
+        measure: Measure | None,
+        images: Images,
+        kept: Sequence[KeptTokens | None],
+    ) -> list[NDArray[np.float32]]:
+        """See `PolicyLearner.score`."""
+        self.policy.temperature = temperature
+        return self.policy.score(sequences, measure, images, kept)
 
     def reference_logprobs(
         self, temperature: float, members: Sequence[Trajectory]
     ) -> list[NDArray[np.float64]]:
-        """See `PolicyLearner.reference_logprobs`; each rank computes all of them."""
+        """See `PolicyLearner.reference_logprobs`."""
         self.policy.temperature = temperature
         return self.policy.reference_logprobs(members)
 
     def state(self) -> dict[str, Any]:
         """See `PolicyLearner.state`; of the critic too."""
-        second = {} if self._second is None else {"critic": self._second.state()}
+        second = {} if self.second is None else {"critic": self.second.state()}
         return self.policy.state() | second
 
     def lower_learning_rate(self, factor: float) -> float:
@@ -153,22 +122,33 @@ class Parts(DividedModel):
     def measure(self, temperature: float, groups: Sequence[Group]) -> Signals:
         """Measure the signals of the second model."""
         self._set_temperature(temperature)
-        return self.second.measure(groups)
+        return self._own_second.measure(groups)
+
+    def measure_teacher(self, temperature: float, groups: Sequence[Group]) -> Signals:
+        """Measure what the teacher says."""
+        assert self.teacher is not None
+        self.teacher.temperature = temperature
+        return self.teacher.measure(groups)
 
     def update_second(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
         """Update the second model."""
-        return self.second.update(groups, signals, credits)
+        return self._own_second.update(groups, signals, credits)
 
     def load_second_state(self, state: dict[str, Any]) -> None:
         """Let the second model go on; this rank's parts are read from the checkpoint."""
-        self.second.load_state(read(state, self.second.state()))
+        self._own_second.load_state(read(state, self._own_second.state()))
+
+    @property
+    def _own_second(self) -> SecondModel:
+        assert self.second is not None
+        return self.second
 
     def _set_temperature(self, temperature: float) -> None:
         self.policy.temperature = temperature
-        if isinstance(self._second, ImplicitReward | SelfTeacher):
-            self._second.temperature = temperature
+        if isinstance(self.second, ImplicitReward | SelfTeacher):
+            self.second.temperature = temperature
 
 
 def algorithm_of(recipe: Recipe) -> Algorithm:
@@ -176,12 +156,14 @@ def algorithm_of(recipe: Recipe) -> Algorithm:
     return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
 
 
-def parts_of_worker(ranks: ProcessGroup, recipe: Recipe, words: Words | None) -> Parts:
-    """Make the parts of a rank but 0."""
-    divided = algorithm_of(recipe).has_reference and not recipe.model.lora_rank
+def parts_of_worker(
+    ranks: ProcessGroup, recipe: Recipe, words: Words | None, has_reference: bool
+) -> Parts:
+    """Make the parts of a rank but 0; with a reference where rank 0 has one."""
     model = model_of_worker(ranks, recipe)
-    reference = model_of_worker(ranks, recipe) if divided else None
-    return Parts(ranks, recipe, model, reference, None, words)
+    reference = model_of_worker(ranks, recipe) if has_reference else None
+    teacher = load_teacher(recipe, device_of(ranks), in_files=True)
+    return Parts(ranks, recipe, model, reference, None, words, teacher)
 
 
 class OfflineParts(DividedModel):
@@ -201,7 +183,7 @@ class OfflineParts(DividedModel):
     ) -> None:
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
-        check_agreement(ranks, model)
+        check_agreement(ranks, model, ranks.slicing)
         self.learner = make()
         super().__init__(ranks, self.learner, whole)
 

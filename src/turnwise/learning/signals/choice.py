@@ -1,6 +1,7 @@
 """The signals that a recipe and its algorithm ask for: the one place where they are made.
 
-Not here: the models behind some of them, which are loaded or learn (`load_teacher`, `make_critic`).
+Not here: the models behind some of them, which are loaded (`load_teacher`) or learn
+(`second_model.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
+from turnwise.forward.hidden import base_model
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.learner import Learner
 from turnwise.learning.signals.base import Signal, Signals
@@ -32,12 +34,12 @@ def signals_of(
     """The signals of a step: the penalty, those of the run's models (a critic, a model of process
     rewards, a self-teacher, a teacher; None for an absent one), and those that the algorithm asks
     of the policy itself, as the learner has it now."""
-    asked = learner.model, scaffold
-    numbers = learner.temperature, recipe.learning
+    scored, policy = learner.score, base_model(learner.model)
+    context = getattr(policy.config.get_text_config(), "max_position_embeddings", None)
     makers: dict[Requirement, Callable[[], Signal]] = {
-        Requirement.HINDSIGHT: lambda: Hindsight(*asked, *numbers),
-        Requirement.INFORMATION_GAIN: lambda: InformationGain(*asked, oracle, *numbers),
-        Requirement.SCORE_NORMS: lambda: ScoreNorms(learner.model, *numbers),
+        Requirement.HINDSIGHT: lambda: Hindsight(scored, scaffold),
+        Requirement.INFORMATION_GAIN: lambda: InformationGain(scored, scaffold, oracle, context),
+        Requirement.SCORE_NORMS: lambda: ScoreNorms(scored),
     }
     signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
     signals += [model for model in models if model is not None]

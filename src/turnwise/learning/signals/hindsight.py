@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
 
-from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.scoring import Sequenced, score
+from turnwise.learning.scoring import Score, Sequenced
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import KeptTokens, Source
@@ -29,11 +27,9 @@ class Hindsight:
     """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled. Each
     context tells the reward."""
 
-    model: nn.Module
+    scored: Score
+    """By the policy."""
     scaffold: Scaffold
-    temperature: float
-    """The temperature of sampling, above 0."""
-    learning: LearningConfig
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """There are no metrics."""
@@ -41,7 +37,7 @@ class Hindsight:
         places = [(member, span) for member in members for span in member.tokens.spans]
         hinted = [_with_hint(member, span, self.scaffold) for member, span in places]
         kept = [_kept_with_hint(*place, self.scaffold) for place in places]
-        scores = iter(score(self.model, hinted, self.learning, self.temperature, kept=kept))
+        scores = iter(self.scored(hinted, kept=kept))
         wanted = iter(wanted for _, wanted in hinted)
         found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
         for member, own in zip(members, found, strict=True):

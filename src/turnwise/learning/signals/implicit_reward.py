@@ -70,7 +70,8 @@ class ImplicitReward:
         members = [
             replace(member, tokens=replace(member.tokens, kept=None)) for member in graded(groups)
         ]
-        own = self._compute(sampled_logprobs, members, self.learning, self.temperature)
+        given = members, self.learning, self.temperature, self._ranks, self._compute
+        own = sampled_logprobs(self.model, *given, self._ranks.slicing)
         rewards = [
             np.where(np.isnan(phi), 0.0, self.config.beta * (phi - reference))
             for phi, reference in zip(own, self.reference(members), strict=True)

@@ -11,15 +11,12 @@ trajectory holds it, and no agent sees it. Not here: what is made of the gains
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.learning.scoring import Sequenced, score
+from turnwise.learning.scoring import Score, Sequenced
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action, Group, Task, Trajectory
@@ -39,12 +36,12 @@ class InformationGain:
     A turn in which nothing was sampled gained nothing.
     """
 
-    model: nn.Module
+    scored: Score
+    """By the policy."""
     scaffold: Scaffold
     oracle: Oracle
-    temperature: float
-    """The temperature of sampling, above 0."""
-    learning: LearningConfig
+    context: int | None
+    """The longest text that the policy reads; None is no limit."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """The metrics are means over all gains, and over trajectories of p before the last turn.
@@ -67,18 +64,16 @@ class InformationGain:
     def _values(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """p before each turn up to the last in which something was sampled, float64[K] each; a
         turn in which nothing was sampled has the value of the next one."""
-        config: Any = self.model.config
-        context = getattr(config.get_text_config(), "max_position_embeddings", None)
         answers = {
             member.task.id: right_answer(member.task, self.scaffold, self.oracle)
             for member in members
         }
         sequences = [
-            _before(member, turn, answers[member.task.id], context)
+            _before(member, turn, answers[member.task.id], self.context)
             for member in members
             for turn in _acted(member)
         ]
-        scores = score(self.model, sequences, self.learning, self.temperature)
+        scores = self.scored(sequences)
         means = iter(
             float(np.exp(own[wanted].astype(np.float64).mean()))
             for own, (_, wanted) in zip(scores, sequences, strict=True)

@@ -6,11 +6,8 @@ Not here: what is made of them (`turnwise.algorithms.token_baselines`).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import nn
-
-from turnwise.config import LearningConfig
 from turnwise.forward.logprobs import score_norms
-from turnwise.learning.scoring import score_contexts
+from turnwise.learning.scoring import Score, score_contexts
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group
 
@@ -20,14 +17,11 @@ class ScoreNorms:
     """The `score_norms` of every graded trajectory: NaN where nothing was sampled, and at a first
     token."""
 
-    model: nn.Module
-    temperature: float
-    """The temperature of sampling, above 0."""
-    learning: LearningConfig
+    scored: Score
+    """By the policy."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """There are no metrics."""
         members = graded(groups)
-        given = (members, self.learning, self.temperature, score_norms)
-        norms = score_contexts(self.model, *given, whole=False)
+        norms = score_contexts(self.scored, members, score_norms, whole=False)
         return Signals(by_trajectory(members, [SignalArrays(score_norms=own) for own in norms]))

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from turnwise.config import LearningConfig, Recipe, TeacherConfig
+from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import computes_by_layer
 from turnwise.forward.logprobs import check_supported
+from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.models.load import load_model, load_tokenizer
@@ -27,13 +29,22 @@ class Teacher:
         model: a causal model of transformers.
         config: micro-batches, autocast.
         temperature: of sampling; the teacher's logits are divided by it too. 0 means 1.
+        ranks: score together, each some trajectories, rows whole; all are to make the same calls.
     """
 
-    def __init__(self, model: nn.Module, config: LearningConfig, temperature: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: LearningConfig,
+        temperature: float,
+        ranks: Ranks = ALONE,
+    ) -> None:
         self.model = model.requires_grad_(False).eval()
         self.config = config
         self.temperature = temperature or 1.0
         check_supported(model)
+        self._ranks = ranks
+        self._compute = ranks.shard(model, computes_by_layer(model, config.autocast))
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing
@@ -43,7 +54,8 @@ class Teacher:
         reverse divergence; it is absent where there are none.
         """
         members = graded(groups)
-        scores = sampled_logprobs(self.model, members, self.config, self.temperature)
+        given = members, self.config, self.temperature, self._ranks, self._compute
+        scores = sampled_logprobs(self.model, *given)
         pairs = zip(members, scores, strict=True)
         gaps = [(member.tokens.logprob - own)[~np.isnan(own)] for member, own in pairs]
         flat = np.concatenate([np.zeros(0), *gaps])
@@ -55,11 +67,15 @@ class Teacher:
         )
 
 
-def load_teacher(recipe: Recipe, teacher: TeacherConfig) -> Teacher:
-    """The model that the teacher's settings name, in the type and on the device of the policy's."""
-    config = recipe.model.model_copy(update={"name": teacher.model, "lora_rank": 0})
-    model, _ = load_model(config, longest=recipe.rollout.max_tokens)
-    return Teacher(model, recipe.learning, recipe.rollout.temperature)
+def load_teacher(recipe: Recipe, device: str, in_files: bool = False) -> PreTrainedModel | None:
+    """Load the model that the teacher's settings name, in the type of the policy's; None without
+    settings."""
+    teacher = recipe.algorithm.teacher
+    if teacher is None:
+        return None
+    own = {"name": teacher.model, "lora_rank": 0, "device": device}
+    config = recipe.model.model_copy(update=own)
+    return load_model(config, longest=recipe.rollout.max_tokens, in_files=in_files)[0]
 
 
 def check_vocabulary(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.config import CriticConfig, LearningConfig, ValueHeadConfig
+from turnwise.config import LearningConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.forward.packing import Row
 from turnwise.learning.credits import Credits
@@ -103,10 +103,3 @@ class ValueLoss:
         """Adds the gradient of the value loss on the groups to the body's; returns the problem, if
         any."""
         return self.head.add_body_gradient(groups, self.signals, credits)
-
-
-def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:
-    """The critic that a recipe asks for, of one process."""
-    if isinstance(config, ValueHeadConfig):
-        return ValueHead(policy, config, learning)
-    return Critic(policy, config, learning)
