@@ -16,8 +16,12 @@ from turnwise.learning.signals.penalty import Penalty
 from turnwise.learning.signals.score_norms import ScoreNorms
 
 RECIPE = check_recipe({"name": "r", "environment": {"name": "e"}}, "test")
+TEXTS = SimpleNamespace(max_position_embeddings=64)
 LEARNER: Any = SimpleNamespace(
-    model=None, temperature=0.5, kl_coefficient=0.25, reference_logprobs=lambda members: []
+    model=SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: TEXTS)),
+    kl_coefficient=0.25,
+    score=lambda sequences: [],
+    reference_logprobs=lambda members: [],
 )
 
 
@@ -48,7 +52,9 @@ def test_an_algorithm_gets_what_it_asks_for(algorithm: Any, kinds: list[type]) -
         if isinstance(signal, KLReward):
             assert signal.coefficient == 0.25  # the learner's, as it is now
         elif not isinstance(signal, Penalty):
-            assert signal.temperature == 0.5
+            assert signal.scored is LEARNER.score
+        if isinstance(signal, InformationGain):
+            assert signal.context == 64
 
 
 def test_models_of_the_run_are_asked_too_and_put_no_loss_beside_the_policys() -> None:
