@@ -304,7 +304,9 @@ def _compared(
     policy = own(hidden)
     with torch.no_grad():
         teacher = shown(told)
-    left = without_left_out(policy.detach(), kept_at(kept, places)).log_softmax(-1)
+    left = policy.detach()
+    if kept is not None:
+        left = without_left_out(left, kept_at(kept, places)).log_softmax(-1)
     logprobs = left.gather(1, targets[:, None])[:, 0]
     return jensen_shannon(policy, teacher, alpha), logprobs
 
