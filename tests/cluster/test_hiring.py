@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.hiring import check_machine, kinds_of
+from turnwise.cluster.hiring import check_machine, kinds_of, shared_folder
 from turnwise.cluster.nodes import STORE_BYTES, connected
 from turnwise.cluster.places import RETURNED, Kind
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
+
+LOCAL_AND_FAR = ("local", "10.0.0.1:6379")
 
 
 def kinds(*overrides: str, on_gpus: bool) -> dict[str, Kind]:
@@ -60,6 +62,27 @@ def test_samplers_that_keep_their_memory_share_no_gpu() -> None:
     with pytest.raises(ConfigError, match="share no GPU with a learner: set engine=vllm, or clus"):
         check_machine(recipe, on_gpus=True)
     check_machine(recipe, on_gpus=False)
+
+
+def test_servers_have_the_gpus_that_they_ask_for_and_all_of_them_begin_together() -> None:
+    served = ("engine=vllm", "cluster.samplers=2")
+    (found,) = kinds(*served, on_gpus=False).values()
+    assert (found.cpus, found.gpus, found.apart) == (4, 0, False)
+    (found,) = kinds(*served, "engine.servers.gpus=2", on_gpus=False).values()
+    assert (found.cpus, found.gpus) == (1, 2)
+    assert kinds(*served, on_gpus=True)["samplers"].gpus == 1
+    assert list(kinds(*served, "cluster.colocated=true", on_gpus=True)) == ["learners"]
+
+
+def test_servers_on_nodes_share_a_folder_with_the_run(tmp_path: Path) -> None:
+    served = ["engine=vllm", "cluster.samplers=2"]
+    local, far = (load_recipe("demo", [*served, f"cluster.address={at}"]) for at in LOCAL_AND_FAR)
+    assert shared_folder(far, "samplers", tmp_path) == tmp_path
+    assert shared_folder(load_recipe("demo", served[1:]), "samplers", tmp_path) is None
+    check_machine(far, False, tmp_path)
+    check_machine(local, False)
+    with pytest.raises(ConfigError, match="a folder that all of them share: name one with --out"):
+        check_machine(far, False)
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,14 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     from turnwise.cluster.samplers import sampler
     from turnwise.cluster.servers import Nodes
 
-    check_machine(recipe, on_gpus)
+    check_machine(recipe, on_gpus, folder)
     with ExitStack() as stack:
         cluster = stack.enter_context(connected(config, list(kinds.values())))
         places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
         if config.samplers and config.colocated:
             places["samplers"] = places["learners"].beside(_samplers(recipe, int(on_gpus)))
         for name, each in places.items():
-            each.check(_own_files(recipe, name), _shared(recipe, name, folder))
+            each.check(_own_files(recipe, name), shared_folder(recipe, name, folder))
         workers, ranks, samplers, servers = None, None, None, None
         if "learners" in places:
             places["learners"].take_own()
@@ -81,18 +81,11 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         yield Hired(workers, ranks, samplers, servers)
 
 
-def _shared(recipe: Recipe, name: str, folder: Path | None) -> Path | None:
+def shared_folder(recipe: Recipe, name: str, folder: Path | None) -> Path | None:
     """The folder that all nodes with processes of a kind have to see: there ranks write, and
-    servers read weights. Raises ConfigError where there is none."""
+    servers read weights; None where there is none."""
     serves = name == "samplers" and _servers_of(recipe) is not None
-    if not serves and name != "learners":
-        return None
-    if serves and folder is None and recipe.cluster.address != "local":
-        raise ConfigError(
-            "servers on the nodes of a cluster read weights from a folder that all of them share: "
-            "name one with --out"
-        )
-    return None if folder is None else folder.absolute()
+    return folder.absolute() if folder is not None and (serves or name == "learners") else None
 
 
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
@@ -203,9 +196,10 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts(each)
 
 
-def check_machine(recipe: Recipe, on_gpus: bool) -> None:
-    """Raise ConfigError for more samplers than this machine has cores, where they are all here, and
-    for several learners on the same GPUs."""
+def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> None:
+    """Raise ConfigError for more samplers than this machine has cores, where they are all here, for
+    several learners on the same GPUs, for samplers that cannot share a learner's GPU, and for
+    servers on nodes that have no folder in common with the run."""
     config, cores = recipe.cluster, len(os.sched_getaffinity(0))
     if config.colocated and config.samplers and on_gpus and _servers_of(recipe) is None:
         raise ConfigError(
@@ -213,9 +207,14 @@ def check_machine(recipe: Recipe, on_gpus: bool) -> None:
             "learned, so that they share no GPU with a learner: set engine=vllm, or "
             "cluster.colocated=false"
         )
+    if config.address != "local" and config.samplers and folder is None and _servers_of(recipe):
+        raise ConfigError(
+            "servers on the nodes of a cluster read weights from a folder that all of them share: "
+            "name one with --out"
+        )
     if config.address != "local" or not config.samplers:
         return
-    if on_gpus and config.learners > 1:
+    if on_gpus and config.learners > 1 and not config.colocated:
         raise ConfigError(
             f"cluster.learners is {config.learners} and cluster.samplers {config.samplers}, whose "
             "GPUs Ray has to deal out together: start it with `ray start --head`, and set "

@@ -18,12 +18,13 @@ from tests.cluster.learners.test_run import TABLES, finish
 from tests.cluster.several_nodes import Nodes, several_nodes
 from tests.cluster.workers.processes import left_after
 from tests.small_runs import start, write_recipe
+from turnwise.cluster.hiring import kinds_of
 from turnwise.cluster.nodes import connected
-from turnwise.cluster.places import Kind
-from turnwise.config import ClusterConfig
+from turnwise.cluster.places import RETURNED, Kind
+from turnwise.config import ClusterConfig, load_recipe
 from turnwise.errors import ConfigError
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.long
 
 
@@ -59,6 +60,33 @@ def test_ranks_see_the_gpus_that_are_theirs(
             cluster.check([many])
     found = [os.environ["CUDA_VISIBLE_DEVICES"], *(file.read_text() for file in tmp_path.iterdir())]
     assert [sorted(each.split(",")) for each in found] == [["0", "1"]] * 3
+
+
+def test_samplers_have_the_gpus_of_the_learners_beside_them(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place has one of the two GPUs that Ray counts on each node."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    asked = ("threads=2", "cluster.learners=2", "cluster.samplers=2", "cluster.colocated=true")
+    recipe = load_recipe("demo", [*asked, f"cluster.address={nodes.address}"])
+    (learners,) = kinds_of(recipe, on_gpus=True).values()
+    with connected(recipe.cluster, [learners]) as cluster, cluster.places(learners) as places:
+        places.take_own()
+        own = ray.get_runtime_context().get_node_id(), os.environ["CUDA_VISIBLE_DEVICES"]
+        samplers = places.beside(Kind("cluster.samplers", 2, 0, 1, sharing=2))
+        begun = [places.start(1, write_place, tmp_path / "learner")]
+        begun += [samplers.start(index, write_place, tmp_path / str(index)) for index in range(2)]
+        assert all(process.ended(120) == RETURNED for process in begun)
+    found = {file.name: tuple(file.read_text().split()) for file in tmp_path.iterdir()}
+    assert found["0"] == own
+    assert found["1"] == found["learner"]
+    assert found["1"][0] != own[0]
+    assert {gpu for _, gpu in found.values()} <= {"0", "1"}
+
+
+def write_place(file: Path) -> None:
+    node = ray.get_runtime_context().get_node_id()
+    file.write_text(f"{node} {os.environ['CUDA_VISIBLE_DEVICES']}")
 
 
 def write_gpus(file: Path) -> None:

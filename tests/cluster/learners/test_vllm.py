@@ -46,7 +46,7 @@ def test_servers_sample_with_the_weights_that_two_ranks_have_learned(tmp_path: P
         await server.start()
         address = f'engine.servers.urls=["{server.url}"]'
         try:
-            given = load_recipe(str(recipe), ["engine=vllm", address])
+            given = load_recipe(str(recipe), ["engine=vllm", address, "cluster.colocated=true"])
             context = await asyncio.to_thread(prepare, given, folder, SilentDisplay())
             await run(context)
             return served.model.state_dict()
@@ -55,6 +55,7 @@ def test_servers_sample_with_the_weights_that_two_ranks_have_learned(tmp_path: P
 
     sampled = asyncio.run(asyncio.wait_for(main(), 300))
     assert {name.partition("version-")[2] for name in server.loaded} == {"0", "1", "2"}
+    assert "/sleep?level=2" in server.calls
     kept = folder.checkpoints / "step-000002"
     learned = AutoModelForCausalLM.from_pretrained(kept).state_dict()
     assert all(torch.equal(weight, sampled[name]) for name, weight in learned.items())
