@@ -20,15 +20,15 @@ pytest.importorskip("ray")
 @pytest.mark.long
 def test_the_run_is_the_same_wherever_samplers_are(tmp_path: Path) -> None:
     """Learners are plain processes where samplers are not beside them."""
-    recipe, apart, together = (
+    apart, together = tmp_path / "apart", tmp_path / "together"
+    recipe, asked = (
         write_recipe(tmp_path, "Restorable", TABLES),
-        tmp_path / "a",
-        tmp_path / "b",
+        ("cluster.learners=2", "train.steps=1"),
     )
-    sampled_by(Harassed(), 2, recipe, RunFolder.new(apart), "cluster.learners=2")
-    asked = ("cluster.learners=2", "cluster.samplers=2", "cluster.colocated=true")
-    finish(start("train", recipe, *asked, "--run", together))
-    parts = sorted((apart / "checkpoints/step-000002").glob("model*.safetensors"))
+    sampled_by(Harassed(), 2, recipe, RunFolder.new(apart), *asked)
+    beside = ("cluster.samplers=2", "cluster.colocated=true")
+    finish(start("train", recipe, *asked, *beside, "--run", together))
+    parts = sorted((apart / "checkpoints/step-000001").glob("model*.safetensors"))
     assert len(parts) == 2
     for file in [*parts, apart / "metrics.jsonl"]:
         assert file.read_bytes() == (together / file.relative_to(apart)).read_bytes()
