@@ -1,5 +1,6 @@
 """An engine whose model need not be able to do anything: it draws answers, and replies to a judge's
-requests, and says truly with which log-probabilities the model would have written them."""
+requests, and says truly with which log-probabilities the model would have written them; where
+some tokens are left out, among four at most."""
 
 import json
 
@@ -7,6 +8,7 @@ import torch
 
 from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.tokens import KeptTokens
 
 ANSWERS = "words and words", "a1b2", "0123456789", "0123456789 0123456789 0123456789"
 
@@ -40,6 +42,11 @@ class ScriptedJudge(EmbeddedEngine):
         with torch.no_grad():
             logits = self.given.model(torch.tensor([[*prompt, *tokens]])).logits[0]
         known = logits[len(prompt) - 1 : -1].float().log_softmax(-1)
-        logprobs = known[range(len(tokens)), tokens].tolist()
+        logprobs, kept = known[range(len(tokens)), tokens].tolist(), None
+        if sampling.returns_kept:
+            sets = [sorted({token, 3, 7, 11}) for token in tokens]
+            totals = [row[own].logsumexp(0).item() for row, own in zip(known, sets, strict=True)]
+            logprobs = [one - total for one, total in zip(logprobs, totals, strict=True)]
+            kept = KeptTokens.of(sets)
         reason = StopReason.END_OF_TEXT if "BEGIN DATA" in text else StopReason.STOP_STRING
-        return Completion(tokens, logprobs, reason, self.version)
+        return Completion(tokens, logprobs, reason, self.version, kept=kept)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.tokens import Tokens
+from tests.learning.conftest import VOCABULARY
+from turnwise.tokens import KeptTokens, Tokens
 from turnwise.types import Group, Trajectory
 
 ARRAYS = {one.name for one in fields(Tokens)}
@@ -35,3 +36,14 @@ def with_one(groups: Sequence[Group], group: int, member: int, **changes: Any) -
     """The groups with one member changed, by its places."""
     chosen = groups[group].trajectories[member].id
     return each(groups, lambda own: changed(own, **changes) if own.id == chosen else own)
+
+
+def drawn_among_some(member: Trajectory) -> Trajectory:
+    """The trajectory with some tokens beside most of those that were sampled."""
+    tokens, random = member.tokens, np.random.default_rng(member.episode)
+    drawn = tokens.mask & (random.random(len(tokens)) < 0.9)
+    rows = [
+        np.union1d(random.choice(VOCABULARY, 9), [token]) if among else []
+        for token, among in zip(tokens.ids, drawn, strict=True)
+    ]
+    return changed(member, kept=KeptTokens.of(rows))

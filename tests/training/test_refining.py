@@ -161,6 +161,17 @@ def test_they_are_sampled_ahead_too(recipe: Path, tmp_path: Path) -> None:
         assert versions <= {max(0, line["step"] - 2), line["step"] - 1}
 
 
+def test_they_are_drawn_among_what_truncation_leaves(recipe: Path, tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    train(recipe, folder, "rollout.top_k=4", "train.steps=1")
+    (line,) = folder.lines("metrics.jsonl")
+    assert line["policy/logprob_gap"] < 1e-4
+    tasks, replies = rows_of(folder, 1)
+    for member in (one for group in groups_of([*tasks, *replies]) for one in group.trajectories):
+        assert member.tokens.kept is not None
+        assert np.array_equal(member.tokens.kept.counts > 0, member.tokens.mask)
+
+
 def test_no_pairs_are_exported_of_replies(whole: RunFolder, tmp_path: Path) -> None:
     export_preferences(whole, tmp_path / "pairs.jsonl")
     assert "BEGIN DATA" not in (tmp_path / "pairs.jsonl").read_text()

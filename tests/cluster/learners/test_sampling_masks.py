@@ -1,10 +1,8 @@
 """Promise 6 for sampling masks: ranks learn over the tokens that one process learns over."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.cluster.learners.test_learner import (
@@ -15,14 +13,12 @@ from tests.cluster.learners.test_learner import (
     recipe_of,
 )
 from tests.cluster.learners.test_sequence import sliced
-from tests.learning.changing import each
-from tests.learning.conftest import VOCABULARY
+from tests.learning.changing import drawn_among_some, each
 from turnwise.cluster.learners.team import Team
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.tokens import KeptTokens
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
@@ -40,7 +36,7 @@ def test_two_ranks_make_the_update_of_one(
     recipe = sliced(recipe_of(model_folders[family], ALGORITHMS[1]), 2, slices)
     one, other = pair(team, recipe)
     whole = make_groups(REWARDS, 1)
-    groups = each(whole, _drawn_among_some)
+    groups = each(whole, drawn_among_some)
     assert_same_updates(one, other, [groups])
     assert isinstance(one, PolicyLearner)
     gaps = [
@@ -48,16 +44,3 @@ def test_two_ranks_make_the_update_of_one(
         for some in (groups, whole)
     ]
     assert abs(gaps[0] - gaps[1]) > 0.01
-
-
-def _drawn_among_some(member: Trajectory) -> Trajectory:
-    """With some tokens beside each that was sampled; others may be all that there are."""
-    tokens = member.tokens
-    random = np.random.default_rng(member.episode)
-    rows = [
-        np.union1d(random.choice(VOCABULARY, 9), [token])
-        if sampled and random.random() < 0.9
-        else []
-        for token, sampled in zip(tokens.ids, tokens.mask, strict=True)
-    ]
-    return replace(member, tokens=replace(tokens, kept=KeptTokens.of(rows)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import with_one
+from tests.learning.changing import drawn_among_some, each, with_one
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
@@ -34,8 +34,11 @@ def score(groups: list[Group], model: Any, budget: int = 8192, temperature: floa
     return signal.measure(groups)
 
 
-def test_scores_are_the_models_own(load_model: Any, make_groups: Any) -> None:
+@pytest.mark.parametrize("among_all", [True, False])
+def test_scores_are_the_models_own(load_model: Any, make_groups: Any, among_all: bool) -> None:
+    """Over the vocabulary, or over the tokens that each one was drawn among."""
     groups, model = make_groups([[1.0, 0.0, None], [0.5, 0.0]]), load_model("qwen3").eval()
+    groups = groups if among_all else each(groups, drawn_among_some)
     signals = score(groups, model)
     for member in (m for group in groups for m in group.graded):
         tokens = member.tokens
@@ -50,7 +53,10 @@ def test_scores_are_the_models_own(load_model: Any, make_groups: Any) -> None:
             if not tokens.mask[place]:
                 assert np.isnan(found)
                 continue
-            expected = logprobs[place + len(told) - 1, tokens.ids[place]].item()
+            own = logprobs[place + len(told) - 1]
+            left = [] if among_all else tokens.kept[place : place + 1].ids.tolist()
+            total = own[left].logsumexp(-1).item() if left else 0.0
+            expected = own[tokens.ids[place]].item() - total
             assert found == pytest.approx(expected, abs=1e-4)
     assert signals.of(groups[0].trajectories[2]).hindsight_logprobs is None
 
