@@ -221,8 +221,11 @@ def _settings(family: str, words: dict[str, Any]) -> dict[str, Any]:
             tower |= {"window_size": 16, "fullatt_block_indexes": [1]}
         if family == "qwen3_vl":
             tower |= {"deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64}
+        rope = {**ROPE, "mrope_section": sections}
+        if family == "qwen3_vl":
+            rope["mrope_interleaved"] = True  # as ever in transformers; vLLM reads it
         return {
-            "text_config": {**words, "rope_parameters": {**ROPE, "mrope_section": sections}},
+            "text_config": {**words, "rope_parameters": rope},
             "vision_config": tower,
             "tie_word_embeddings": False,
         }

@@ -8,9 +8,11 @@ import pytest
 
 from tests.engines.vllm.driving import change
 from tests.engines.vllm.real import ARGUMENTS, drive, play
+from tests.engines.vllm.test_vllm_adapters import teach
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.engine import VllmEngine
+from turnwise.forward.hidden import base_model
 from turnwise.models.load import load_model
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
@@ -22,13 +24,27 @@ BEFORE, BETWEEN, AFTER = list(range(5, 30)), [40, 41], list(range(50, 59))
 SAMPLED = 16
 
 
-@pytest.mark.parametrize("family", ["idefics3", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
-def test_images_are_what_the_learner_scores(tmp_path: Path, python: str, family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "transport"),
+    [
+        ("idefics3", "files"),
+        ("idefics3", "adapters"),
+        ("llava", "files"),
+        ("qwen2_vl", "files"),
+        ("qwen2_5_vl", "files"),
+        ("qwen3_vl", "files"),
+    ],
+)
+def test_images_are_what_the_learner_scores(
+    tmp_path: Path, python: str, family: str, transport: str
+) -> None:
     finds = [python, "-c", "import torchvision"]
     if family != "idefics3" and subprocess.run(finds, capture_output=True).returncode:
         pytest.skip(f"vLLM serves {family} with torchvision alone")
     folder = save_served_model(tmp_path / "model", family)
-    model, tokenizer = load_model(ModelConfig(name=str(folder), device="cpu"))
+    rank = 4 if transport == "adapters" else None
+    loaded, tokenizer = load_model(ModelConfig(name=str(folder), device="cpu", lora_rank=rank))
+    model = base_model(loaded)
     pngs = [noise(1), noise(2, (24, 16))]
     ids, images = told(model, BEFORE, pngs[0], BETWEEN, pngs[1], AFTER)
 
@@ -49,6 +65,7 @@ def test_images_are_what_the_learner_scores(tmp_path: Path, python: str, family:
             print(f"largest gap {gaps[0]:.1e}; to that of other images {gaps[1]:.1e}")
             assert gaps[0] < 1e-3 < gaps[1]
             assert set(turn.version) == {version}
-            change(model.get_decoder(), version)
+            (teach if rank else change)(model.get_decoder(), version)
 
-    drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
+    settings = {"python": python, "arguments": ARGUMENTS, "transport": transport}
+    drive(tmp_path, model, tokenizer, body, **settings)
