@@ -5,7 +5,7 @@ and verifier are the other's. Not here: the processes, and what is said to them 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.config import Recipe, RolloutConfig
@@ -86,6 +86,11 @@ class RemoteEpisode(Episode):
     workers: Workers
     variant: str = ""
     """The name of the ablation that `prototype` is; empty for the recipe's own environment."""
+    _cut: bool = field(default=False, init=False)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return replace(super().trajectory, answer_cut=self._cut)
 
     async def run(self) -> Trajectory:
         async with self._place():
@@ -103,7 +108,7 @@ class RemoteEpisode(Episode):
         self.environment_states = list(played.snapshots)
         self.outcome, self.verdict = played.outcome, played.verdict
         self.seconds, self.problem = played.seconds, played.problem
-        self.times = played.times
+        self.times, self._cut = played.times, played.answer_cut
 
 
 def unplayed(assignment: Assignment, problem: str) -> Trajectory:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fakes import Letters, Reporting
+from tests.fakes import CAPITALS, Letters, Reporting
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import DataError
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
@@ -30,6 +30,14 @@ class Blind(Sighted):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         seen = await super().verify(trajectory)
         return Verdict(seen.reward / 2 - 1, False, seen.parts, seen.detail, seen.turn_parts)
+
+
+class Cutting(Letters):
+    """Cuts the right answer out of what it shows."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        shown = self.truncate(f"Look it up. {task.prompt} {CAPITALS[task.id]}", 4)
+        return Observation(shown)
 
 
 class Sleeper(Letters):

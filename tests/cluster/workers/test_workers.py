@@ -125,6 +125,7 @@ def everything(found: Sequence[Group]) -> list[object]:
             one.task,
             one.outcome,
             one.verdict,
+            one.answer_cut,
             one.tokens.ids.tolist(),
             one.tokens.logprob.tobytes(),
             one.tokens.version.tolist(),
@@ -167,6 +168,12 @@ def test_a_reward_and_an_ablation_of_the_recipe_are_the_workers_too(
         rewards = [evaluation["reward"] for evaluation in found if evaluation is not None]
         assert len(rewards) == 2
         assert rewards[0] == rewards[1]
+
+
+def test_an_answer_that_is_cut_away_in_a_worker_is_known_here(recipe: Path) -> None:
+    pool, environment = WorkerPool(Fleet(), 1, 30.0), f"{HERE / 'environments.py'}:Cutting"
+    parts = built(recipe, pool, f"environment.name={environment}")
+    assert all(one.answer_cut for one in members_of(asyncio.run(groups(parts, pool))))
 
 
 class Harassed(WorkerPool):

@@ -180,6 +180,8 @@ class SqlEnvironment(Environment):
 
     def restore(self, state: bytes) -> None:
         found = json.loads(state)
+        if not hasattr(self, "_play"):  # it has never been reset
+            self._play = Play()
         before, left = self._play.database, self._play.left
         if isinstance(before, PostgresDatabase):
             left = [*left, before]
