@@ -42,7 +42,7 @@ def test_images_are_what_the_learner_scores(
     if family != "idefics3" and subprocess.run(finds, capture_output=True).returncode:
         pytest.skip(f"vLLM serves {family} with torchvision alone")
     folder = save_served_model(tmp_path / "model", family)
-    rank = 4 if transport == "adapters" else None
+    rank = 4 if transport == "adapters" else 0
     loaded, tokenizer = load_model(ModelConfig(name=str(folder), device="cpu", lora_rank=rank))
     model = base_model(loaded)
     pngs = [noise(1), noise(2, (24, 16))]
