@@ -2,6 +2,7 @@
 torchvision there, which vLLM's build for CPUs goes without where only the one for GPUs is found."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from tests.engines.vllm.real import ARGUMENTS, drive, play
 from tests.engines.vllm.test_vllm_adapters import teach
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
+from turnwise.engines.parity import Probe, score
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.forward.hidden import base_model
 from turnwise.models.load import load_model
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
-from tests.vision_models import noise, own_logprobs, save_served_model, told
+from tests.vision_models import noise, save_served_model, told
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 
@@ -55,13 +57,12 @@ def test_images_are_what_the_learner_scores(
             assert engine.parity < 1e-4
             sampling = Sampling(SAMPLED, seed=version)
             turn = await play(engine, ids, sampling, str(version), images)
-            history = [*ids, *turn.tokens]
-            own = own_logprobs(model, history, pngs, len(turn.tokens))
-            others = own_logprobs(model, history, [noise(3), noise(4, (24, 16))], len(turn.tokens))
-            gaps = [
-                max(abs(one - two) for one, two in zip(turn.logprobs, each.tolist(), strict=True))
-                for each in (own, others)
-            ]
+            gaps = []
+            for seen in (pngs, [noise(3), noise(4, (24, 16))]):
+                told_so = [replace(one, png=png) for one, png in zip(images, seen, strict=True)]
+                (scored,) = score(model, [Probe(ids, sampling, turn.tokens, images=told_so)])
+                both = zip(turn.logprobs, scored.logprobs, strict=True)
+                gaps.append(max(abs(one - two) for one, two in both))
             print(f"largest gap {gaps[0]:.1e}; to that of other images {gaps[1]:.1e}")
             assert gaps[0] < 1e-3 < gaps[1]
             assert set(turn.version) == {version}
