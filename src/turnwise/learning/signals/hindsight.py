@@ -28,7 +28,7 @@ class Hindsight:
     context tells the reward."""
 
     scored: Score
-    """By the policy."""
+    """The passes that score, by the policy."""
     scaffold: Scaffold
 
     def measure(self, groups: Sequence[Group]) -> Signals:

@@ -37,7 +37,7 @@ class InformationGain:
     """
 
     scored: Score
-    """By the policy."""
+    """The passes that score, by the policy."""
     scaffold: Scaffold
     oracle: Oracle
     context: int | None

@@ -18,7 +18,7 @@ class ScoreNorms:
     token."""
 
     scored: Score
-    """By the policy."""
+    """The passes that score, by the policy."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """There are no metrics."""
