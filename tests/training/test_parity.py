@@ -69,11 +69,15 @@ def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:
     return list(RunFolder(run).lines("metrics.jsonl"))
 
 
-def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(recipe: Path, tmp_path: Path) -> None:
-    """In the first step whose tokens are off, which is kept to be looked at."""
+@pytest.mark.parametrize("override", ["rollout.top_k=0", "rollout.top_k=200"])
+def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(
+    recipe: Path, tmp_path: Path, override: str
+) -> None:
+    """In the first step whose tokens are off, which is kept to be looked at; also where the engine
+    leaves tokens out, since it says which."""
     reason = r"policy/logprob_gap is 0\.01 in step 2, and engine\.parity_bound is 0\.001: "
     with pytest.raises(RunStoppedError, match=reason):
-        train(recipe, tmp_path / "run")
+        train(recipe, tmp_path / "run", override)
     first, second = RunFolder(tmp_path / "run").lines("metrics.jsonl")
     assert first["policy/logprob_gap"] < 1e-4
     assert second["policy/logprob_gap"] == pytest.approx(SHIFT, rel=0.05)
@@ -91,10 +95,13 @@ def test_a_gap_that_is_no_number_stops_it_whatever_the_recipe_allows(
     check_logprob_gap(loaded, {}, 1)
 
 
-@pytest.mark.parametrize("override", ["engine.parity_bound=0.02", "rollout.top_k=200"])
-def test_it_does_not_where_the_recipe_allows_it(
-    recipe: Path, tmp_path: Path, override: str
-) -> None:
-    """By a wider bound, or because the engine leaves tokens out that the learner counts."""
-    overrides = (override, "algorithm.correction=none")
+def test_it_does_not_where_the_recipe_allows_it(recipe: Path, tmp_path: Path) -> None:
+    """By a wider bound, or because the engine leaves tokens out and does not say which."""
+    overrides = ("engine.parity_bound=0.02", "algorithm.correction=none")
     assert len(train(recipe, tmp_path / "run", *overrides)) == 3
+    untold = load_recipe(str(recipe), ("engine=vllm", "rollout.top_k=200"))
+    check_logprob_gap(untold, {"policy/logprob_gap": 1.0}, 1)
+    with pytest.raises(RunStoppedError, match="policy/logprob_gap is 1"):
+        check_logprob_gap(
+            load_recipe(str(recipe), ("engine=vllm",)), {"policy/logprob_gap": 1.0}, 1
+        )
