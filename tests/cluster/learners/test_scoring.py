@@ -87,12 +87,14 @@ def test_a_teacher_is_divided_and_says_the_same(
     teacher = loaded(llama, 3)
     two = DistributedLearner(team, recipe, loaded(recipe, 1), None, None, teacher).teacher
     assert two is not None
+    counted = Counted(team.parts.teacher.model)
     one = Teacher(loaded(llama, 3), recipe.learning, 1.0)
+    groups = make_groups(REWARDS)
     for temperature in (1.0, 0.7):
         one.temperature = two.temperature = temperature
-        groups = make_groups(REWARDS)
         expected, found = (each.measure(groups) for each in (one, two))
         assert found.metrics == pytest.approx(expected.metrics, rel=1e-6)
         for member in (member for group in groups for member in group.graded):
             assert same(expected.of(member).teacher_logprobs, found.of(member).teacher_logprobs)
+    assert slices > 1 or 0 < counted.texts < 2 * sum(len(group.graded) for group in groups)
     assert all(isinstance(weight, DTensor) for weight in team.parts.teacher.model.parameters())
