@@ -18,9 +18,7 @@ from turnwise.cluster.learners.learner import (
     DistributedTeacher,
 )
 from turnwise.cluster.learners.team import Team
-from turnwise.config import (
-    Recipe,
-)
+from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
