@@ -12,8 +12,9 @@ QUICK := "not long and not slow and not vllm"
 
 .PHONY: demo test test-all coverage test-plain test-bounds test-slow test-vllm chromium check docs format reference setup
 
+# `make demo CHANGES="train.steps=30"` changes the recipe.
 demo: .venv/ready
-	$(BIN)/turnwise train demo --overwrite
+	$(BIN)/turnwise train demo --overwrite $(CHANGES)
 
 # Every module, within minutes; what is marked `long` is left to test-all.
 test: .venv/developing
@@ -36,7 +37,8 @@ test-bounds: .venv/developing
 	.ci/bounds
 
 # What takes many minutes or much memory, and repeats with other data what test-all runs once:
-# every architecture of transformers, all tasks of environments, 1,000 sandboxes.
+# every architecture of transformers, all tasks of environments, 1,000 sandboxes, further kills, and
+# clusters of several nodes that lose one.
 test-slow: .venv/developing
 	$(PYTEST) -m slow
 

@@ -100,7 +100,7 @@ def test_the_fastest_form_of_each_is_chosen() -> None:
     assert set(fastest(answers)) == {"turnwise, bfloat16", "TRL"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_command_runs_without_peers(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     sizes = ["--tasks", "1", "--group", "2", "--turn-tokens", str(TURN)]

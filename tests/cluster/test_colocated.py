@@ -17,7 +17,7 @@ from turnwise.storage.run_folder import RunFolder
 pytest.importorskip("ray")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_run_is_the_same_wherever_samplers_are(tmp_path: Path) -> None:
     """Learners are plain processes where samplers are not beside them."""
     apart, together = tmp_path / "apart", tmp_path / "together"

@@ -144,6 +144,7 @@ def test_a_mistake_that_ends_the_tending_is_what_is_said(caplog: pytest.LogCaptu
     assert caplog.messages == ["one 0: no such page"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_prepared_after_its_end_is_lost() -> None:
     """Its connection is still open, as when it hangs: what has prepared it goes on with others."""
 

@@ -64,6 +64,7 @@ def machines(urls: list[str]) -> list[str | None]:
     return sorted(str(urlsplit(url).hostname) for url in urls)
 
 
+@pytest.mark.slow
 def test_servers_that_are_lost_come_back_where_there_is_room(
     cluster: Cluster, tmp_path: Path
 ) -> None:

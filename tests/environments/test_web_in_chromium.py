@@ -41,7 +41,7 @@ def kill(browser: Browser) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_same_as_plain_pages() -> None:
     pairs: list[tuple[WebEnvironment, Any]] = [
         (WebForms(count=2 * len(KINDS)), real(WebForms, count=2 * len(KINDS))),

@@ -49,7 +49,7 @@ def test_batches_hold_everything_once_and_little_padding() -> None:
     assert all(len(batch) * max(len(d.ids) for d in batch) <= BATCH_TOKENS for batch in made)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
     sizes = Sizes(reading=1, cards=2, tags=1, words=1, libraries=1, modules=20, checked=1)
     documents = standard_library()[:2000]

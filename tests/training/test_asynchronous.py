@@ -143,7 +143,9 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     recipe: Path, tmp_path: Path, how: signal.Signals
 ) -> None:

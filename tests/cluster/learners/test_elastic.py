@@ -56,7 +56,7 @@ def test_four_go_on_from_two_and_one_from_four(
     assert_same_updates(one, gone_on(later, recipe, None), [make_groups(REWARDS, 3)])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.numbers
 def test_two_replicas_of_two_parts_make_the_update_of_one(
     model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path

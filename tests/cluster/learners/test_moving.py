@@ -29,7 +29,7 @@ def killed_at(run: Path, process: "subprocess.Popen[str]", step: int) -> None:
     process.communicate()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.numbers
 def test_a_run_of_two_goes_on_with_one_and_then_with_two(tmp_path: Path) -> None:
     """And ends with the weights of one that never changed."""

@@ -56,7 +56,11 @@ def is_running(process: int) -> bool:
     ("number", "message"),
     [
         (signal.SIGKILL, r"learner rank 1 .* ended in update \(code -9\)"),
-        (signal.SIGSTOP, "learner ranks do not answer within cluster.seconds = 5 in update"),
+        pytest.param(
+            signal.SIGSTOP,
+            "learner ranks do not answer within cluster.seconds = 5 in update",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_rank_that_is_gone_ends_the_update(
@@ -73,7 +77,7 @@ def test_a_rank_that_is_gone_ends_the_update(
     assert not is_running(process)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_all_groups_of_ranks_have_the_deadline(
     recipe: Recipe, tmp_path: Path, replicas: int
 ) -> None:

@@ -165,7 +165,7 @@ def test_a_sampler_that_keeps_old_weights_is_found_at_the_first_update(
     assert not list(folder.lines("metrics.jsonl"))[1:]
 
 
-@LONG
+@pytest.mark.slow
 def test_a_sampler_that_takes_no_weights_is_replaced(recipe: Path, tmp_path: Path) -> None:
     given = "cluster.start_seconds=15", "evaluation.tasks=0", "train.steps=1"
     fleet = Each(Stuck, Passing)

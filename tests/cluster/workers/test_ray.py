@@ -70,6 +70,7 @@ class Killed(Harassed):
         os.kill(int(process), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
     launcher: RayLauncher, recipe: Path, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
     assert timing(found)["workers/episodes_replayed"] >= 1
 
 
+@pytest.mark.slow
 def test_code_that_blocks_a_worker_is_interrupted_there(
     launcher: RayLauncher, recipe: Path
 ) -> None:
@@ -121,11 +123,8 @@ def interrupted(recipe: Path, folder: Path, number: signal.Signals, steps: int) 
     return process.returncode
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGUSR1, 75)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 75)])
 def test_a_signal_saves_and_ends_the_run_and_its_processes(
     recipe: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

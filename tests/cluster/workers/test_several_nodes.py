@@ -18,7 +18,7 @@ pytest.importorskip("ray")
 STEPS = 12
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_loses_a_node_is_the_run_that_loses_none(tmp_path: Path) -> None:
     """Three nodes have the four workers; two have room for all of them as well."""
     recipe, steps = write_recipe(tmp_path, "Restorable", TABLES), f"train.steps={STEPS}"
