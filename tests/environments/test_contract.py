@@ -138,7 +138,7 @@ def test_the_declared_scores_are_those_of_all_tasks(name: str) -> None:
         scores_are_as_declared(environment, all_tasks(environment), exactly=True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_another_process_has_the_same_tasks_and_observations(desk: dict[str, Any]) -> None:
     few = [
         (name.split()[0], desk if name == "own_desk" else case.few or case.options)

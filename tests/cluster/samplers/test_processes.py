@@ -102,7 +102,7 @@ async def killing(context: RunContext, moment: Callable[[SamplerEngine], bool]) 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "moment", [in_a_turn, pytest.param(in_weights, marks=pytest.mark.slow), None]
+    "moment", [in_a_turn, *(pytest.param(m, marks=pytest.mark.slow) for m in (in_weights, None))]
 )
 def test_a_run_of_which_a_sampler_is_killed_is_the_run_of_which_none_is(
     recipe: Path,

@@ -32,7 +32,7 @@ def act(command: str) -> Action:
     return Action("", calls=(ToolCall("act", {"command": command}),))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
     environment = TextWorld(MadeGames(count=3), admissible=True)
     tasks = all_tasks(environment)
