@@ -42,6 +42,7 @@ def notes(file: Path) -> dict[str, list[int]]:
     return {part: [int(process) for one, process in lines if one == part] for part in parts}
 
 
+@pytest.mark.slow
 def test_a_verdict_is_given_on_the_node_that_has_what_it_needs_also_when_its_worker_is_killed(
     nodes: Nodes, tmp_path: Path
 ) -> None:
