@@ -70,7 +70,7 @@ class Killed(Harassed):
         os.kill(int(process), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
     launcher: RayLauncher, recipe: Path, tmp_path: Path
 ) -> None:
