@@ -65,7 +65,7 @@ class ModelFiles:
         weights. `gather` collects what each rank gives it, in order. Raises OSError and
         SafetensorError."""
         published = revert_weight_conversion(self._model, self._weights)
-        files = _cut({name: tensor.contiguous() for name, tensor in published.items()})
+        files = _cut({name: one.contiguous() for name, one in published.items()}, FILE_BYTES)
         sizes = [{name: _bytes(tensor) for name, tensor in file.items()} for file in files]
         every: list[list[dict[str, int]]] = gather(sizes)
         before, count = sum(map(len, every[: self._rank])), sum(map(len, every))
@@ -139,17 +139,9 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 def _files(weights: dict[str, Tensor], count: int, most: int) -> list[tuple[int, list[str]]]:
     """The rank and the weights of each file; ranks write about as much as each other."""
     names = list(weights)
-    sizes = [_bytes(tensor) for tensor in weights.values()]
-    files: list[tuple[int, list[str]]] = []
-    for rank, hand in enumerate(dealt(sizes, count)):
-        filled = most
-        for place in hand:
-            if filled >= most:
-                files.append((rank, []))
-                filled = 0
-            files[-1][1].append(names[place])
-            filled += sizes[place]
-    return files
+    hands = dealt([_bytes(tensor) for tensor in weights.values()], count)
+    held = [{names[place]: weights[names[place]] for place in hand} for hand in hands]
+    return [(rank, list(file)) for rank, own in enumerate(held) for file in _cut(own, most)]
 
 
 def _layer(name: str) -> str:
@@ -159,12 +151,12 @@ def _layer(name: str) -> str:
     return name if layer is None else layer[0]
 
 
-def _cut(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Put weights into files of about FILE_BYTES."""
+def _cut(weights: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:
+    """Put weights into files of about so many bytes."""
     files: list[dict[str, Tensor]] = []
-    filled = FILE_BYTES
+    filled = most
     for name, tensor in weights.items():
-        if filled >= FILE_BYTES:
+        if filled >= most:
             files.append({})
             filled = 0
         files[-1][name] = tensor

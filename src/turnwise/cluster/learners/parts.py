@@ -15,10 +15,7 @@ from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.cluster.learners.agreement import check_agreement
 from turnwise.cluster.learners.divided import DividedModel, device_of, model_of_worker
 from turnwise.cluster.learners.process_group import ProcessGroup
-from turnwise.config import (
-    Recipe,
-    SftConfig,
-)
+from turnwise.config import Recipe, SftConfig
 from turnwise.forward.hidden import Images
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits

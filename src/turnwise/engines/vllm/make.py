@@ -42,9 +42,8 @@ def make_vllm(
 
     `folder` is where weights and logs of servers are written; a temporary one if not given. With
     the transports `nccl` and `ipc`, `sender` makes this process's side of a connection; on the
-    model's GPU if not given. For `colocated` and
-    `machines` see EngineSetup. Raises ConfigError for what cannot
-    work; starts nothing.
+    model's GPU if not given. For `colocated` and `machines` see EngineSetup. Raises ConfigError for
+    what cannot work; starts nothing.
     """
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     limit = min(max_tokens, positions or max_tokens)

@@ -4,7 +4,6 @@ It is decided here alone whether there is one, of one process or of several. Not
 which never changes (`teacher.py`), and when the models learn (`training/learners.py`).
 """
 
-import copy
 from collections.abc import Callable
 
 from torch import nn
@@ -69,11 +68,11 @@ def second_model(
             learning,
             algorithm.self_teacher_coefficient,
             own.temperature,
-            Divided(ranks, own.compute, average),
+            None if average is None else Divided(ranks, own.compute, average),
         )
     return None
 
 
-def _copied(policy: nn.Module, ranks: Ranks) -> nn.Module:
-    copied: nn.Module = copy.deepcopy(policy) if ranks.count == 1 else copy_to_divide(policy)
-    return copied
+def _copied(policy: nn.Module, ranks: Ranks) -> nn.Module | None:
+    """A copy for ranks to divide; None on one process, where the second model makes its own."""
+    return None if ranks.count == 1 else copy_to_divide(policy)
