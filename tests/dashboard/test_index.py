@@ -7,17 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import write_run
 from turnwise.dashboard.episodes import Query, find
 from turnwise.dashboard.index import Index, read_row, read_rows, rows_with
 from turnwise.dashboard.runs import row_count
 from turnwise.errors import DataError
 from turnwise.storage.trajectory_rows import SCHEMA
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "demo", hostile=False)
 
 
 def newest(run: Path) -> Path:

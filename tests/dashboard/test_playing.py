@@ -9,15 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import with_a_task_of_the_environment, write_run
-from tests.dashboard.test_server import asked
+from tests.dashboard.asking import asked
+from tests.dashboard.browser.sample_run import with_a_task_of_the_environment
 from turnwise.commands.playing import Player
 from turnwise.storage.trajectory_rows import SCHEMA
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "demo", hostile=False)
 
 
 def test_an_environment_is_played_from_the_browser(run: Path) -> None:

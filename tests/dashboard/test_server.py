@@ -4,10 +4,8 @@ should be."""
 import asyncio
 import json
 import os
-import shutil
 import socket
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.dashboard.asking import HOST, asked, get
 from tests.dashboard.browser.sample_run import write_run
-from turnwise.commands.playing import Player
 from turnwise.commands.viewing import dashboard_of
 from turnwise.dashboard.notes import notes_file
 from turnwise.dashboard.runs import COUNTED
@@ -27,45 +25,6 @@ from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.storage.trajectory_rows import LATER, SCHEMA
-
-HOST = "http://127.0.0.1:8080"
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "demo", hostile=False)
-
-
-@pytest.fixture
-def run(written: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
-    return Path(shutil.copytree(written, tmp_path / "demo"))
-
-
-def asked(
-    paths: list[Path],
-    body: Callable[[httpx2.AsyncClient], Awaitable[Any]],
-    player: Player | None = None,
-) -> Any:
-    """What `body` makes of a client that was let in."""
-
-    async def main() -> Any:
-        door = Door("127.0.0.1", 8080)
-        transport = httpx2.ASGITransport(application(dashboard_of(paths, player), door))
-        async with httpx2.AsyncClient(transport=transport, base_url=HOST) as client:
-            opened = await client.get(f"/?token={door.secret}")
-            assert (opened.status_code, opened.headers["location"]) == (303, "/")
-            return await body(client)
-
-    return asyncio.run(main())
-
-
-def get(paths: list[Path], *addresses: str) -> list[Any]:
-    async def body(client: httpx2.AsyncClient) -> list[Any]:
-        return [(await client.get(f"/api/{one}")).json() for one in addresses]
-
-    found: list[Any] = asked(paths, body)
-    return found
 
 
 def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:

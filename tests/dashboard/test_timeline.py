@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import write_run
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.timeline import timeline
 from turnwise.storage.run_folder import RunFolder
@@ -18,12 +17,10 @@ from turnwise.types import Group, Task, Trajectory
 GROUP = "train/2/task-0"
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    folder = write_run(tmp_path / "demo", hostile=False)
-    for file in (folder / "timeline").iterdir():
+@pytest.fixture(autouse=True)
+def untimed(run: Path) -> None:
+    for file in (run / "timeline").iterdir():
         file.unlink()
-    return folder
 
 
 def episode(number: int, begun: float, seconds: float, process: str = "", *spans: Span) -> Any:

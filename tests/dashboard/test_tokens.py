@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import write_run
 from turnwise.commands.viewing import dashboard_of
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.tokens import Pieces, tokens
@@ -19,11 +18,6 @@ from turnwise.tokens import Source
 
 Change = Callable[[dict[str, Any], int], None]
 """Changes a row of an episode; the number is the place of its first sampled token."""
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "demo", hostile=False)
 
 
 def reason(run: Path, change: Change, number: int = 1) -> str | None:

@@ -11,7 +11,7 @@ from turnwise.environments.failing import FailureRates, failing
 from turnwise.environments.joint import Joint
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Task
+from turnwise.types import Action, Task, ToolCall
 
 FAKES = Path(__file__).parents[1] / "fakes.py"
 BANDIT: dict[str, Any] = {"share": 1}
@@ -75,6 +75,56 @@ def test_the_tools_of_another_environment_are_mistakes(both: Joint) -> None:
     assert told(both, first(both, "sums"), "calculator", expression="2 * 3") == "6"
     refused = told(both, first(both, "proofs"), "calculator", expression="2 * 3")
     assert refused == "Error: there is no tool 'calculator'; tools: check"
+
+
+ENDING = """
+from dataclasses import replace
+from turnwise import Environment, Task, Verdict, tool
+
+class Ending(Environment):
+    def tasks(self, split):
+        return [Task("a", "b")]
+
+    async def reset(self, task, seed):
+        self.begun = task.id
+        return await super().reset(task, seed)
+
+    @tool
+    def stop(self) -> str:
+        \"""End the episode.\"""
+        return "stopped"
+
+    async def step(self, action):
+        return replace(await super().step(action), done=True)
+
+    async def verify(self, trajectory):
+        return Verdict(1.0, (self.begun, trajectory.task.id) == ("a", "a"))
+
+@tool
+def double(number: int) -> str:
+    \"""Twice a number.\"""
+    return str(2 * number)
+"""
+
+
+def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(
+    tmp_path: Path,
+) -> None:
+    """Also where a tool that is run for all of them stands in the same turn."""
+    file = tmp_path / "mine.py"
+    file.write_text(ENDING)
+    table = {"name": f"{file}:Ending"}
+    environment = make_environment(
+        "joint", {"environments": {"one": table, "two": table}}, tools=[f"{file}:double"]
+    )
+    doubled = [ToolCall("double", {"number": number}) for number in (4, 8)]
+    batch = Action("", calls=(doubled[0], ToolCall("stop", {}), doubled[1]))
+    found = played(environment, environment.tasks("heldout")[0], batch).trajectory
+    (turn,) = found.turns
+    assert turn.step is not None
+    assert [result.content for result in turn.step.results] == ["8", "stopped"]
+    assert found.verdict is not None
+    assert found.verdict.success
 
 
 def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(tmp_path: Path) -> None:

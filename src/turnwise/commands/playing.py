@@ -131,8 +131,8 @@ class Player:
     async def act(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Take a turn: calls of tools, or an answer in words."""
         game = self._game(name)
-        calls, text = given.get("calls", []), given.get("text")
-        if calls:
+        calls, text = given.get("calls"), given.get("text")
+        if isinstance(calls, list) and calls:
             known = [_call(one, place, len(game.actions)) for place, one in enumerate(calls)]
             action = Action(json.dumps(calls), calls=tuple(known))
         elif isinstance(text, str):
@@ -190,8 +190,9 @@ def _task(environment: Environment, name: str, seed: int = 0) -> Task:
     for task in (*heldout, *environment.tasks("train")):
         if task.id == name:
             return task
-    if name.isdigit() and int(name) < len(heldout):
-        return heldout[int(name)]
+    numbered = {str(place): task for place, task in enumerate(heldout)}
+    if name in numbered:
+        return numbered[name]
     raise ConfigError(
         f"there is no task {name!r}: give its id, or a number below {len(heldout)} for a held-out "
         "one"

@@ -20,6 +20,8 @@ from turnwise.errors import ConfigError, DataError
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
 MOST_EXPORTED = 1000
 """Episodes of one export, at most."""
+MOST_DIGITS = 18
+"""Digits of a row's number, at most."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,11 @@ class Dashboard:
     pieces: Pieces = field(default_factory=Pieces)
 
     def path(self, identity: str) -> Path:
-        """The folder of a run. Raises ConfigError for one that is not shown."""
+        """The folder of a run. Raises ConfigError for one that is not shown, DataError for one
+        with a link that leads out of it."""
         if identity not in self.runs:
             raise ConfigError(f"there is no run {identity!r} here")
+        runs.check_links(self.runs[identity])
         return self.runs[identity]
 
 
@@ -210,7 +214,7 @@ def _export(shown: Dashboard, asked: Asked) -> Any:
 def _chosen(text: str) -> list[tuple[str, int]]:
     """Episodes as in `step-000003:4,step-000003:7`."""
     pairs = [one.rpartition(":") for one in text.split(",") if one]
-    if not pairs or not all(row.isdigit() for _, _, row in pairs):
+    if not pairs or not all(_is_row(row) for _, _, row in pairs):
         raise DataError("choose episodes as in select=step-000003:4,step-000003:7")
     if len(pairs) > MOST_EXPORTED:
         raise DataError(f"{len(pairs)} episodes are chosen: {MOST_EXPORTED} are the most")
@@ -234,11 +238,7 @@ def _compare(shown: Dashboard, asked: Asked) -> Any:
 
 def _play(shown: Dashboard, asked: Asked) -> Any:
     absent = None if shown.player is not None else "There is nothing here that plays."
-    names = {
-        str(runs.recipe_values(path).get("environment", {}).get("name", ""))
-        for path in shown.runs.values()
-    }
-    return {"environments": sorted(names) if absent is None else [], "absent": absent}
+    return {"environments": [] if absent else runs.environments(shown.runs), "absent": absent}
 
 
 async def _begin(shown: Dashboard, asked: Asked) -> Any:
@@ -263,8 +263,12 @@ def _player(shown: Dashboard) -> Player:
     return shown.player
 
 
+def _is_row(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def _row(text: str) -> int:
-    if not text.isdigit():
+    if not _is_row(text):
         raise ConfigError(f"there is no row {text!r}")
     return int(text)
 

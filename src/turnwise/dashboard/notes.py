@@ -15,9 +15,12 @@ LONGEST = 10_000
 
 
 def notes_file(run: Path) -> Path:
-    """The file of a run's notes."""
+    """The file of a run's notes. Raises DataError for a link: it would be written to elsewhere."""
     whole = run.resolve()
-    return whole.with_name(whole.name + ".notes.jsonl")
+    file = whole.with_name(whole.name + ".notes.jsonl")
+    if file.is_symlink():
+        raise DataError(f"{file} is a link: put a file in its place")
+    return file
 
 
 def read_notes(run: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.dashboard.runs import STUDY
+from turnwise.dashboard.runs import STUDY, leads_out
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.audits import Finding, audits, read_audit
 from turnwise.storage.run_folder import RunFolder
@@ -32,9 +32,14 @@ def reports(path: Path) -> list[dict[str, str]]:
         {"name": f"{AUDIT}{name}", "kind": "audit", "title": title}
         for name, title in audits(path).items()
     ]
-    if (path.resolve().parent / STUDY).is_file():
+    if _has_study(path.resolve().parent):
         found.append({"name": OF_STUDY, "kind": "study", "title": "The study of this run"})
     return found
+
+
+def _has_study(folder: Path) -> bool:
+    file = folder / STUDY
+    return file.is_file() and not leads_out(file, folder)
 
 
 def report(path: Path, name: str) -> dict[str, Any]:

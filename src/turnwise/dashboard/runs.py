@@ -6,8 +6,10 @@ here: steps and episodes (`steps.py`, `episodes.py`).
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +26,8 @@ from turnwise.storage.run_lock import LOCK, Owner, is_locked
 
 CONFIG = "config.toml"
 STUDY = "figures.json"
+UNREAD = ("checkpoints", "vllm", "trackers", "learners")
+"""Parts of a run's folder of which nothing is shown."""
 State = tuple[int, int]
 """When a file was changed, in nanoseconds, and its bytes."""
 COUNTED = 100
@@ -62,12 +66,32 @@ def _inside(folder: Path, levels: int) -> Iterator[Path]:
             yield from _inside(child, levels - 1)
 
 
+def check_links(path: Path) -> None:
+    """Raise DataError where a link in a run's folder leads out of it: a folder that came from
+    elsewhere shows nothing of this machine's."""
+    for folder, names, files in os.walk(path):
+        if Path(folder) == path:
+            names[:] = [name for name in names if name not in UNREAD]
+        for name in (*names, *files):
+            one = os.path.join(folder, name)
+            if os.path.islink(one) and leads_out(one, path):
+                raise DataError(
+                    f"{one} is a link that leads out of the run's folder: put the file itself there"
+                )
+
+
+def leads_out(file: str | Path, folder: Path) -> bool:
+    """Whether a file is, by its links, anywhere but in that folder."""
+    return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+
+
 def overview(identity: str, path: Path) -> dict[str, Any]:
     """A run in a list of runs; one that cannot be read has the state "unreadable" and says why."""
     shown: dict[str, Any] = {"id": identity, "name": path.name, "path": str(path), "kind": "run"}
     nothing = {"steps_done": 0, "steps_planned": None, "started": None, "seconds": None}
     try:
         folder = RunFolder.open(path)
+        check_links(path)
         values = recipe_values(path)
         lines = folder.lines("metrics.jsonl")
         kept = any(folder.evaluation(name) is not None for name in KEPT)
@@ -167,6 +191,16 @@ def recipe_values(path: Path) -> dict[str, Any]:
         raise DataError(f"{path / CONFIG} is damaged: {error}") from None
 
 
+def environments(shown: Mapping[str, Path]) -> list[str]:
+    """The names of the environments of some runs, those that cannot be read aside."""
+    found = set()
+    for path in shown.values():
+        with suppress(DataError):
+            check_links(path)
+            found.add(str(recipe_values(path).get("environment", {}).get("name", "")))
+    return sorted(found)
+
+
 def changed_keys(values: Mapping[str, Any]) -> list[str]:
     """The dotted keys of a recipe whose values are not the defaults."""
     least = {"name": values.get("name", ""), "environment": values.get("environment", {})}
@@ -242,7 +276,7 @@ def file_kind(name: str) -> tuple[str, int | None]:
     """Whether a file of trajectories is of a "step" of RL (and of which), of an "evaluation", or
     "other"."""
     word, _, number = name.partition("-")
-    if word == "step" and number.isdigit():
+    if word == "step" and number.isdecimal():
         return "step", int(number)
     return ("evaluation" if word == "evaluation" else "other"), None
 

@@ -265,7 +265,7 @@ class RunFolder:
         """A Parquet file by its name, or by the number of a step of RL. Raises ConfigError for
         another one."""
         files = {file.stem: file for file in self.trajectory_files()}
-        chosen = f"step-{int(name):06d}" if name.isdigit() else name
+        chosen = f"step-{name.lstrip('0').zfill(6)}" if name.isdecimal() else name
         if chosen not in files:
             raise unknown_name("trajectory file", chosen, files)
         return files[chosen]

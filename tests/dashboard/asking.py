@@ -1,0 +1,43 @@
+"""Asks the dashboard as a browser does that was let in."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from turnwise.commands.playing import Player
+from turnwise.commands.viewing import dashboard_of
+from turnwise.dashboard.security import Door
+from turnwise.dashboard.server import application
+
+HOST = "http://127.0.0.1:8080"
+
+
+def asked(
+    paths: list[Path],
+    body: Callable[[httpx2.AsyncClient], Awaitable[Any]],
+    player: Player | None = None,
+) -> Any:
+    """What `body` makes of a client that was let in."""
+
+    async def main() -> Any:
+        door = Door("127.0.0.1", 8080)
+        transport = httpx2.ASGITransport(application(dashboard_of(paths, player), door))
+        async with httpx2.AsyncClient(transport=transport, base_url=HOST) as client:
+            opened = await client.get(f"/?token={door.secret}")
+            assert (opened.status_code, opened.headers["location"]) == (303, "/")
+            return await body(client)
+
+    return asyncio.run(main())
+
+
+def get(paths: list[Path], *addresses: str) -> list[Any]:
+    """The answers of some addresses of the API."""
+
+    async def body(client: httpx2.AsyncClient) -> list[Any]:
+        return [(await client.get(f"/api/{one}")).json() for one in addresses]
+
+    found: list[Any] = asked(paths, body)
+    return found
