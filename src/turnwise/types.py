@@ -234,6 +234,8 @@ class Branch:
     turns: tuple[Turn, ...]
     state: bytes
     """The environment's."""
+    first: Observation | None = None
+    """The episode's first message."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,8 @@ class Trajectory:
     """Message for people on what went wrong, with infrastructure and grader outcomes."""
     capture: Capture | None = None
     """The account of an agent's calls, where an agent of the user's own has played the episode."""
+    first: Observation | None = None
+    """What `Environment.reset` returned; None where it did not."""
     answer_cut: bool = False
     """Whether each right answer that stood in what a tool returned was cut away before the model
     saw it (`Environment.truncate`); False where right answers are not known."""
@@ -279,6 +283,12 @@ class Trajectory:
     def id(self) -> TrajectoryId:
         """Name by its group and its number there."""
         return TrajectoryId(self.group, self.episode)
+
+    @property
+    def prompt(self) -> str:
+        """The first message to the policy: what `reset` returned, in which the task's own prompt
+        may stand, or that prompt where the episode failed before."""
+        return self.task.prompt if self.first is None else self.first.content
 
     @property
     def outcome_reward(self) -> float | None:
@@ -311,7 +321,7 @@ class Trajectory:
     def states(self) -> tuple[str, ...]:
         """The last observation before each turn: the state, for comparisons of states. Before a
         summary that is the request for one; what is shown after it came before it."""
-        shown = [self.task.prompt]
+        shown = [self.prompt]
         for turn in self.turns:
             if turn.action.summary:
                 shown[-1:] = [f"{shown[-1]}\n(to be summed up)", shown[-1]]
@@ -330,7 +340,7 @@ class Trajectory:
 
     def _repr_html_(self) -> str:
         """The episode in a notebook: the task, what the policy wrote and was shown, the outcome."""
-        said = [("task", self.task.prompt)]
+        said = [("task", self.prompt)]
         for turn in self.turns:
             said.append(("policy", turn.action.text))
             shown = turn.step.observation if turn.step is not None else None

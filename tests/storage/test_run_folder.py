@@ -14,7 +14,7 @@ from turnwise.learning.signals.base import SignalArrays, Signals
 from turnwise.learning.token_numbers import NUMBERS
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import LATER, read_rows, trajectory_of
+from turnwise.storage.trajectory_rows import LATER, read_columns, read_rows, trajectory_of
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
 from turnwise.types import (
     Action,
@@ -170,6 +170,8 @@ def test_trajectories_of_earlier_versions_can_be_read(tmp_path: Path) -> None:
     assert older.keys() == whole.keys()
     assert (older["roles"], older["entropy"], older["loss_weight"]) == ([""], [], [])
     assert trajectory_of(older, member(1.0).task).turns == member(1.0).turns
+    (columns,) = read_columns(file, ["prompt", "task_prompt"])
+    assert columns["task_prompt"] == columns["prompt"] == whole["prompt"]
 
 
 def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:

@@ -217,21 +217,21 @@ def group(path: Path, name: str, wanted: str, index: Index) -> dict[str, Any]:
         place for place, one in enumerate(index.table(file)["group"].to_pylist()) if one == wanted
     ]
     rows = read_rows(file, places)
+    facts = ("episode", "parent", "first_turn")
+    alike = len({row["prompt"] for row in rows}) == 1
     shown = [
         {
             "row": place,
-            **{fact: row[fact] for fact in ("episode", "outcome", "reward", "parent")},
-            "first_turn": row["first_turn"],
+            **{fact: row[fact] for fact in (*facts, "outcome", "reward", "prompt")},
             "first_difference": None if row is rows[0] else first_difference(rows[0], row),
             "turns": turns_of(row),
         }
         for place, row in zip(places, rows, strict=True)
     ]
-    facts = ("episode", "parent", "first_turn")
     return {
         "group": wanted,
         "task": rows[0]["task"] if rows else "",
-        "prompt": rows[0]["prompt"] if rows else "",
+        "prompt": rows[0]["prompt" if alike else "task_prompt"] if rows else "",
         "episodes": shown,
         "tree": [{fact: row[fact] for fact in facts} for row in rows],
     }

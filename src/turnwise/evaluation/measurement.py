@@ -179,6 +179,7 @@ async def played(prototype: Environment, task: Task, script: Sequence[Action]) -
     play = Play(Trajectory(task, "measured", 0, derive("measured", task.id)))
     try:
         prompt = await environment.reset(task.public(), play.trajectory.seed)
+        play.trajectory = replace(play.trajectory, first=prompt)
         play.seen.append(prompt.content)
         for action in script[:MOST_STEPS]:
             step = await environment.step(action)

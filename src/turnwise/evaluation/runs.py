@@ -19,7 +19,7 @@ from turnwise.evaluation.paired import (
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
 
-COLUMNS = ("group", "episode", "seed", "success", "prompt")
+COLUMNS = ("group", "episode", "seed", "success", "prompt", "task_prompt")
 
 
 def read_played(named: str) -> Played:
@@ -44,7 +44,7 @@ def played_in(folder: RunFolder, evaluation: str, name: str) -> Played:
     rows = read_columns(files[chosen], COLUMNS)
     episodes = {
         Key(row["group"].split("/", 2)[-1], row["episode"]): Episode(
-            row["success"], row["seed"], row["prompt"]
+            row["success"], row["seed"], row["task_prompt"]
         )
         for row in rows
     }

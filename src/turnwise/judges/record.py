@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from turnwise.judges.prompt import ESCAPE, ESCAPED
-from turnwise.types import Trajectory, Turn
+from turnwise.types import Observation, Trajectory
 
 
 def record_of(trajectory: Trajectory, max_characters: int) -> dict[str, Any]:
-    """The task, the turns and the answer.
+    """The first message, which is the task, the turns and the answer.
 
     Its texts have together at most `max_characters` characters as they are quoted: else the longest
     are cut in the middle, and say how much was left out. Without that bound an agent that writes
@@ -23,34 +23,30 @@ def record_of(trajectory: Trajectory, max_characters: int) -> dict[str, Any]:
     that an agent that writes much cuts itself alone. Images are counted, and not shown. The notes
     on what is left out come on top.
     """
-    ends, room = _fitted([trajectory.task.prompt, trajectory.answer or ""], max_characters // 2)
+    ends, room = _fitted([trajectory.prompt, trajectory.answer or ""], max_characters // 2)
     prompt, answer = ends
     room += max_characters - max_characters // 2
+    came_back = [None if turn.step is None else turn.step.observation for turn in trajectory.turns]
     sides = [
-        [_returned(turn) for turn in trajectory.turns],
+        ["" if one is None else one.content for one in came_back],
         [turn.action.text for turn in trajectory.turns],
     ]
     share = _share([sum(map(_length, texts)) for texts in sides], room)
-    (came_back, _), (wrote, _) = (_fitted(texts, share) for texts in sides)
-    record: dict[str, Any] = {"task": prompt, "turns": []}
-    for turn, agent, returned in zip(trajectory.turns, wrote, came_back, strict=True):
-        shown: dict[str, Any] = {"agent": agent, "returned": returned}
-        images = _images(turn)
-        record["turns"].append(shown | ({"images": images} if images else {}))
+    (returned, _), (wrote, _) = (_fitted(texts, share) for texts in sides)
+    turns = [
+        {"agent": agent, "returned": text} | _images(observation)
+        for agent, text, observation in zip(wrote, returned, came_back, strict=True)
+    ]
+    record: dict[str, Any] = {"task": prompt} | _images(trajectory.first) | {"turns": turns}
     record["answer"] = answer if trajectory.answer is not None else None
     if trajectory.outcome.truncated or trajectory.outcome.family == "agent":
         record["ended_by"] = str(trajectory.outcome)
     return record
 
 
-def _returned(turn: Turn) -> str:
-    observation = turn.step.observation if turn.step is not None else None
-    return "" if observation is None else observation.content
-
-
-def _images(turn: Turn) -> int:
-    observation = turn.step.observation if turn.step is not None else None
-    return 0 if observation is None else len(observation.images)
+def _images(observation: Observation | None) -> dict[str, int]:
+    """The number of its images, if it has any."""
+    return {"images": len(observation.images)} if observation and observation.images else {}
 
 
 def _length(text: str) -> int:

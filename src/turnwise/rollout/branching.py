@@ -71,7 +71,8 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         images=tokens.images_in(slice(0, end)),
         experts=None if tokens.experts is None else tokens.experts[:end],
     )
-    return Branch(prefix, parent.turns[:turn], parent.snapshots[turn - parent.first_turn])
+    state = parent.snapshots[turn - parent.first_turn]
+    return Branch(prefix, parent.turns[:turn], state, parent.first)
 
 
 def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str) -> Trajectory:

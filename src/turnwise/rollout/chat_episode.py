@@ -22,7 +22,7 @@ from turnwise.rewards.composition import Reward
 from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, Runner, within
-from turnwise.scaffolds.text import contents
+from turnwise.scaffolds.text import texts_for_calls
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Branch, Observation, Outcome, Step, ToolCall, Trajectory
 
@@ -116,12 +116,9 @@ class ChatEpisode(EpisodeLoop):
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
         """A message for each call, which endpoints insist on; else one of the user's."""
         calls = self._said.calls
-        texts = [text for text, _ in contents(observation, step.results)]
         if not calls:
             self.messages.append({"role": "user", "content": observation.content})
-            return
-        if len(texts) != len(calls):  # one text for several calls
-            texts = [observation.content, *["(see the first result)"] * (len(calls) - 1)]
+        texts = texts_for_calls(observation, step.results, len(calls))
         for call, text in zip(calls, texts, strict=True):
             self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 

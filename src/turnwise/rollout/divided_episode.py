@@ -65,8 +65,8 @@ class PlayPart(DividedEpisode):
     async def _reset(self) -> Observation:
         prompt = await self._scene()
         if self.received is not None:
+            self.first = prompt = self.received.observation
             await self._restore(self.received.state)
-            prompt = self.received.observation
         return prompt or Observation("")  # a branch begins with what was said before
 
     async def _grade(self) -> None:

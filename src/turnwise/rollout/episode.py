@@ -105,6 +105,7 @@ class Episode(EpisodeLoop):
             return
         await self._restore(self.start.state, derive(self.planned.seed, "environment"))
         self.tokens, self.turns = self.start.tokens, list(self.start.turns)
+        self.first = self.start.first
 
     async def _restore(self, state: bytes, seed: int | None = None) -> None:
         """Return to a state, and draw from another seed from there on, if one is given."""

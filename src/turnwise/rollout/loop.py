@@ -72,6 +72,8 @@ class EpisodeLoop(ABC):
     """The weights of the reward's parts."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, by which the environment's time is counted against the episode's budget."""
+    first: Observation | None = field(default=None, init=False)
+    """The first message, once there is one."""
     turns: list[Turn] = field(default_factory=list, init=False)
     outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
     verdict: Verdict | None = field(default=None, init=False)
@@ -106,6 +108,7 @@ class EpisodeLoop(ABC):
             seconds=self.seconds,
             times=self.times,
             problem=self.problem,
+            first=self.first,
         )
 
     async def run(self) -> Trajectory:
@@ -164,7 +167,8 @@ class EpisodeLoop(ABC):
             seed = derive(self.planned.seed, "environment")
             return await self._environment.reset(self.planned.task.public(), seed)
 
-        return await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
+        self.first = await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
+        return self.first
 
     def _check_time(self) -> None:
         if self._seconds_used >= self.limits.max_seconds:

@@ -105,6 +105,7 @@ class RemoteEpisode(Episode):
     def _take(self, played: Trajectory) -> None:
         """Keep what was played, as if it had been played here."""
         self.tokens, self.turns = replace(played.tokens), list(played.turns)  # read-only again
+        self.first = played.first
         self.environment_states = list(played.snapshots)
         self.outcome, self.verdict = played.outcome, played.verdict
         self.seconds, self.problem = played.seconds, played.problem

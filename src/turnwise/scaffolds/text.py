@@ -124,6 +124,17 @@ def contents(
     return [(text, observation.source) for text in shown] + [(text, Source.USER) for text in words]
 
 
+def texts_for_calls(
+    observation: Observation, results: Sequence[ToolResult], calls: int
+) -> list[str]:
+    """A text for each call of a turn, where every call has to have one: its result, or what was
+    shown after all of them, with the first."""
+    texts = [text for text, _ in contents(observation, results)]
+    if len(texts) == calls or not calls:
+        return texts[:calls]
+    return [observation.content, *["(see the first result)"] * (calls - 1)]
+
+
 def single_argument(tool: Tool) -> str | None:
     """The name of a tool's only argument, if it has one and that is a string."""
     properties: Mapping[str, Any] = tool.schema["parameters"].get("properties", {})

@@ -129,7 +129,7 @@ def detail_of(trajectory: Trajectory) -> str:
     detail = trajectory.verdict.detail if trajectory.verdict is not None else ""
     arguments = (str(call.arguments) for turn in trajectory.turns for call in turn.action.calls)
     answers = (turn.action.answer or "" for turn in trajectory.turns)
-    known = "\n".join([trajectory.task.prompt, *arguments, *answers, *trajectory.observed])
+    known = "\n".join([trajectory.prompt, *arguments, *answers, *trajectory.observed])
     for leaf in _leaves(trajectory.task.secret):
         for line in str(leaf).splitlines():
             word = rf"(?<!\w){re.escape(line.strip())}(?!\w)"

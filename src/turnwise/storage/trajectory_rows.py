@@ -4,7 +4,8 @@ Not here: where the files lie (`run_folder.py`).
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from io import BytesIO
 from itertools import groupby
@@ -40,6 +41,7 @@ SCHEMA = pa.schema(
     [
         ("task", pa.string()),
         ("prompt", pa.string()),
+        ("task_prompt", pa.string()),
         ("group", pa.string()),
         ("episode", pa.int32()),
         ("parent", pa.int32()),
@@ -86,6 +88,7 @@ SCHEMA = pa.schema(
 )
 
 LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "task_prompt": lambda row: row["prompt"],
     "turn_parts": lambda row: "{}",
     "capture": lambda row: None,
     "roles": lambda row: [""] * row["turns"],
@@ -122,13 +125,14 @@ def trajectory_row(
     numbers of trained tokens (`learning.token_numbers.NUMBERS`) are an empty list. `tool_seconds`
     has a list for each turn, one number a call, None where nothing was measured. `parts`,
     `turn_parts`, `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts`
-    (`tokens.KeptTokens`) are arrays as NumPy saves them (.npy), or None. The task's secret is not
-    written."""
+    (`tokens.KeptTokens`) are arrays as NumPy saves them (.npy), or None. `prompt` is the first
+    message, `task_prompt` the task's own. The task's secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
         "task": trajectory.task.id,
-        "prompt": trajectory.task.prompt,
+        "prompt": trajectory.prompt,
+        "task_prompt": trajectory.task.prompt,
         "group": trajectory.group,
         "episode": trajectory.episode,
         "parent": trajectory.parent,
@@ -185,7 +189,7 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
     It has the verdict that it was given, and the rewards that its turns were trained by.
     """
     turns = [
-        Turn(_action_of(action), step and _step_of(step), role)
+        Turn(_action_of(action), step and step_of(step), role)
         for action, step, role in zip(
             json.loads(row["actions"]), json.loads(row["steps"]), row["roles"], strict=True
         )
@@ -214,6 +218,7 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
         first_turn=row["first_turn"],
         problem=row["problem"],
         capture=None if row["capture"] is None else Capture(**json.loads(row["capture"])),
+        first=Observation(row["prompt"], Source.USER),
     )
 
 
@@ -232,7 +237,10 @@ def _loaded(file: bytes | None) -> Any:
 def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The groups of saved trajectories, whose tasks have no secrets."""
     return [
-        Group(name, tuple(trajectory_of(row, Task(row["task"], row["prompt"])) for row in members))
+        Group(
+            name,
+            tuple(trajectory_of(row, Task(row["task"], row["task_prompt"])) for row in members),
+        )
         for name, members in groupby(rows, key=lambda row: str(row["group"]))
     ]
 
@@ -272,16 +280,27 @@ def completed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Some columns of one Parquet file's rows. Raises DataError for a damaged file."""
-    return _read(file, list(names))
+    """Some columns of one Parquet file's rows; one of `LATER` that the file lacks is made of the
+    others. Raises DataError for a damaged file."""
+    with _reading(file):
+        lacking = set(names).intersection(LATER).difference(pq.read_schema(file).names)
+    rows = _read(file, [name for name in names if name not in lacking])
+    return [{**{name: LATER[name](row) for name in lacking}, **row} for row in rows]
 
 
 def _read(file: Path, columns: list[str] | None) -> list[dict[str, Any]]:
-    try:
+    with _reading(file):
         rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
+    return rows
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Inside, an error of the file is a DataError."""
+    try:
+        yield
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{file} cannot be read: {error}") from error
-    return rows
 
 
 def _step_values(step: Step | None) -> dict[str, Any] | None:
@@ -297,7 +316,8 @@ def _step_values(step: Step | None) -> dict[str, Any] | None:
     }
 
 
-def _step_of(values: Mapping[str, Any]) -> Step:
+def step_of(values: Mapping[str, Any]) -> Step:
+    """The step that a row of `steps` describes."""
     shown = values["observation"]
     results = (ToolResult(ToolCall(**call), content, ok) for call, content, ok in values["results"])
     observation = None if shown is None else Observation(shown[0], Source(shown[1]))

@@ -221,8 +221,9 @@ def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] 
         return None
     if not actions or any(action["error"] is not None for action in actions):
         return None
-    messages = [{"role": "user", "content": row["prompt"]}]
-    turns = sampled_turns(row, slice(0, len(row["ids"])), decode)
+    whole = slice(0, len(row["ids"]))
+    messages = [{"role": "user", "content": prompt_text(row, whole, decode)}]
+    turns = sampled_turns(row, whole, decode)
     observed = {one.turn: [text for _, text in one.shown] for one in turns}
     for turn, action in enumerate(actions):
         calls = written_calls(action, turn)

@@ -14,10 +14,11 @@ from typing import Any
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.evaluation.statement import commit
+from turnwise.scaffolds.text import texts_for_calls
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows
+from turnwise.storage.trajectory_rows import read_rows, step_of
 from turnwise.tokens import Source
-from turnwise.types import Outcome
+from turnwise.types import Observation, Outcome
 
 LIMITS: Mapping[Outcome, tuple[str, str]] = {
     Outcome.TRUNCATED_TURNS: ("turn", "max_turns"),
@@ -146,27 +147,31 @@ def _sample(row: Mapping[str, Any], limits: RolloutConfig) -> Any:
 
 
 def _messages(row: Mapping[str, Any]) -> Iterator[Any]:
-    """The conversation: a message of the assistant for each turn, one of the tool for each result,
+    """The conversation: a message of the assistant for each turn, one of the tool for each call,
     one of the user for every other observation."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser
     from inspect_ai.tool import ToolCall, ToolCallError
 
     yield ChatMessageUser(content=row["prompt"])
     turns = zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True)
-    for number, (action, step) in enumerate(turns):
+    for number, (action, values) in enumerate(turns):
         calls = [
             ToolCall(call["id"] or f"{number}.{place}", call["name"], call["arguments"])
             for place, call in enumerate(action["calls"])
         ]
         yield ChatMessageAssistant(content=action["text"], tool_calls=calls or None)
-        if step is None:
+        if values is None:
             continue
-        for call, content, ok in step["results"]:
+        step = step_of(values)
+        shown = step.observation or Observation("\n".join(one.content for one in step.results))
+        texts = texts_for_calls(shown, step.results, len(calls))
+        failed = [not one.ok for one in step.results] + [False] * len(calls)
+        for call, text, wrong in zip(calls, texts, failed, strict=False):
             yield ChatMessageTool(
-                content=content,
-                tool_call_id=call["id"],
-                function=call["name"],
-                error=None if ok else ToolCallError("unknown", content),
+                content=text,
+                tool_call_id=call.id,
+                function=call.function,
+                error=ToolCallError("unknown", text) if wrong else None,
             )
-        if not step["results"] and step["observation"] is not None:
-            yield ChatMessageUser(content=step["observation"][0])
+        if not calls and step.observation is not None:
+            yield ChatMessageUser(content=shown.content)

@@ -109,7 +109,18 @@ function sideBySide(run, file, episodes, first) {
         ),
       ),
     ),
-    h("tbody", {}, rows),
+    h("tbody", {}, firstMessages(episodes), rows),
+  );
+}
+
+/** What each was shown first, where that is not the same. */
+function firstMessages(episodes) {
+  if (episodes.every((one) => one.prompt === episodes[0].prompt)) return null;
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, "First message"),
+    episodes.map((one) => h("td", {}, longText(one.prompt, { class: "text observation" }, 400))),
   );
 }
 

@@ -216,7 +216,7 @@ def _state(sample: Any, trajectory: Trajectory) -> Any:
     )
     from inspect_ai.solver import TaskState
 
-    messages: list[Any] = [ChatMessageUser(content=trajectory.task.prompt)]
+    messages: list[Any] = [ChatMessageUser(content=trajectory.prompt)]
     for turn in trajectory.turns:
         answer = turn.action.answer
         messages.append(
