@@ -10,7 +10,7 @@ TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,postgres,reasoning-
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-all coverage test-plain test-bounds test-slow test-vllm chromium check docs format reference setup
+.PHONY: demo test test-all coverage test-bounds test-slow test-vllm chromium check docs format reference setup
 
 # `make demo CHANGES="train.steps=30"` changes the recipe.
 demo: .venv/ready
@@ -27,10 +27,6 @@ test-all: .venv/developing
 # Which lines `make test` runs, in this process; what tests start in others is not counted.
 coverage: .venv/developing
 	$(PYTEST) -m $(QUICK) --cov=turnwise --cov-report=term:skip-covered
-
-# What compiled kernels compute, without them: engine and learner against the model's own passes.
-test-plain: .venv/developing
-	TURNWISE_KERNELS=off $(PYTEST) -m "numbers and not slow" tests/engines tests/forward tests/learning
 
 # The same with the lowest and the highest torch that pyproject.toml allows.
 test-bounds: .venv/developing

@@ -31,7 +31,6 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--kernels", choices=("auto", "off"), default="auto")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     arguments = parser.parse_args()
     if arguments.processes < 2 or arguments.rounds < 1:
@@ -66,7 +65,7 @@ def measured(size: str, arguments: argparse.Namespace) -> dict[str, Any]:
         random_model(size).save_pretrained(folder)
         for file in tiny_folder("tiny").glob("tokenizer*"):
             (folder / file.name).write_bytes(file.read_bytes())
-        model = {"name": name, "device": "cpu", "kernels": arguments.kernels}
+        model = {"name": name, "device": "cpu"}
         environment = {"name": "search"}
         values = {"name": "learners", "environment": environment, "model": model}
         recipe = check_recipe(values, "learners")

@@ -27,8 +27,6 @@ from turnwise.storage.run_folder import RunFolder
 RECIPE = "demo"
 SEARCH = (
     "threads=1",
-    "engine.compute_dtype=auto",  # bfloat16 is too coarse for so certain a model
-    "learning.compute_dtype=auto",
     "evaluation.base=false",
     "evaluation.sft=false",
     "monitor.echo_trap=off",

@@ -14,7 +14,7 @@ from contenders import Stopwatch, Worker
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.forward.small_llama.weights import is_small_llama
+from turnwise.forward.small_llama import is_small_llama
 from turnwise.models.load import load_tokenizer
 from turnwise.threads import configure_threads
 

@@ -263,7 +263,7 @@ def base(out: Path) -> Path:
     tokenizer.chat_template = TEMPLATE
     teacher = Teacher(tokenizer)
     held_out = teacher.episodes(JUDGED, "heldout", seed=1)
-    learning = LearningConfig(compute_dtype="bfloat16")
+    learning = LearningConfig()
     learner = SupervisedLearner(model, teacher.lessons(seed=0), BASE, learning, seed=0)
     found = []
     while not learner.finished:

@@ -38,16 +38,15 @@ CONTENDERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "turnwise": ("turnwise", ()),
     "turnwise, bfloat16": (
         "turnwise",
-        ("learning.compute_dtype=bfloat16", "engine.compute_dtype=bfloat16"),
+        ("learning.compute_dtype=bfloat16",),
     ),
-    "turnwise, bfloat16 update": ("turnwise", ("learning.compute_dtype=bfloat16",)),
     "turnwise, shared prefixes": ("turnwise", ("learning.share_prefixes=true",)),
     "TRL": ("trl", ()),
     "TRL, bfloat16": ("trl", ("bf16=true",)),
 }
 """Whose worker, and how its settings differ from those in `whole_step_*.py`. TRL's bfloat16 is its
-default, and for sampling too, as it is in "turnwise, bfloat16"."""
-DEFAULT = ("turnwise", "turnwise, bfloat16", "TRL", "TRL, bfloat16")
+default, and for sampling too."""
+DEFAULT = ("turnwise", "TRL")
 OURS = "turnwise"
 
 

@@ -70,12 +70,21 @@ def key_table(cls: type) -> str:
     return table(rows, "key", "value", "default", "meaning") if rows else ""
 
 
+def _default(field: FieldInfo) -> Any:
+    """What stands on the page where nothing is given; what is made anew says so itself, or is an
+    empty table."""
+    if field.default_factory is None:
+        return field.default
+    said = field.json_schema_extra
+    return said.get("default", {}) if isinstance(said, dict) else {}
+
+
 def fields(cls: type) -> Iterator[tuple[str, Any, list[Any], Any]]:
     """Name, annotation, constraints and default of each plain key of a model or a dataclass."""
     if issubclass(cls, BaseModel):
         for key, field in cls.model_fields.items():
             if not choice_of(field)[0]:
-                default = field.default if field.default_factory is None else {}
+                default = _default(field)
                 yield key, field.annotation, list(field.metadata), default
     else:
         types = typing.get_type_hints(cls)

@@ -12,13 +12,53 @@ import ctypes
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 SPINS = "20000"
 """Turns of the waiting loop before an idle thread sleeps: some tens of microseconds."""
 
 KERNELS = "64"
 """Compiled kernels that are kept; few shapes come again before so many others."""
+
+
+SYSTEM = Path("/sys")
+
+
+def physical_cores(system: Path = SYSTEM) -> int:
+    """The number of physical cores that this process may use, at least 1: those of its affinity
+    mask, and no more than its control group's share of processor time. Two threads of one core
+    count once, since they share what multiplies."""
+    processors = _processors()
+    cores = {_siblings(system, number) for number in processors}
+    return max(1, min(len(cores), _quota(system)))
+
+
+def _processors() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _siblings(system: Path, number: int) -> str:
+    """The threads of a processor's core, as Linux lists them; itself where nothing is known."""
+    file = system / f"devices/system/cpu/cpu{number}/topology/thread_siblings_list"
+    with suppress(OSError):
+        return file.read_text().strip()
+    return str(number)
+
+
+def _quota(system: Path) -> int:
+    """The processors of a control group's quota (cgroup v2, v1), rounded; as many as there are
+    where there is none."""
+    places = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+    for names in places:
+        with suppress(OSError, ValueError, ZeroDivisionError):
+            words = " ".join((system / "fs/cgroup" / name).read_text() for name in names).split()
+            quota, period = int(words[0]), int(words[1])
+            if quota > 0:
+                return max(1, round(quota / period))
+    return os.cpu_count() or 1
 
 
 def configure_threads(count: int) -> None:

@@ -26,7 +26,7 @@ AHEAD = "train.max_staleness=1 engine.deterministic=false"
 UNWRITABLE = [
     ("engine.servers.replicas=2", "engine.servers goes with engine.name = 'vllm', but that is 'em"),
     ("engine=vllm engine.deterministic=true", "engine.name = 'embedded', but that is 'vllm'"),
-    ("engine=vllm engine.compute_dtype=bfloat16", "engine.compute_dtype goes with engine.name"),
+    ("engine=vllm engine.kv_cache_tokens=5", "engine.kv_cache_tokens goes with engine.name"),
     ("engine=vllm engine.options.n=1", "does not go with engine.name = 'vllm'"),
     ("engine=mine.py:Own engine.kv_cache_tokens=9", "engine.name = 'embedded', but that is 'mine"),
     (
@@ -190,7 +190,6 @@ CONTRADICTIONS = [
         "give one for each of engine.servers.replicas",
     ),
     ("engine.kv_cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
-    ("engine.compute_dtype=bfloat16 model.lora_rank=4", "leave one of them out"),
     (
         "learning.share_prefixes=true model.gradient_checkpointing=true",
         "exclude each other: set one of them to false",

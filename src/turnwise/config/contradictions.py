@@ -236,11 +236,6 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
             f"engine.kv_cache_tokens is {engine.kv_cache_tokens}, but a single trajectory may have "
             f"rollout.max_tokens of {limits.max_tokens}: raise the one or lower the other"
         )
-    if engine.compute_dtype != "auto" and recipe.model.lora_rank:
-        yield (
-            "engine.compute_dtype computes with copies of a model's own weights, and "
-            "model.lora_rank puts adapters beside them: leave one of them out"
-        )
 
 
 def _of_learning(recipe: "Recipe") -> Iterator[str]:

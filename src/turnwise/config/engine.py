@@ -41,15 +41,11 @@ class EmbeddedEngineConfig(EngineConfig):
     """Tokens of all trajectories together whose keys and values are held: it bounds the cache's
     memory. A sequence without room waits, or is computed again. 0 is `max_sequences` times
     `rollout.max_tokens`."""
-    compute_dtype: Literal["auto", "bfloat16"] = "auto"
-    """The type that sampling computes in: `auto` is `model.dtype`. `bfloat16` beside weights in
-    float32 is for small models of Llama's and Qwen3's shapes. Log-probabilities are those of the
-    sampled distribution, and differ from the learner's by its rounding."""
 
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of the engine's `build`."""
-        return {"kv_cache_tokens": self.kv_cache_tokens, "compute_dtype": self.compute_dtype}
+        return {"kv_cache_tokens": self.kv_cache_tokens}
 
 
 class RunningServers(Section):

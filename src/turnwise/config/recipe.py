@@ -44,6 +44,7 @@ from turnwise.config.run import (
 )
 from turnwise.config.section import Section
 from turnwise.errors import ConfigError
+from turnwise.threads import physical_cores
 
 
 class Recipe(Section):
@@ -56,8 +57,12 @@ class Recipe(Section):
     """The run's name, in reports and in `runs/NAME`."""
     seed: int = 0
     """All that is drawn at random in the run follows from it."""
-    threads: int = Field(2, ge=1)
-    """Threads of the numerical library; more than there are cores slows everything down."""
+    threads: int = Field(
+        default_factory=physical_cores, ge=1, json_schema_extra={"default": "auto"}
+    )
+    """Threads of the numerical library: `auto`, the physical cores that this process may use, or a
+    number; more than there are cores slows everything down. The run's config has the number, since
+    rounding depends on it."""
     model: ModelConfig = ModelConfig()
     environment: EnvironmentConfig
     sandbox: dict[str, Any] = Field(default_factory=dict)
@@ -104,10 +109,8 @@ class Recipe(Section):
     @property
     def rounded(self) -> bool:
         """Whether engine or learner may compute in bfloat16."""
-        engine, types = self.engine, {self.model.dtype, self.learning.compute_dtype}
-        return not isinstance(engine, EmbeddedEngineConfig) or (
-            "bfloat16" in types | {engine.compute_dtype}
-        )
+        types = {self.model.dtype, self.learning.compute_dtype}
+        return not isinstance(self.engine, EmbeddedEngineConfig) or "bfloat16" in types
 
     @property
     def policy_in_files(self) -> bool:
@@ -115,6 +118,11 @@ class Recipe(Section):
         learners, and sampled from in other processes."""
         apart = isinstance(self.engine, VllmEngineConfig) or self.cluster.samplers > 0
         return self.cluster.learners > 1 and apart
+
+    @field_validator("threads", mode="before")
+    @classmethod
+    def _cores_of_this_machine(cls, value: Any) -> Any:
+        return physical_cores() if value == "auto" else value
 
     @field_validator("agent", mode="before")
     @classmethod

@@ -37,9 +37,6 @@ class ModelConfig(Section):
     offload_activations: bool = False
     """Keep what `gradient_checkpointing` still keeps of each layer in the processor's memory until
     the backward pass: less of a GPU's memory, and time to move it."""
-    kernels: Literal["auto", "off"] = "auto"
-    """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
-    machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
 
 
 class LatencyConfig(Section):

@@ -69,9 +69,6 @@ class EmbeddedEngine:
     whole turn, so that none has to give way within it. Otherwise requests are admitted in order of
     arrival. Forward passes block the event loop, which has its turn between them: where tools
     should proceed meanwhile, the engine is put into a thread (`threaded.py`).
-
-    With `autocast` the model's layers are computed in bfloat16, on copies of the weights, and
-    log-probabilities are those of what is computed so.
     """
 
     takes_images = True
@@ -79,9 +76,7 @@ class EmbeddedEngine:
     returns_kept = True
 
     @classmethod
-    def build(
-        cls, setup: EngineSetup, kv_cache_tokens: int = 0, compute_dtype: str = "auto"
-    ) -> Engine:
+    def build(cls, setup: EngineSetup, kv_cache_tokens: int = 0) -> Engine:
         """The engine of a recipe, in a thread of its own unless it goes in lockstep."""
         from turnwise.engines.threaded import ThreadedEngine
 
@@ -93,7 +88,6 @@ class EmbeddedEngine:
             max_tokens=setup.max_tokens,
             deterministic=config.deterministic,
             kv_cache_tokens=kv_cache_tokens or None,
-            autocast=compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
         )
         return engine if config.deterministic else ThreadedEngine(engine)
 
@@ -106,7 +100,6 @@ class EmbeddedEngine:
         max_tokens: int,
         deterministic: bool,
         kv_cache_tokens: int | None = None,
-        autocast: bool = False,
     ) -> None:
         if max_sequences < 1:
             raise ConfigError(
@@ -124,7 +117,7 @@ class EmbeddedEngine:
                 f"engine.kv_cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
-        self.runner = make_runner(model, tokens, self._limit, autocast)
+        self.runner = make_runner(model, tokens, self._limit)
         self._routing = RoutingRecorder(self.runner)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
@@ -262,8 +255,7 @@ class EmbeddedEngine:
         if self._schedule.admission_due():
             if self._deterministic and not self._all_present():
                 return False
-            # Compiled kernels read runs wherever they are.
-            self._schedule.admit(tidy=not self.runner.compiled)
+            self._schedule.admit()
         if self._schedule.running:
             self._step()
         return self._has_work()

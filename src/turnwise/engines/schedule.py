@@ -48,8 +48,8 @@ class Schedule:
         ready = self._ended if self._deterministic else min(len(self.waiting), free)
         return is_due(running, ready, self._passes)
 
-    def admit(self, tidy: bool) -> None:
-        """Let requests run that find room in the cache; with `tidy` runs of one size are brought
+    def admit(self) -> None:
+        """Let requests run that find room in the cache; runs of one size are brought
         together. Raises RuntimeError where an idle engine's cache has no room for the first."""
         self._ended = self._passes = 0
         if self._deterministic:
@@ -57,8 +57,7 @@ class Schedule:
         seated = self._allocator.seat(self.waiting, self._max_sequences - len(self.running))
         self.waiting = self.waiting[len(seated) :]
         self.running += seated
-        if tidy:
-            self._allocator.tidy(self.running)
+        self._allocator.tidy(self.running)
         if self.waiting and not self.running:
             raise RuntimeError("no request finds room in an idle engine's cache")
 

@@ -1,12 +1,9 @@
-"""Hidden states of given tokens, by a model's own layers or by those that are written out.
+"""Hidden states of given tokens by a model's own layers, padded or as one row without padding.
 
-A small Llama or Qwen3 in float32 on a CPU runs through `small_llama/training.py`, if that is seen
-to give what its own layers give, and their gradients; every other model through its own. Not here:
-the output layer (`logprobs.py`).
+Not here: the output layer (`logprobs.py`).
 """
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,32 +15,20 @@ from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import attention_in_float32
 from turnwise.forward.equality import (
     SHORT,
-    is_rounding,
-    longest_product,
-    ordinary_tokens,
     past_boundaries,
 )
 from turnwise.forward.images import reader_of
-from turnwise.forward.kernels.training import TrainingKernels, training_kernels
 from turnwise.forward.packing import Row, kept_places, reason_against
 from turnwise.forward.routing import Replay, replayed_experts
-from turnwise.forward.small_llama.training import Rows, asked_hidden
-from turnwise.forward.small_llama.weights import may_train, shape_of
-from turnwise.forward.twin import shallow_twin_of, twin_of
+from turnwise.forward.twin import shallow_twin_of
 from turnwise.tokens import Image
 
 Images = Sequence[Sequence[Image]]
 """The images of each row of a batch, in order; without any row where there are no images."""
-TEXTS = (2, 70)
-"""Texts and tokens of each on which layers are compared: more than kernels take at once."""
-
 WORTH = 0.8
 """The share of a batch's places that tokens take, below which a row without padding is faster: one
 text after the other attends, where a batch attends at once."""
 
-logger = logging.getLogger(__name__)
-_fitting: WeakKeyDictionary[Any, dict[torch.dtype, bool]] = WeakKeyDictionary()
-"""Models that have been found to fit, or not, by the type of the products' numbers."""
 _packed: WeakKeyDictionary[Any, dict[bool, str]] = WeakKeyDictionary()
 """Reasons against packing a model, by autocast."""
 
@@ -59,9 +44,6 @@ def hidden_states(
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
     arguments = inputs_of(base, decoder_of(base), inputs, images)
-    kernels = fitting_kernels(model, autocast)
-    if kernels is not None and selected.any():
-        return asked_hidden(base, kernels, Rows.of(inputs, selected))
     kept = kept_places(selected)
     padded = kept.sum() < WORTH * kept.numel()
     if padded and selected.any() and not any(images) and may_pack(model, inputs, autocast):
@@ -130,11 +112,10 @@ def decoder_of(base: Any) -> Any:
     return parts[0] if len(parts) == 1 else base
 
 
-def computes_by_layer(model: nn.Module, autocast: bool) -> bool:
-    """Find out how a model is computed, while it is whole: whether by its own layers, and whether
-    without padding."""
+def note_packing(model: nn.Module, autocast: bool) -> None:
+    """Find out, while a model is whole, whether it is computed without padding: comparing takes all
+    of its weights, and `may_pack` is asked when they are divided over ranks."""
     why_not_packed(model, autocast)
-    return fitting_kernels(model, autocast) is None
 
 
 def may_pack(model: nn.Module, inputs: Tensor, autocast: bool) -> bool:
@@ -160,51 +141,3 @@ def why_not_packed(model: nn.Module, autocast: bool) -> str:
         length = past_boundaries(base, longest_text(base))
         known[autocast] = reason_against(twin, decoder_of(twin), length, autocast)
     return known[autocast]
-
-
-def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
-    """The kernels of a model whose layers are written out; None for one that runs as it is."""
-    base = base_model(model)
-    if not may_train(base):
-        return None
-    dtype = torch.bfloat16 if autocast else torch.float32
-    kernels = training_kernels(shape_of(base, dtype))
-    if kernels is None:
-        return None
-    known = _fitting.setdefault(base, {})
-    if dtype not in known:
-        known[dtype] = _agrees(base, kernels)
-        if not known[dtype]:
-            logger.warning("compiled layers do not give what the model's give: they are not used")
-    return kernels if known[dtype] else None
-
-
-@torch.inference_mode(False)
-def _agrees(base: Any, kernels: TrainingKernels) -> bool:
-    """Whether hidden states and gradients are, up to rounding, those that the model's own layers
-    give in float64; with weights of a fixed seed, whatever the model's are now."""
-    twin = twin_of(base)
-    texts, tokens = TEXTS
-    inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)
-    selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
-    rows = Rows.of(inputs, selected)
-    found = _probed(twin, lambda: asked_hidden(twin, kernels, rows))
-    exact = twin.double()
-
-    def own() -> list[Tensor]:
-        return _probed(exact, lambda: last_hidden(exact, inputs, False)[selected])
-
-    return is_rounding(found, own, exact.parameters(), kernels.dtype, longest_product(exact))
-
-
-def _probed(model: Any, hidden: Callable[[], Tensor]) -> list[Tensor]:
-    """Hidden states [n, width], and the gradient of some sum of them by each weight."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    exactly = torch.autocast("cpu", enabled=False)
-    with torch.inference_mode(False), torch.enable_grad(), exactly:
-        found = hidden()
-        if not found.requires_grad or not weights:
-            return [found.detach()]
-        total = (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum()
-        gradients = torch.autograd.grad(total, weights, materialize_grads=True)
-    return [found.detach(), *gradients]

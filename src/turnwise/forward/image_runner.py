@@ -28,7 +28,6 @@ class ImageRunner(Runner):
         tokens: int,
         longest: int,
         reader: ImageReader,
-        autocast: bool = False,
         spans: bool = False,
         specialised: bool = True,
     ) -> None:
@@ -36,7 +35,7 @@ class ImageRunner(Runner):
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
         self._images: ImageInputs | None = None
         self._decoder_cache = str(cache_name(self._decoder))
-        super().__init__(model, tokens, longest, autocast, spans, specialised)
+        super().__init__(model, tokens, longest, spans, specialised)
 
     def forward_images(
         self,

@@ -39,7 +39,7 @@ from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.images import reader_of
 from turnwise.forward.own_caches import OwnCaches, OwnRunner
 from turnwise.forward.runner import Runner
-from turnwise.forward.small_llama.weights import is_small_llama
+from turnwise.forward.small_llama import is_small_llama
 from turnwise.forward.twin import shallow_twin_of
 
 SINGLE = 4
@@ -55,18 +55,16 @@ Way = Callable[..., Runner | OwnRunner]
 logger = logging.getLogger(__name__)
 
 
-def make_runner(
-    model: Any, tokens: int, longest: int, autocast: bool = False
-) -> Runner | OwnRunner:
-    """Make the forward pass for a cache of `tokens` tokens and histories of at most `longest`; see
-    `Runner` for `autocast`. It is looked for with weights of a fixed seed, so that a run that goes
-    on takes the way that it took. Raises NotSupportedError for a model that no pass of the engine
+def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
+    """Make the forward pass for a cache of `tokens` tokens and histories of at most `longest`. It
+    is looked for with weights of a fixed seed, so that a run that goes on takes the way that it
+    took. Raises NotSupportedError for a model that no pass of the engine
     is right for, and says by how much."""
     name = type(model).__name__
-    bound = tolerance(torch.bfloat16 if autocast else model.dtype)
+    bound = tolerance(model.dtype)
     tried = shallow_twin_of(model)
     reasons = []
-    for make, what in _ways(model, tried, longest, autocast):
+    for make, what in _ways(model, tried, longest):
         try:
             runner = make(tried, _places(model, longest))
         except NotSupportedError as error:
@@ -86,17 +84,17 @@ def make_runner(
     )
 
 
-def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple[Way, str]]:
+def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
     """The ways to compute a model, from the fastest to the slowest, each with what is said of it
     when it does not agree."""
     pool, own = "a pool of keys is", "its own caches are"
     reader, specialised = reader_of(model), is_small_llama(model)
     kind = Runner if reader is None else partial(ImageRunner, reader=reader)
-    make = partial(kind, longest=longest, autocast=autocast, specialised=specialised)
-    if not specialised and not autocast and _attends_by_spans(make, twin, longest):
+    make = partial(kind, longest=longest, specialised=specialised)
+    if not specialised and _attends_by_spans(make, twin, longest):
         yield partial(make, spans=True), pool
     yield make, pool
-    if autocast or reader is not None:
+    if reader is not None:
         return
     for at_once, together in product((True, False), (True, False)):
         yield partial(_own, together=together, at_once=at_once), own

@@ -79,7 +79,7 @@ class OwnRunner:
     for a model without any cache.
     """
 
-    specialised = compiled = tiled = False
+    specialised = False
 
     def __init__(self, model: Any, together: bool = True, at_once: bool = True) -> None:
         self.model, self.together, self.at_once = model, together, at_once

@@ -28,10 +28,8 @@ from turnwise.forward.equality import (
     ordinary_tokens,
     past_boundaries,
 )
-from turnwise.forward.hidden import base_model, fitting_kernels, last_hidden
-from turnwise.forward.kernels.training import Layout
+from turnwise.forward.hidden import base_model, last_hidden
 from turnwise.forward.logprobs import score_tokens, token_logprobs
-from turnwise.forward.small_llama.training import Rows, asked_hidden
 from turnwise.tokens import KeptTokens
 
 IN_BLOCKS = "turnwise_in_blocks"
@@ -84,6 +82,22 @@ class Run:
         """How many pairs of nodes attend."""
         before = sum(length for _, length in self.spans)
         return self.length * before + self.length * (self.length + 1) // 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tokens that each token sees. A run is some neighbours, of which each sees those before it
+    in the run, and all of the run's spans, which are parts of runs before it of the same tree.
+    int64 each, on the CPU."""
+
+    runs: Tensor
+    """[runs, 2], first token and number of tokens."""
+    offsets: Tensor
+    """[runs + 1], the first span of each."""
+    spans: Tensor
+    """[spans, 2], first token and number of tokens."""
+    positions: Tensor
+    """[tokens], each in its text."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +193,7 @@ def batch_trees(
 
 
 def _layout(trees: Sequence[Tree]) -> Layout:
-    counts, offsets = [0], [0]
+    offsets = [0]
     runs: list[tuple[int, int]] = []
     spans: list[tuple[int, int]] = []
     first = 0
@@ -188,10 +202,8 @@ def _layout(trees: Sequence[Tree]) -> Layout:
             runs.append((first + run.start, run.length))
             spans += [(first + start, length) for start, length in run.spans]
             offsets.append(len(spans))
-        counts.append(len(runs))
         first += len(tree.ids)
     return Layout(
-        trees=torch.tensor(counts),
         runs=torch.tensor(runs),
         offsets=torch.tensor(offsets),
         spans=torch.tensor(spans, dtype=torch.int64).view(-1, 2),
@@ -257,10 +269,6 @@ def tree_logprobs(
 def _hidden(model: nn.Module, tree_batch: TreeBatch, autocast: bool) -> Tensor:
     """[U, width], at the predictors."""
     base, device = base_model(model), tree_batch.ids.device
-    kernels = fitting_kernels(model, autocast)
-    if kernels is not None:
-        asked, which = torch.unique_consecutive(tree_batch.predictors, return_inverse=True)
-        return asked_hidden(base, kernels, Rows(tree_batch.ids, tree_batch.layout, asked))[which]
     # The mask is empty, so that any other function would fail on it: none is made.
     with attending(base, IN_BLOCKS, _attend):
         hidden = last_hidden(

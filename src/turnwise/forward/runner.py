@@ -13,25 +13,23 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import CacheExtent, PoolCache
 from turnwise.forward.cache_names import cache_name
 from turnwise.forward.masks import Masks
-from turnwise.forward.small_llama.passes import fastest_passes
+from turnwise.forward.small_llama import specialised as written_out
 from turnwise.forward.span_attention import attention_in_spans
 
 
 class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
-    Where it may be `specialised`, a small model of a known shape runs through the passes of
+    Where it may be `specialised`, a small model of a known shape runs through the pass of
     `small_llama`, if they are seen to give what its twin gives in float64; every other one through
-    its own forward. With `autocast` it goes through those in bfloat16, whatever the model's own
-    weights are. With `spans` its own attention reads the pool where it is, which not every model
-    can: `make_runner.py` finds out. Raises NotSupportedError for a model whose attention is not
-    masked here or has no spans, ConfigError for one without such passes though `autocast` needs
-    them.
+    its own forward. With `spans` its own attention reads the pool where it is, which not every
+    model can: `make_runner.py` finds out. Raises NotSupportedError for a model whose attention is
+    not masked here or has no spans.
     """
 
     def __init__(
@@ -39,23 +37,15 @@ class Runner:
         model: PreTrainedModel,
         tokens: int,
         longest: int,
-        autocast: bool = False,
         spans: bool = False,
         specialised: bool = True,
     ) -> None:
         self.model = model
         self._cache_name = str(cache_name(model))
-        dtype = torch.bfloat16 if autocast else model.dtype
-        self._masks = Masks(model, dtype)
+        self._masks = Masks(model, model.dtype)
         self._modules = list(model.modules())
         self._layers: int = model.config.get_text_config().num_hidden_layers
-        self._passes = fastest_passes(model, longest, dtype, self._masks) if specialised else None
-        if autocast and self._passes is None:
-            raise ConfigError(
-                f"engine.compute_dtype = bfloat16 computes with copies of the weights, which the "
-                f"engine has of small models of the shapes of Llama and Qwen3 alone, not of this "
-                f"{type(model).__name__}: set it to auto, or model.dtype to bfloat16"
-            )
+        self._passes = written_out(model, longest, self._masks) if specialised else None
         if spans:
             _check_spans(model)
         self._own = self._by_spans if spans else self._general
@@ -70,16 +60,6 @@ class Runner:
     def specialised(self) -> bool:
         """Whether forward passes are those of `small_llama`."""
         return self._passes is not None
-
-    @property
-    def compiled(self) -> bool:
-        """Whether a token of each row goes through compiled kernels."""
-        return self._passes is not None and self._passes.decode is not None
-
-    @property
-    def tiled(self) -> bool:
-        """Whether all layers are computed in one call."""
-        return self._passes is not None and self._passes.tiles is not None
 
     def refresh(self) -> None:
         """The model's weights have changed."""

@@ -129,9 +129,8 @@ async def check_parity(
         raise NotSupportedError(
             f"{name} is not within engine.parity_bound: {over}, log-probabilities of engine or "
             f"learner differ by {furthest:.2g} nats on average from the model's own, {rule}. It is "
-            "rounding, which grows with logits. Compute in float32 (engine.compute_dtype=auto "
-            "learning.compute_dtype=auto model.dtype=float32), or raise engine.parity_bound, or "
-            "leave it out"
+            "rounding, which grows with logits. Compute in float32 (learning.compute_dtype=float32 "
+            "model.dtype=float32), or raise engine.parity_bound, or leave it out"
         )
     if not found.learner <= max(bound, ROUNDINGS * rounding):
         raise NotSupportedError(

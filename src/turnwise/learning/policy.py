@@ -22,7 +22,7 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import Images, base_model, computes_by_layer
+from turnwise.forward.hidden import Images, base_model, note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.auxiliary import (
@@ -102,13 +102,14 @@ class PolicyLearner:
             check_sharing(model)
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
-        self.compute = ranks.shard(model, computes_by_layer(model, config.autocast))
+        note_packing(model, config.autocast)
+        self.compute = ranks.shard(model)
         """Computes with the model, of which this rank may have a part."""
         self._compute_reference: Compute | None = None
         if reference is not None:
             reference.requires_grad_(False).eval()
-            by_layer = computes_by_layer(reference, config.autocast)
-            self._compute_reference = ranks.shard(reference, by_layer)
+            note_packing(reference, config.autocast)
+            self._compute_reference = ranks.shard(reference)
         self.optimizer = Optimizer(model, config.learning_rate, config, ranks=ranks)
 
     def score(

@@ -20,7 +20,7 @@ from torch import nn
 from turnwise.algorithms.preferences import dpo
 from turnwise.config import LearningConfig, PreferencesConfig
 from turnwise.errors import DataError
-from turnwise.forward.hidden import computes_by_layer
+from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
@@ -100,7 +100,8 @@ class PreferenceLearner:
         ]
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
-        self._compute = ranks.shard(model, computes_by_layer(model, learning.autocast))
+        note_packing(model, learning.autocast)
+        self._compute = ranks.shard(model)
         reference = score(
             model,
             [(e.ids, e.trained) for e in examples],

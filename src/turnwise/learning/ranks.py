@@ -42,11 +42,11 @@ class Ranks(Protocol):
         """Collect the value that each rank gives, in order, on all of them."""
         ...
 
-    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+    def shard(self, model: nn.Module) -> Compute:
         """Give all ranks the weights of rank 0, and leave each a part of every one; but adapters,
         and weights of another type than most, which are few, whole. Parts that are to be trained
         are in float32. Afterwards the model computes only through what is returned, which gathers
-        whole weights meanwhile: layer by layer, or all of them at once."""
+        whole weights meanwhile, layer by layer."""
         ...
 
     def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -89,7 +89,7 @@ class Alone:
         """See Ranks."""
         return [value]
 
-    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+    def shard(self, model: nn.Module) -> Compute:
         """See Ranks; nothing is divided."""
         return lambda function, *arguments: function(model, *arguments)
 

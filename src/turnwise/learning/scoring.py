@@ -101,7 +101,7 @@ def score(
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
     wanted = [1 + np.flatnonzero(chosen[1:]) for _, chosen in sequences]
     ends = [int(places[-1]) + 1 if len(places) else 0 for places in wanted]
-    compute = compute or ALONE.shard(model, by_layer=True)
+    compute = compute or ALONE.shard(model)
     most, own = config.tokens_per_micro_batch, []
 
     def in_batches(some: list[int]) -> Iterator[list[int]]:

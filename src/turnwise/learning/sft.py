@@ -14,7 +14,7 @@ from torch import nn
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
-from turnwise.forward.hidden import computes_by_layer
+from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import (
     Example,
@@ -77,7 +77,8 @@ class SupervisedLearner:
         check_supported(model)
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
-        self._compute = ranks.shard(model, computes_by_layer(model, learning.autocast))
+        note_packing(model, learning.autocast)
+        self._compute = ranks.shard(model)
         schedule = warm_up_then_cosine(config.warmup_steps, config.steps)
         self.optimizer = Optimizer(model, config.learning_rate, learning, schedule, ranks)
 

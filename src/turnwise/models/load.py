@@ -55,11 +55,10 @@ def load_model(
         model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
-    model.kernels = config.kernels
     if in_files:
-        keep_in_files(model, _device(config.device))
+        keep_in_files(model, device_of(config))
     else:
-        model.to(_device(config.device))
+        model.to(device_of(config))
     route_in_float32(model)
     if longest is not None:
         fix_rotations(model, longest)
@@ -103,7 +102,9 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _device(name: str) -> torch.device:
+def device_of(config: ModelConfig) -> torch.device:
+    """The device that a recipe names. Raises ConfigError for one that cannot be had."""
+    name = config.device
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -20,6 +20,7 @@ from turnwise.engines.vllm.process import Machines
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of, needs_of
 from turnwise.errors import ConfigError, DataError
+from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
 from turnwise.judges.making import Judge, Policy, check_judge, make_judge
@@ -27,7 +28,7 @@ from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
-from turnwise.models.load import load_model, model_type, takes_images
+from turnwise.models.load import device_of, load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import DividedSemaphore, PrioritySemaphore
@@ -71,6 +72,8 @@ class Components:
     """The processes that play the episodes, in place of this one."""
     frozen: Mapping[str, Engine] = field(default_factory=dict)
     """The engines of its frozen roles, by their checkpoints."""
+    why_compute_dtype: str = ""
+    """Why the recipe's `learning.compute_dtype` is what it is."""
 
     def runner(
         self,
@@ -248,6 +251,10 @@ def build_components(
             f"rollout.max_tokens is {recipe.rollout.max_tokens}, but the model's context is "
             f"{context}: lower it"
         )
+    device = device_of(recipe.model)
+    chosen = choose_compute_type(base_of(model), recipe.learning.compute_dtype, device)
+    learning = recipe.learning.model_copy(update={"compute_dtype": chosen.name})
+    recipe = recipe.model_copy(update={"learning": learning})
     if recipe.rollout.routing_replay:
         check_routing(base_of(model))
     reader = reader_of(model)
@@ -280,6 +287,7 @@ def build_components(
         host,
         workers,
         frozen,
+        chosen.why,
     )
 
 

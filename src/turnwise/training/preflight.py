@@ -21,6 +21,9 @@ def write_preflight(context: RunContext, parity: Checked | None) -> None:
 def _findings(context: RunContext, parity: Checked | None) -> Iterator[Finding]:
     yield Finding("The recipe and its algorithm go together", passed=True)
     yield Finding("Environment, model and scaffold have what the recipe asks for", passed=True)
+    chosen = context.recipe.learning.compute_dtype
+    why = context.components.why_compute_dtype
+    yield Finding(f"Updates are computed in {chosen}", passed=True, note=why)
     if parity is not None:
         found, bound = parity
         note = f"nats, over histories of up to {found.tokens} tokens"

@@ -48,6 +48,14 @@ def weights_text(weights: Path | None) -> str:
     return "weights as the recipe names them" if weights is None else f"weights of {weights}"
 
 
+def computes_text(parts: Components) -> str:
+    """Say with how many threads, in which type, and why, a run computes."""
+    recipe = parts.recipe
+    cores = "thread" if recipe.threads == 1 else "threads"
+    chosen = f"{recipe.learning.compute_dtype} ({parts.why_compute_dtype})"
+    return f"computing with {recipe.threads} {cores}, updates in {chosen}"
+
+
 def model_text(parts: Components) -> str:
     """Say a model's name, size and type."""
     config = parts.recipe.model

@@ -20,7 +20,7 @@ from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
 from turnwise.training.preflight import write_preflight
 from turnwise.training.reinforcement import Reinforcement
-from turnwise.training.reporting import model_text, write_report
+from turnwise.training.reporting import computes_text, model_text, write_report
 from turnwise.training.reward_learning import RewardLearning
 from turnwise.training.stages import Stage
 
@@ -84,6 +84,7 @@ def _position(stages: list[Stage], saved: StageName) -> int:
 
 def _warn(context: RunContext) -> None:
     """Say what a user should know before the run begins."""
+    context.display.say(computes_text(context.components))
     of_algorithm = warnings_of(context.recipe, context.algorithm)
     environment = context.components.environment
     of_data = (*environment.task_set.warnings, *environment.warnings)
@@ -125,6 +126,7 @@ def _stages(recipe: Recipe) -> str:
 def _write_report(context: RunContext) -> dict[str, Any]:
     """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
+    model = f"{model_text(context.components)}; {computes_text(context.components)}"
     names = (*POLICIES, *environment.ablations())
     found = {name: folder.evaluation(name) for name in names}
     evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
@@ -138,6 +140,6 @@ def _write_report(context: RunContext) -> dict[str, Any]:
         evaluations,
         comparisons,
         context.seconds,
-        f"{model_text(context.components)}; each evaluation has the weights of its moment: "
+        f"{model}; each evaluation has the weights of its moment: "
         f"{_stages(context.recipe)}",
     )

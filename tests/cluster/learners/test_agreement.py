@@ -18,7 +18,7 @@ class Wrong(Alone):
     def __init__(self, found: Callable[[Any], Any]) -> None:
         self.found = found
 
-    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+    def shard(self, model: nn.Module) -> Compute:
         """See Ranks."""
         return lambda function, *arguments: self.found(function(model, *arguments))
 

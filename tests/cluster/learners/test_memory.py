@@ -13,7 +13,6 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.cluster.learners.test_learner import loaded, recipe_of
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.team import Team
-from turnwise.config import Recipe
 from turnwise.engines.parity import make_probes, score
 from turnwise.engines.vllm.transports import Files
 from turnwise.models.load import load_model
@@ -69,13 +68,6 @@ def large(folder: Path, tokenizer: Any) -> int:
     return sum(4 * weight.numel() for weight in model.parameters())
 
 
-def without_kernels(model: Path) -> Recipe:
-    """A recipe of the model, of whose weights nothing makes a copy."""
-    values = recipe_of(model, {"name": "grpo"}).model_dump(exclude_none=True)
-    changed = {**values["model"], "kernels": "off"}
-    return Recipe.model_validate({**values, "model": changed})
-
-
 @pytest.mark.long
 def test_a_rank_begins_with_its_part_and_a_layer(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
@@ -86,7 +78,7 @@ def test_a_rank_begins_with_its_part_and_a_layer(
     small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
     DistributedLearner(team, small, loaded(small, 1), None)
     before = own_bytes(Path(f"/proc/{worker}/status"))
-    recipe = without_kernels(tmp_path)
+    recipe = recipe_of(tmp_path, {"name": "grpo"})
     with Peak(worker) as peak:
         DistributedLearner(team, recipe, loaded(recipe, 1), None)
     grown = peak.bytes - before
@@ -98,7 +90,7 @@ def test_the_first_rank_has_no_more_where_servers_sample(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:
     whole = large(tmp_path / "model", tokenizer)
-    recipe, status = without_kernels(tmp_path / "model"), Path("/proc/self/status")
+    recipe, status = recipe_of(tmp_path / "model", {"name": "grpo"}), Path("/proc/self/status")
     small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
     DistributedLearner(team, small, loaded(small, 1), None)
     before = own_bytes(status)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import SHORT, ordinary_tokens, tolerance
-from turnwise.forward.hidden import base_model, computes_by_layer
+from turnwise.forward.hidden import base_model, note_packing
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.packing import Slicing
 from turnwise.forward.twin import shallow_twin_of
@@ -35,15 +35,15 @@ def check_agreement(ranks: Ranks, model: nn.Module, slicing: Slicing | None = No
     """
     base = base_model(model)
     whole, divided = (shallow_twin_of(base) for _ in range(2))
-    by_layer = computes_by_layer(divided, autocast=False)
+    note_packing(divided, autocast=False)
     slices = 1 if slicing is None else slicing.count
     text = torch.tensor([ordinary_tokens(base, SHORT, ranks.rank // slices)], device=base.device)
     counts = slicing is None or slicing.rank == 0
-    known, reached = _probed(whole, ALONE, None, by_layer, text, counts)
+    known, reached = _probed(whole, ALONE, None, text, counts)
     if len(set(ranks.gather(reached))) > 1:  # the sums of divided gradients would not fit together
         raise NotSupportedError(_refusal(base, ranks, "which weights have one depends on the text"))
     ranks.sum_gradients(gradients_of(whole.parameters()))
-    found, _ = _probed(divided, ranks, slicing, by_layer, text)
+    found, _ = _probed(divided, ranks, slicing, text)
     ranks.sum_gradients(gradients_of(divided.parameters()))
     far = max(ranks.gather(max(_distances(ranks, divided, whole, found, known))))
     if not far <= tolerance(base.dtype):
@@ -54,14 +54,13 @@ def _probed(
     twin: Any,
     ranks: Ranks,
     slicing: Slicing | None,
-    by_layer: bool,
     text: Tensor,
     counts: bool = True,
 ) -> tuple[Tensor, tuple[bool, ...]]:
     """Log-probabilities of a text [1, n] by a twin that the ranks divide, and which weights they
     gave a gradient, which these then have; of zeros where it does not count."""
     chosen = torch.ones_like(text, dtype=torch.bool)
-    compute = ranks.shard(twin, by_layer)
+    compute = ranks.shard(twin)
     with torch.enable_grad():
         score = partial(token_logprobs, slicing=slicing)
         logprobs: Tensor = compute(score, text, chosen, text[0], 1.0, False)[0]

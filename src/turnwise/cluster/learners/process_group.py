@@ -69,7 +69,7 @@ class ProcessGroup:
         dist.all_gather_object(found, value)
         return found
 
-    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+    def shard(self, model: nn.Module) -> Compute:
         """See Ranks. Gradients are sums over ranks, not means: denominators are global already.
 
         One layer at a time gets the weights of rank 0 and is divided, so that no other rank holds
@@ -83,7 +83,7 @@ class ProcessGroup:
         if self.expert_parallel:
             self._get_weights(model)  # all at once: experts are divided first
             few |= divide_experts(model, self._mesh)
-        for part in [*(layers_of(model) if by_layer else ()), computed]:
+        for part in [*layers_of(model), computed]:
             if not self.expert_parallel:
                 self._get_weights(part)
             self._divide(part, few, computed is part)

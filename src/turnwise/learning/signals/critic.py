@@ -92,7 +92,7 @@ class Critic(nn.Module):
 
     def _divide(self) -> Compute:
         """Leave this rank its part; returns how to compute with the critic from then on."""
-        return self._ranks.shard(self, by_layer=True)
+        return self._ranks.shard(self)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `values` of every graded trajectory: float32[n], NaN where nothing was

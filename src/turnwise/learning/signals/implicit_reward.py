@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.config import ImplicitRewardConfig, LearningConfig
-from turnwise.forward.hidden import computes_by_layer
+from turnwise.forward.hidden import note_packing
 from turnwise.learning.batch import own_micro_batches, supervised_examples
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
@@ -60,7 +60,8 @@ class ImplicitReward:
         prepare_for_training(self.model)
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
-        self._compute = ranks.shard(self.model, computes_by_layer(self.model, learning.autocast))
+        note_packing(self.model, learning.autocast)
+        self._compute = ranks.shard(self.model)
         self.optimizer = Optimizer(self.model, config.learning_rate, learning, ranks=ranks)
 
     def measure(self, groups: Sequence[Group]) -> Signals:

@@ -28,7 +28,7 @@ from turnwise.algorithms.divergences import jensen_shannon
 from turnwise.algorithms.kl import MAX_LOG_RATIO
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import computes_by_layer, hidden_states
+from turnwise.forward.hidden import hidden_states, note_packing
 from turnwise.forward.kept import kept_at, without_left_out
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import by_length, shifted
@@ -65,7 +65,7 @@ class Divided(NamedTuple):
     @classmethod
     def alone(cls, policy: nn.Module) -> "Divided":
         """Take a policy that one process has whole."""
-        return cls(ALONE, ALONE.shard(policy, by_layer=True), copy.deepcopy(policy))
+        return cls(ALONE, ALONE.shard(policy), copy.deepcopy(policy))
 
 
 class SelfTeacher:
@@ -102,8 +102,8 @@ class SelfTeacher:
         divided = divided or Divided.alone(policy)
         self._ranks, self._compute_policy, self.model = divided
         self.device = next(policy.parameters()).device
-        by_layer = computes_by_layer(self.model, learning.autocast)
-        self._compute = self._ranks.shard(self.model, by_layer)
+        note_packing(self.model, learning.autocast)
+        self._compute = self._ranks.shard(self.model)
         self.model.requires_grad_(False).eval()
         own = dict(self.model.named_parameters())
         self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import computes_by_layer
+from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import sampled_logprobs
@@ -44,7 +44,8 @@ class Teacher:
         self.temperature = temperature or 1.0
         check_supported(model)
         self._ranks = ranks
-        self._compute = ranks.shard(model, computes_by_layer(model, config.autocast))
+        note_packing(model, config.autocast)
+        self._compute = ranks.shard(model)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing

@@ -46,7 +46,7 @@ class ValueHead(Critic):
         ranks: Ranks = ALONE,
         compute: Compute | None = None,
     ) -> None:
-        self._compute_policy = compute or ALONE.shard(policy, by_layer=True)
+        self._compute_policy = compute or ALONE.shard(policy)
         super().__init__(policy, config, learning, ranks)
 
     def _share(self, policy: nn.Module) -> None:

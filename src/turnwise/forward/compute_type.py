@@ -1,0 +1,177 @@
+"""The type of an update's matrix products: the faster one on the machine at hand, by measurement.
+
+A processor without instructions for bfloat16 multiplies in it a hundred times slower than in
+float32, and one with them several times faster; nothing but a trial says which one it is. It is
+made once for each machine and kept. Not here: which weights a model has (`models/load.py`).
+"""
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turnwise.errors import ConfigError
+from turnwise.folders import cache_folder
+from turnwise.forward.equality import PROBE, ordinary_tokens
+from turnwise.forward.logprobs import token_logprobs
+
+FASTER = 1.2
+"""How many times as fast bfloat16 has to be to be taken, since it rounds."""
+SMALL = 20_000_000
+"""Parameters. Steps of a smaller model are not products in the main, and it may become so certain
+of its tokens that bfloat16's rounding shows."""
+PARITY = 0.05
+"""Largest mean distance, in nats, of log-probabilities in bfloat16 from those in float32."""
+OPERATIONS = 1e8
+"""Multiplications and additions of a trial: a tenth of a second on the slowest processors."""
+TRIALS = 5
+FILE = "compute_types.json"
+
+
+@dataclass(frozen=True)
+class ComputeType:
+    """The type that was chosen, "float32" or "bfloat16", and the sentence that says why."""
+
+    name: str
+    why: str
+
+
+def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeType:
+    """Choose the type that a model of transformers is updated in on a device: `asked`, or with
+    "auto" the faster one.
+
+    A model with weights in bfloat16 is computed in it. Raises ConfigError for a type that weights
+    or device do not have.
+    """
+    own = str(base.dtype).removeprefix("torch.")
+    if own != "float32":
+        if asked == "float32":
+            raise ConfigError(
+                f"learning.compute_dtype is float32, and the weights are {own}: set "
+                "model.dtype=float32, or leave learning.compute_dtype out"
+            )
+        return ComputeType(own, f"the weights' own type{_warning(base, device)}")
+    if asked == "float32":
+        return ComputeType(asked, "as the recipe says")
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        if asked == "auto":
+            return ComputeType("float32", f"{torch.cuda.get_device_name(device)} has no bfloat16")
+        raise ConfigError(
+            f"learning.compute_dtype is bfloat16, which {torch.cuda.get_device_name(device)} does "
+            "not have: leave it out"
+        )
+    if asked == "bfloat16":
+        return ComputeType(asked, f"as the recipe says{_warning(base, device)}")
+    if base.num_parameters() < SMALL:
+        return ComputeType("float32", f"the model has fewer than {SMALL / 1e6:.0f}M parameters")
+    gain, note = speed_of_bfloat16(base, device)
+    told = f"bfloat16 is {_times(gain)} here{note}"
+    if gain < FASTER:
+        return ComputeType("float32", told)
+    far = 0.0 if base.device != device else _distance(base)
+    if not far <= PARITY:
+        return ComputeType("float32", f"{told}, but off by {far:.2g} nats")
+    return ComputeType("bfloat16", f"{told}, and within {far:.2g} nats of float32")
+
+
+def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
+    """How many times as fast as float32 bfloat16 multiplies for a model's sizes on a device, and a
+    remark where that could not be kept."""
+    settings = base.config.get_text_config()
+    width = int(settings.hidden_size)
+    inner = int(getattr(settings, "intermediate_size", None) or 4 * width)
+    key = f"{_machine(device)}, {width} x {inner}"
+    file = cache_folder() / FILE
+    known: dict[str, float] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(file.read_text())
+    if isinstance(known, dict) and isinstance(known.get(key), float):
+        return known[key], ""
+    gain = _measured(width, inner, device)
+    try:
+        _keep(file, {**(known if isinstance(known, dict) else {}), key: gain})
+    except OSError as error:
+        return gain, f" (measured at each start: {file} cannot be written, {error.strerror})"
+    return gain, ""
+
+
+def _measured(width: int, inner: int, device: torch.device) -> float:
+    """Seconds of a product in float32 over those of the same one under autocast to bfloat16."""
+    rows = max(16, int(OPERATIONS / (2 * width * inner)))
+    inputs = torch.ones(rows, width, device=device)
+    weights = torch.ones(inner, width, device=device)
+
+    def product(lower: bool) -> float:
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=lower):
+            return _seconds(lambda: torch.nn.functional.linear(inputs, weights), device)
+
+    pairs = [(product(False), product(True)) for _ in range(TRIALS + 1)][1:]  # one to get warm
+    return statistics.median(one / other for one, other in pairs)
+
+
+def _seconds(work: Callable[[], Any], device: torch.device) -> float:
+    begun = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return max(time.perf_counter() - begun, 1e-9)
+
+
+def _distance(model: Any) -> float:
+    """Mean distance, in nats, of a model's log-probabilities in bfloat16 from those in float32."""
+    text = torch.tensor([ordinary_tokens(model, PROBE)], device=model.device)
+    inputs, targets = text[:, :-1], text[0, 1:]
+    every = torch.ones_like(inputs, dtype=torch.bool)
+    with torch.no_grad():
+        exact, rounded = (
+            token_logprobs(model, inputs, every, targets, 1.0, autocast)[0]
+            for autocast in (False, True)
+        )
+    return float((exact - rounded).abs().mean())
+
+
+def _warning(base: Any, device: torch.device) -> str:
+    """Say how much slower bfloat16 is than float32; nothing where it is not."""
+    gain, _ = speed_of_bfloat16(base, device)
+    return "" if gain >= 1 else f"; it is {_times(gain)} here: float32 is faster"
+
+
+def _times(gain: float) -> str:
+    return f"{gain:.1f} times as fast" if gain >= 1 else f"{1 / gain:.3g} times as slow"
+
+
+def _machine(device: torch.device) -> str:
+    """What the speed of products depends on."""
+    given = [f"{name}={os.environ[name]}" for name in SWITCHES if name in os.environ]
+    if device.type == "cuda":
+        return " ".join([torch.cuda.get_device_name(device), torch.__version__, *given])
+    capability = torch.backends.cpu.get_cpu_capability()
+    threads = f"{torch.get_num_threads()} threads"
+    return " ".join([_processor(), capability, threads, torch.__version__, *given])
+
+
+SWITCHES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+"""Environment variables that take instructions away from PyTorch's libraries."""
+
+
+def _processor() -> str:
+    """The processor's name and a digest of its instructions, where Linux tells them."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
+        return "".join(sorted(line.partition(":")[2] for line in set(names)))
+    return "unknown"
+
+
+def _keep(file: Path, values: dict[str, float]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    scratch = file.with_name(f"{file.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(values, indent=1))
+    scratch.replace(file)

@@ -1,0 +1,248 @@
+"""The forward pass of Llama and Qwen3 shapes, written out for models that are small.
+
+In a small model most of a decode step is not arithmetic but dispatch: some 80 operations a layer
+where 16 do, of which three matrix products read the same input. Here those are packed into one, and
+the last layer computes past its keys and values only what is asked for. A model is run in this way
+only if that gives the log-probabilities of its own forward pass on a few tokens. Not here: which
+inputs, and what is done with the logits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
+
+from turnwise.forward.cache import CacheExtent, PoolCache, PoolLayer
+from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
+from turnwise.forward.masks import FULL, SLIDING, Masks
+from turnwise.forward.twin import twin_of
+
+FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings that do not change with the length of the text."""
+LARGEST = 1 << 26
+"""Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
+it gains."""
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def is_small_llama(model: PreTrainedModel) -> bool:
+    """Whether the model is small and has the parts of Llama or Qwen3, and no others."""
+    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
+        return False
+    if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
+        return False
+    if model.model.rotary_emb.rope_type not in FIXED_ROTATIONS:
+        return False
+    if any(map(_is_changed, [model.model, *model.model.layers.modules()])):
+        return False
+    products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
+    products = [module for module in products if module.weight.ndim == 2]
+    return all(type(module) is nn.Linear and module.bias is None for module in products)
+
+
+def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLlama | None":
+    """The written-out pass of a model, for histories of at most `longest`, if it gives what the
+    model gives; None for a model of another shape, or if it does not. That is tried with
+    weights of a fixed seed, whatever the model's are now."""
+    if not is_small_llama(model):
+        return None
+    twin = twin_of(model)
+    ids = torch.tensor([ordinary_tokens(model, min(PROBE, longest))])
+    found = _probed(SmallLlama(twin, longest, masks), ids.numpy(), len(twin.model.layers))
+    exact, ids = twin.double(), ids.to(twin.device)
+
+    def own() -> list[Tensor]:
+        with torch.no_grad():
+            logits = exact(input_ids=ids, use_cache=False).logits
+        return [logits[0, -2:].log_softmax(-1)]
+
+    if is_rounding([found], own, exact.parameters(), model.dtype, longest_product(exact)):
+        return SmallLlama(model, longest, masks)
+    return None
+
+
+def _probed(written_out: "SmallLlama", ids: np.ndarray, layers: int) -> Tensor:
+    """Log-probabilities after all tokens but one put in at once, and after that one, so of a prompt
+    and of a token after it, float32[2, vocabulary]."""
+    length = ids.shape[1]
+    cache, runs = PoolCache(layers, length), [CacheExtent(0, length)]
+    places = np.arange(length)[None]
+    parts = (slice(0, -1), slice(-1, None))
+    logits = [written_out.forward(cache, runs, ids[:, part], places[:, part]) for part in parts]
+    return torch.cat(logits).log_softmax(-1)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Copies of one layer's weights, as they are multiplied: transposed and contiguous, which few
+    rows are faster with."""
+
+    kind: str
+    """Kind of its attention: full or sliding."""
+    first_norm: Tensor
+    """[width], before attention."""
+    qkv: Tensor
+    """[width, (heads + 2 key heads) * size]"""
+    head_norm: Tensor | None
+    """float32[heads + key heads, size], of queries and keys; None without such norms."""
+    output: Tensor
+    """[heads * size, width]"""
+    second_norm: Tensor
+    """[width], before the feed-forward."""
+    gate_up: Tensor
+    """[width, 2 * inner]"""
+    down: Tensor
+    """[inner, width]"""
+
+
+class SmallLlama:
+    """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
+
+    `tokens` is the longest history. The model must be one of `is_small_llama`.
+    """
+
+    def __init__(self, model: Any, tokens: int, masks: Masks) -> None:
+        settings = model.config
+        self._model, self._dtype, self._masks = model, model.dtype, masks
+        self._heads: int = settings.num_attention_heads
+        self._key_heads: int = settings.num_key_value_heads
+        self._size: int = model.model.layers[0].self_attn.head_dim
+        self._epsilon: float = settings.rms_norm_eps
+        self._rotation = _rotation(model, tokens)
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the weights as they are now: until the next time, nothing changes here. Raises
+        RuntimeError for a model whose weights have become numbers of another type."""
+        if self._model.dtype != self._dtype:
+            raise RuntimeError(f"the model was {self._dtype}, and is {self._model.dtype} now")
+        body = self._model.model
+        self._layers = [self._packed(layer) for layer in body.layers]
+        self._embedding = body.embed_tokens.weight.detach().clone()
+        self._last_norm = body.norm.weight.detach().clone()
+        self._head = self._model.lm_head.weight.detach().t().contiguous()
+
+    @torch.inference_mode()
+    def forward(
+        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
+    ) -> Tensor:
+        """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
+        `Runner.forward`."""
+        return self._forward(*self._masks.inputs(cache, runs, ids, positions), cache).float()
+
+    def _forward(
+        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
+    ) -> Tensor:
+        """`ids` and `seen`, the positions, are int64[n, inputs]; `masks` are additive, for each
+        kind of layer [n, 1, inputs, length]. The cache knows already where inputs are placed."""
+        count, inputs = ids.shape
+        places = seen.view(-1)
+        cosines, sines = (part[places][:, None] for part in self._rotation)
+        hidden = functional.embedding(ids.view(-1), self._embedding)
+        for layer, pool in zip(self._layers, cache.layers, strict=True):
+            queries, keys, values = self._project(layer, hidden, cosines, sines)
+            pool.write(_by_head(keys, count), _by_head(values, count))
+            mask = masks[layer.kind]
+            if layer is self._layers[-1]:
+                last = slice(inputs - 1, None, inputs)
+                hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
+            attended = self._attend(queries, mask, pool)
+            hidden = self._mix(layer, hidden, attended)
+        return torch.mm(self._norm(hidden, self._last_norm), self._head)
+
+    def _project(
+        self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, [inputs, heads, size] each, from hidden [inputs, width]."""
+        packed = torch.mm(self._norm(hidden, layer.first_norm), layer.qkv)
+        every = packed.view(len(hidden), -1, self._size)
+        turned = self._heads + self._key_heads
+        heads, values = every[:, :turned], every[:, turned:]
+        if layer.head_norm is not None:
+            heads = self._norm(heads) * layer.head_norm
+        heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
+        heads = heads.to(hidden.dtype)
+        return heads[:, : self._heads], heads[:, self._heads :], values
+
+    def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
+        """[inputs of all rows, heads * size]. Query heads that share a key head are one longer
+        query, so keys are not repeated."""
+        count, groups = len(mask), self._heads // self._key_heads
+        length = len(queries) // count
+        grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
+        grouped = grouped.flatten(2, 3)
+        if groups > 1 and length > 1:
+            mask = mask.repeat(1, 1, groups, 1)
+        parts = [
+            functional.scaled_dot_product_attention(
+                grouped[span.rows], keys, values, attn_mask=mask[span.rows, ..., : span.length]
+            )
+            for span, keys, values in pool.views()
+        ]
+        mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+        mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)
+        return mixed.reshape(count * length, -1)
+
+    def _mix(self, layer: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
+        """The rest of a layer: output projection and feed-forward, each added to its input."""
+        hidden = torch.addmm(hidden, attended, layer.output)
+        both = torch.mm(self._norm(hidden, layer.second_norm), layer.gate_up)
+        gate, up = both.chunk(2, -1)
+        return torch.addmm(hidden, functional.silu(gate).mul_(up), layer.down)
+
+    def _norm(self, states: Tensor, weights: Tensor | None = None) -> Tensor:
+        return functional.rms_norm(states, states.shape[-1:], weights, self._epsilon)
+
+    def _packed(self, layer: Any) -> Layer:
+        attention, feed_forward, norms = layer.self_attn, layer.mlp, None
+        if hasattr(attention, "q_norm"):
+            queries = attention.q_norm.weight.expand(self._heads, self._size)
+            keys = attention.k_norm.weight.expand(self._key_heads, self._size)
+            norms = torch.cat([queries, keys]).float()
+        three = attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight
+        both = feed_forward.gate_proj.weight, feed_forward.up_proj.weight
+        return Layer(
+            kind=FULL if getattr(attention, "sliding_window", None) is None else SLIDING,
+            first_norm=layer.input_layernorm.weight.detach().clone(),
+            qkv=_product(*three),
+            head_norm=norms,
+            output=_product(attention.o_proj.weight),
+            second_norm=layer.post_attention_layernorm.weight.detach().clone(),
+            gate_up=_product(*both),
+            down=_product(feed_forward.down_proj.weight),
+        )
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether a module runs code from outside transformers: a class from elsewhere, or a hook."""
+    own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return not own or bool(hooks or backward) or "forward" in vars(module)
+
+
+def _product(*weights: Tensor) -> Tensor:
+    """Weights [outputs, inputs] that read one input, as one [inputs, outputs]."""
+    return torch.cat(weights).t().contiguous()
+
+
+def _by_head(states: Tensor, rows: int) -> Tensor:
+    """[rows * inputs, heads, size] -> [rows, heads, inputs, size]."""
+    return states.view(rows, -1, *states.shape[1:]).transpose(1, 2)
+
+
+@torch.no_grad()
+def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position, float32[tokens, size]; the sines of the first half are
+    negative, so that a head is turned to head * cosines + (its halves exchanged) * sines."""
+    places = torch.arange(tokens, device=model.device)[None]
+    like = torch.zeros(1, dtype=torch.float32, device=model.device)
+    cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
+    first, second = sines.chunk(2, -1)
+    return cosines.contiguous(), torch.cat([-first, second], -1)
