@@ -140,6 +140,5 @@ def _write_report(context: RunContext) -> dict[str, Any]:
         evaluations,
         comparisons,
         context.seconds,
-        f"{model}; each evaluation has the weights of its moment: "
-        f"{_stages(context.recipe)}",
+        f"{model}; each evaluation has the weights of its moment: {_stages(context.recipe)}",
     )
