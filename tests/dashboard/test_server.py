@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.dashboard.asking import HOST, asked, get
-from tests.dashboard.browser.sample_run import write_run
 from turnwise.commands.viewing import dashboard_of
 from turnwise.dashboard.notes import notes_file
+from turnwise.dashboard.reports import NAMES
 from turnwise.dashboard.runs import COUNTED
 from turnwise.dashboard.security import Door
 from turnwise.dashboard.server import application
@@ -25,6 +25,7 @@ from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.storage.trajectory_rows import LATER, SCHEMA
+from turnwise.tokens import Source
 
 
 def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:
@@ -318,38 +319,29 @@ def test_curves_have_meanings_and_no_number_that_is_none(run: Path) -> None:
     assert found["echo_trap"][0] == "reward/group_std"
 
 
-def test_runs_are_compared_where_they_differ(run: Path, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "other", seed=1, hostile=False)
-    (found,) = get([run, other], "compare?runs=0,1")
-    assert found["recipe"] == [{"key": "seed", "values": [0, 1]}]
-
-
-def test_a_study_has_its_arms_and_effects_with_intervals(run: Path) -> None:
-    mean = {"mean": 0.5, "low": 0.25, "high": 0.75}
-    of = {"by_seed": {"0": {"value": 0.5}}, "over_seeds": mean}
-    effect = {"claim": "", "metric": "success", "arm": "a", "against": "b", "why": "one seed"}
-    effect |= {"verdict": "open", "over_seeds": None}
-    figures = {"title": "A study", "about": "", "seeds": [0], "arms": {"a": {"success": of}}}
-    (run.parent / "figures.json").write_text(json.dumps({**figures, "effects": [effect]}))
-    (found,) = get([run], "runs/0/reports/study")
-    assert [table["rows"] for table in found["tables"]] == [
-        [["success: a against b", "open", "–", "–", "one seed"]],
-        [["success", "a", "0.5", "0.5", "0.25 to 0.75"]],
-    ]
-
-
-def test_curves_of_budgets_end_at_one_budget(run: Path) -> None:
-    """More than an episode ever used adds no success."""
+def test_success_and_reward_say_whether_a_run_learns(run: Path) -> None:
     folder = RunFolder.open(run)
-    curves = {"base": [], "sft": [[1, 0.25]], "trained": [[1, 0.25], [3, 0.5]]}
-    for name, budgets in curves.items():
-        folder.write_evaluation(name, {"success": 0.5, "step": 3, "budgets": {"turns": budgets}})
-    (run / "report.json").write_text("{}")
-    (found,) = get([run], "runs/0/reports/report")
-    assert [
-        (line["name"], line["steps"], line["values"]) for line in found["curves"][0]["lines"]
-    ] == [
-        ("base", [0, 3], [0.0, 0.0]),
-        ("sft", [0, 1, 3], [0.0, 0.25, 0.25]),
-        ("trained", [0, 1, 3, 3], [0.0, 0.25, 0.5, 0.5]),
-    ]
+    folder.append("validation.jsonl", {"step": 3, "validation/success": 0.5})
+    metrics = [line | {"rollout/success": 0.25} for line in folder.lines("metrics.jsonl")]
+    folder.write_text("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in metrics))
+    (found,) = get([run], "runs/0/curves")
+    assert found["learning"] == ["rollout/success", "reward/mean", "validation/success"]
+    assert set(found["learning"]) <= found["meanings"].keys()
+
+
+def test_the_credit_of_a_turn_is_a_sum_and_a_mean(run: Path) -> None:
+    row = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[1]
+    (shown,) = get([run], "runs/0/episodes/step-000003/1")
+    for turn in shown["turns"]:
+        pairs = zip(row["advantage"], row["source"], row["turn"], strict=True)
+        own = [one for one, source, at in pairs if source == Source.MODEL and at == turn["index"]]
+        sums = {"advantage_sum": sum(own), "advantage_mean": sum(own) / len(own)}
+        assert turn["credit"] == {**sums, "tokens": len(own)}
+
+
+def test_an_evaluation_says_that_its_reward_is_the_outcomes(run: Path) -> None:
+    RunFolder.open(run).write_evaluation("trained", {"success": 0.5, "reward": 0.94, "step": 3})
+    (found,) = get([run], "runs/0/reports/trained")
+    numbers = dict(found["tables"][0]["rows"])
+    assert [name for name, value in numbers.items() if value == "0.94"] == [NAMES["reward"]]
+    assert NAMES["reward"].startswith("outcome reward")

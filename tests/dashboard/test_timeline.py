@@ -1,6 +1,8 @@
 """Who waited for whom, against steps whose times are written by hand."""
 
 import json
+import re
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,18 @@ def test_ten_thousand_episodes_are_laid_out_in_seconds(run: Path) -> None:
     assert len(found["spans"]["lane"]) > 100_000
     assert len(found["waits"]) < 3000
     assert len(json.dumps(found)) < 12e6
+
+
+def test_every_kind_of_span_has_a_colour_of_its_own() -> None:
+    views, frame, script = (
+        (resources.files("turnwise.dashboard") / "static" / name).read_text()
+        for name in ("views.css", "app.css", "timeline.js")
+    )
+    drawn = dict(re.findall(r"^\.span-(\S+) \{ background: (.*); \}", views, re.MULTILINE))
+    for palette in frame.split("@media (prefers-color-scheme: dark)"):
+        shown = "\n".join(drawn.values())
+        for name, colour in re.findall(r"--(\w+): (#\w{6})", palette):
+            shown = shown.replace(f"var(--{name})", colour)
+        assert len(set(shown.splitlines())) == len(drawn)
+    kinds = script.partition("const KINDS = {")[2].partition("}")[0]
+    assert {*re.findall(r"^  (\w+): ", kinds, re.MULTILINE), "waiting"} == drawn.keys()

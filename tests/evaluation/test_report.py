@@ -53,7 +53,9 @@ def report() -> dict[str, Any]:
 
 def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[str, Any]) -> None:
     lines = report_markdown(report).splitlines()
-    assert "| policy | success | 95% interval | n | ungraded | reward | tool calls |" in lines
+    assert (
+        "| policy | success | 95% interval | n | ungraded | outcome reward | tool calls |" in lines
+    )
     assert "| any_name | 0.0% | 0.0% – 65.8% | 2 | 1 | 0.38 | 0.00 |" in lines
     assert "| another | 0.0% | 0.0% – 100.0% | 0 | 1 | – | 0.00 |" in lines
     assert "Success if the ungraded episodes had failed: any_name 0.0%, another 0.0%." in lines

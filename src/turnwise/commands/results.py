@@ -166,7 +166,7 @@ def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Tabl
 
 def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("", title=title)
-    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
+    for column in ("success", "95% interval", "n", "ungraded", "outcome reward", "tool calls"):
         table.add_column(column, justify="right")
     for name, row in rows.items():
         interval = f"{row['low']:.1%} – {row['high']:.1%}"

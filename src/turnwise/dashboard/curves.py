@@ -12,6 +12,8 @@ from typing import Any
 from turnwise.storage.run_folder import RunFolder
 
 LOGS = ("metrics", "timing", "validation", "cold_start", "imitation", "preferences")
+LEARNING = ("rollout/success", "reward/mean", "validation/success")
+"""The curves that say whether a run learns."""
 ECHO_TRAP = (
     "reward/group_std",
     "reward/mean",
@@ -38,7 +40,8 @@ def curves(path: Path, meanings: Mapping[str, str], warnings: Warnings) -> dict[
             for name, value in line.items():
                 if name == "step" or isinstance(value, bool) or not isinstance(value, int | float):
                     continue
-                whole = name if log in ("metrics", "timing") else f"{log}/{name}"
+                own = log in ("metrics", "timing") or name.startswith(f"{log}/")
+                whole = name if own else f"{log}/{name}"
                 one = series.setdefault(whole, {"steps": [], "values": []})
                 one["steps"].append(line["step"])
                 one["values"].append(value if math.isfinite(value) else None)
@@ -47,6 +50,7 @@ def curves(path: Path, meanings: Mapping[str, str], warnings: Warnings) -> dict[
         "series": series,
         "meanings": {name: meaning for name, meaning in known.items() if meaning},
         "markers": _markers(folder, warnings),
+        "learning": [name for name in LEARNING if name in series],
         "echo_trap": [name for name in ECHO_TRAP if name in series],
     }
 

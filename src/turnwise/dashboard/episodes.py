@@ -288,13 +288,16 @@ def _turn(
 
 
 def _credit(row: Row) -> dict[int, dict[str, float]]:
-    """The sum of advantages and the sampled tokens of each turn, where there are advantages."""
+    """The sum and the mean of the advantages of each turn's sampled tokens, and how many these
+    are, where there are advantages."""
     found: dict[int, dict[str, float]] = {}
     for advantage, source, turn in zip(row["advantage"], row["source"], row["turn"], strict=True):
         if source == Source.MODEL:
             credit = found.setdefault(turn, {"advantage_sum": 0.0, "tokens": 0})
             credit["advantage_sum"] += advantage
             credit["tokens"] += 1
+    for credit in found.values():
+        credit["advantage_mean"] = credit["advantage_sum"] / credit["tokens"]
     return found if row["trained_logprob"] else {}
 
 

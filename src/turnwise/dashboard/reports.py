@@ -16,6 +16,8 @@ from turnwise.storage.run_folder import RunFolder
 REPORT, OF_STUDY = "report", "study"
 AUDIT = "audit-"
 """Stands before the name of an audit, so that it is not the name of an evaluation."""
+NAMES = {"reward": "outcome reward: the verdicts' mean, without rewards of turns"}
+"""Numbers of an evaluation that are called otherwise than in its file."""
 RESULTS = {True: "passed", False: "warning", None: ""}
 
 
@@ -123,7 +125,7 @@ def _of_audit(path: Path, name: str) -> dict[str, Any]:
 def _tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """An evaluation's own tables: what was counted, how episodes ended, and labels of tasks."""
     numbers = [
-        [name.replace("_", " "), _number(value)]
+        [NAMES.get(name, name.replace("_", " ")), _number(value)]
         for name, value in summary.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]

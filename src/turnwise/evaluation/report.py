@@ -90,7 +90,7 @@ def _table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not parts:
         return ["No evaluation was asked for."]
     return [
-        "| policy | success | 95% interval | n | ungraded | reward | tool calls |",
+        "| policy | success | 95% interval | n | ungraded | outcome reward | tool calls |",
         "|---|---|---|---|---|---|---|",
         *(f"| {name} | {_cells(part)} |" for name, part in parts.items()),
     ]

@@ -155,8 +155,10 @@ def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> No
 
 
 def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -> None:
+    page = shown.open("#/r/0")
+    assert page.locator(".chart").all_inner_texts()[0].startswith("reward/mean")
     page = shown.open("#/r/0/curves")
-    assert "Echo Trap" in page.inner_text(".trap h2")
+    assert page.locator("main h2").all_inner_texts()[:2] == ["Does it learn?", "Echo Trap"]
     page.fill("input[type=search]", "reward/mean")
     chart = page.locator(".chart").last
     meaning = chart.locator(".meaning")
@@ -205,6 +207,8 @@ def test_an_episode_is_a_conversation_with_credit(shown: DashboardPage) -> None:
     for expected in ("Question 0?", "lookup", "capital of 1", "It is Paris, episode 1.", "Rome"):
         assert expected in said
     assert page.locator(".credits .down").count() == 2
+    assert "12 tokens, sum −12" in page.inner_text(".credits")
+    assert "Share of the update's loss" in page.inner_text(".facts")
     page.click(".credits a >> nth=1")
     assert page.evaluate("document.activeElement.id") == "turn-1"
     page.click(".siblings a >> nth=0")
@@ -390,7 +394,7 @@ def test_a_recorded_episode_is_played_again_turn_by_turn(browser: Any, tmp_path:
             twice = "button => { button.focus(); button.click(); button.click(); }"
             page.eval_on_selector("text=Do as recorded", twice)
             page.wait_for_selector(f".said.agent:has-text('{turn}')")
-            page.wait_for_function(f"!document.querySelector('.play').innerText.includes('{turn}')")
+            page.wait_for_selector(f".play:not(:has-text('{turn}'))")
             assert page.locator(".play :focus").count() == 1
         page.wait_for_selector(".said.verdict")
         assert "Turn 1 was answered otherwise" in page.inner_text(".play")

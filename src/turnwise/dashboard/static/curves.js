@@ -152,8 +152,16 @@ function panels(data, names, state) {
       range: ranges.get(log),
     });
   };
+  const learning = (data[0].learning ?? []).filter((metric) => matching.includes(metric));
   const trap = (data[0].echo_trap ?? []).filter((metric) => matching.includes(metric));
   return [
+    learning.length
+      ? panel(
+          "Does it learn?",
+          "Success and reward of the episodes that were sampled, and success on held-out tasks where the run looks at them.",
+          learning.map(draw),
+        )
+      : null,
     trap.length
       ? panel(
           "Echo Trap",
@@ -167,6 +175,22 @@ function panels(data, names, state) {
       panel(TITLES[group] ?? group[0].toUpperCase() + group.slice(1), null, members.map(draw)),
     ),
   ];
+}
+
+/** The charts that say whether one run learns; none before its first step. */
+export function learningCharts(one, name) {
+  const [first, last] = rangesOf([one]).get("") ?? [0, 0];
+  return (one.learning ?? [])
+    .filter((metric) => one.series[metric].values.some(Number.isFinite))
+    .map((metric) =>
+      chart({
+        name: metric,
+        meaning: one.meanings[metric],
+        lines: [{ name, kind: 0, ...one.series[metric] }],
+        markers: one.markers,
+        range: [first, last],
+      }),
+    );
 }
 
 /** The log of its own that a metric is of; empty for the steps of RL. */

@@ -4,7 +4,7 @@
 import { api } from "./api.js";
 import { outcomeClass } from "./colours.js";
 import { h, link, longText, notice } from "./dom.js";
-import { count, duration, fileTitle, number, plain, signed } from "./format.js";
+import { count, duration, fileTitle, number, percent, plain, signed } from "./format.js";
 import { badge, creditBar, facts, outcomeBadge } from "./marks.js";
 import { noteBox } from "./notes.js";
 import { to } from "./router.js";
@@ -131,7 +131,7 @@ function measured(one) {
     .map(([name, value]) => `${name} ${plain(value)}`)
     .join(" · ");
   return facts([
-    ["Reward", number(one.reward)],
+    ["Reward", reward(one)],
     ["Penalty", one.penalty ? number(one.penalty) : null],
     ["Parts", parts],
     ["Answer", one.answer],
@@ -143,9 +143,16 @@ function measured(one) {
         : null,
     ],
     ["Policy version", plain(one.version)],
-    ["Loss weight of its tokens", number(one.weight, 4)],
+    ["Share of the update's loss", one.weight === null ? null : percent(one.weight)],
     ["Task", one.task],
   ]);
+}
+
+/** The whole reward, and what it is made of where turns have rewards of their own. */
+function reward(one) {
+  if (!one.graded || !one.turn_rewards?.length) return number(one.reward);
+  const turns = one.turn_rewards.reduce((sum, value) => sum + value, 0);
+  return `${number(one.reward)} (outcome ${number(one.reward - turns)}, turns ${number(turns)})`;
 }
 
 function siblings(route, one) {
@@ -171,9 +178,9 @@ function siblings(route, one) {
 
 /** What every turn was credited with, as bars from a middle line. */
 function credit(one) {
-  const sums = one.turns.map((turn) => turn.credit?.advantage_sum);
-  if (!sums.some(Number.isFinite)) return null;
-  const most = Math.max(...sums.filter(Number.isFinite).map(Math.abs));
+  const means = one.turns.map((turn) => turn.credit?.advantage_mean);
+  if (!means.some(Number.isFinite)) return null;
+  const most = Math.max(...means.filter(Number.isFinite).map(Math.abs));
   return h(
     "div",
     { class: "credits" },
@@ -181,7 +188,8 @@ function credit(one) {
     h(
       "p",
       { class: "quiet" },
-      "Sum of the advantages of the tokens that were trained: right of the line they were made more likely, left of it less.",
+      "Mean advantage of the turn's tokens: right of the line they were made more likely, left of it less. " +
+        "The sum is larger the more tokens a turn has, and says nothing about which turn was best.",
     ),
     h(
       "ol",
@@ -195,8 +203,12 @@ function credit(one) {
             { href: `#turn-${index}`, onclick: (event) => jump(event, `turn-${index}`) },
             `Turn ${index + 1}`,
           ),
-          creditBar(sums[index], most, "Credit"),
-          h("span", { class: "quiet" }, count(turn.credit?.tokens ?? 0, "token")),
+          creditBar(means[index], most, "Mean credit"),
+          h(
+            "span",
+            { class: "quiet" },
+            `${count(turn.credit?.tokens ?? 0, "token")}, sum ${signed(turn.credit?.advantage_sum)}`,
+          ),
         ),
       ),
     ),
@@ -228,10 +240,10 @@ function turnCard(turn, one, play) {
       {},
       h("h3", {}, `Turn ${turn.index + 1}`),
       Number.isFinite(turn.reward) ? badge(`reward ${signed(turn.reward)}`, "ungraded") : null,
-      Number.isFinite(turn.credit?.advantage_sum)
+      Number.isFinite(turn.credit?.advantage_mean)
         ? badge(
-            `credit ${signed(turn.credit.advantage_sum)}`,
-            ["lower", "ungraded", "raise"][1 + Math.sign(turn.credit.advantage_sum)],
+            `credit ${signed(turn.credit.advantage_mean)}`,
+            ["lower", "ungraded", "raise"][1 + Math.sign(turn.credit.advantage_mean)],
           )
         : null,
       link(play, { class: "play-on" }, "Play from here"),

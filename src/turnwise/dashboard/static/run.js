@@ -2,6 +2,7 @@
 // Not here: the curves (curves.js), the steps (step.js).
 
 import { api } from "./api.js";
+import { learningCharts } from "./curves.js";
 import { h, link, notice, table } from "./dom.js";
 import { bytes, capital, count, duration, fileTitle, moment, number, plain } from "./format.js";
 import { facts, progress, stateBadge } from "./marks.js";
@@ -10,6 +11,9 @@ import { figureLine } from "./runs.js";
 
 export async function show(route, signal) {
   const run = await api.run(route.run, signal);
+  const learning = run.has?.metrics
+    ? learningCharts(await api.curves(route.run, signal), run.name)
+    : [];
   const steps = run.files.filter((file) => file.kind === "step");
   const last = steps[steps.length - 1];
   const element = h(
@@ -36,6 +40,7 @@ export async function show(route, signal) {
           "No episodes yet",
           "They appear here as soon as the run has written its first step.",
         ),
+    learning.length ? section("Does it learn?", h("div", { class: "charts" }, learning)) : null,
     run.figures?.length
       ? section("Figures", h("ul", { class: "figures" }, run.figures.map(figureLine)))
       : null,
@@ -85,7 +90,7 @@ function shortcuts(run, last) {
       `Failed episodes of ${place.toLowerCase()}`,
     ],
     [to.step(run.id, file), "What was tried?", `Groups and rewards of ${place.toLowerCase()}`],
-    [to.curves(run.id), "Does it learn?", "Curves of every metric"],
+    [to.curves(run.id), "Does it learn?", "Success and reward first"],
     run.has?.timing ? [to.timeline(run.id), "Where does time go?", "Timeline of a step"] : null,
   ];
   return h(
