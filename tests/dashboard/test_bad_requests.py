@@ -112,8 +112,7 @@ IMAGE = "a" * 32 + ".png"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [f"images/{IMAGE}", "report.md", "evaluations/trained.json", "tokenizer", "config.toml"],
+    "name", [f"images/{IMAGE}", "report.md", "evaluations/trained.json", "tokenizer", "config.toml"]
 )
 def test_nothing_outside_the_folder_of_a_run_is_shown(run: Path, tmp_path: Path, name: str) -> None:
     """What is linked to would be shown if it stood there."""

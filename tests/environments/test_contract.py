@@ -59,8 +59,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "long_walk": Case({"length": 20, "herald_every": 6, "count": 40}),
     "mathematics": Case(few={"tasks": {"count": 100}}, hidden=("answer", "solution")),
     "mathematics in writing": Case(
-        {"tasks": {"digits": 2, "terms": 3, "count": 40}, "interpreter": "none"},
-        hidden=("answer",),
+        {"tasks": {"digits": 2, "terms": 3, "count": 40}, "interpreter": "none"}, hidden=("answer",)
     ),
     "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),
     "own_desk": Case(),

@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.environments.registry import (
-    environment_names,
-    make_environment,
-    named_with_options,
-)
+from turnwise.environments.registry import environment_names, make_environment, named_with_options
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.errors import ConfigError
 from turnwise.registry import load_function
@@ -78,10 +74,7 @@ def test_a_class_in_a_module():
         ("nowhere.py:A", "no such file"),
         ("no_package.module:A", "no such module"),
         ("turnwise.types:Task", "derive the class from Environment"),
-        (
-            "turnwise.environments.search.environment:SearchEnv",
-            "did you mean 'SearchEnvironment'",
-        ),
+        ("turnwise.environments.search.environment:SearchEnv", "did you mean 'SearchEnvironment'"),
     ],
 )
 def test_what_is_not_there(name, message):

@@ -73,10 +73,7 @@ def test_a_recipe_and_its_ablations_are_slow(waits: list[float]) -> None:
     recipe = load_recipe(
         "multi_tool", ["environment.latency.mean=2", "environment.options.count=8"]
     )
-    for environment in (
-        environment_of(recipe),
-        environment_of(recipe).ablations()["no_search"],
-    ):
+    for environment in (environment_of(recipe), environment_of(recipe).ablations()["no_search"]):
         waits.clear()
         task = next(one for one in environment.tasks("heldout") if one.info["needs"] != "none")
         play = asyncio.run(played(environment, task, environment.oracle(task)))

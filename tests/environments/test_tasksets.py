@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.environments.tasksets import (
-    SPLITS,
-    Draft,
-    TaskFile,
-    TaskSet,
-    drafted,
-    every,
-)
+from turnwise.environments.tasksets import SPLITS, Draft, TaskFile, TaskSet, drafted, every
 from turnwise.errors import ConfigError, DataError
 from turnwise.seeds import derive
 from turnwise.types import Task, Trajectory, Verdict

@@ -18,12 +18,7 @@ from turnwise.environments.function_calling.applications import DAYS
 from turnwise.environments.guarded import guarded
 from turnwise.environments.multi_tool.environment import MultiTool
 from turnwise.environments.shop.environment import BACK, BUY
-from turnwise.environments.turn_parts import (
-    changes_of,
-    is_harm,
-    results_of,
-    share_of_changes,
-)
+from turnwise.environments.turn_parts import changes_of, is_harm, results_of, share_of_changes
 from turnwise.evaluation.measurement import all_tasks, played_all, spread
 from turnwise.rewards.tool_calls import write_calls
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn

@@ -71,10 +71,7 @@ def test_no_group_that_hands_down(tmp_path: Path) -> None:
     tree = Tree(tmp_path, "/user")
     tree.group("", "cpu")
     tree.group("user", "pids")
-    assert tree.find() == (
-        "",
-        "no cgroup above this process hands down memory and pids to us",
-    )
+    assert tree.find() == ("", "no cgroup above this process hands down memory and pids to us")
     tree.mounts.write_text("22 1 0:21 / /proc rw - proc proc rw\n")
     assert tree.find() == ("", "no cgroup v2 is mounted")
 

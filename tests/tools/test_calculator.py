@@ -106,10 +106,7 @@ NUMBERS = st.decimals("0.001", "9999", places=3).map(str)
 EXPRESSIONS = st.recursive(
     NUMBERS,
     lambda inner: st.builds(
-        lambda left, sign, right: f"({left} {sign} {right})",
-        inner,
-        st.sampled_from("+-*/"),
-        inner,
+        lambda left, sign, right: f"({left} {sign} {right})", inner, st.sampled_from("+-*/"), inner
     ),
     max_leaves=6,
 )

@@ -203,8 +203,7 @@ def test_tls_with_its_deadline_and_its_names(secure: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"allowed": []}, {"allowed": ["https://a.org/"]}, {"seconds": 0}, {"max_bytes": 0}],
+    "options", [{"allowed": []}, {"allowed": ["https://a.org/"]}, {"seconds": 0}, {"max_bytes": 0}]
 )
 def test_options_that_make_no_sense(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="http"):

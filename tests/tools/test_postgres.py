@@ -393,10 +393,7 @@ def test_a_program_whose_keeper_was_lost_goes_on(running: Running) -> None:
     later.close()
 
 
-WRONG = {
-    "no connection string": "nonsense",
-    "postgres at /nowhere": "host=/nowhere user=postgres",
-}
+WRONG = {"no connection string": "nonsense", "postgres at /nowhere": "host=/nowhere user=postgres"}
 
 
 @pytest.mark.parametrize("message", WRONG)

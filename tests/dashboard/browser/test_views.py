@@ -74,8 +74,7 @@ def shown(browser: Any, address: str) -> Iterator[DashboardPage]:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width"),
-    [("light", 1280), pytest.param("dark", 400, marks=pytest.mark.slow)],
+    ("scheme", "width"), [("light", 1280), pytest.param("dark", 400, marks=pytest.mark.slow)]
 )
 def test_every_view_opens_and_is_accessible(
     browser: Any, address: str, scheme: str, width: int

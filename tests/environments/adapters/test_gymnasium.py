@@ -12,11 +12,7 @@ from tests.environments.playing import judged, played
 from turnwise.environments.adapters.gymnasium import Gymnasium
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.evaluation.measurement import (
-    measure,
-    played_all,
-    random_script,
-)
+from turnwise.evaluation.measurement import measure, played_all, random_script
 from turnwise.types import Action, Task, ToolCall
 
 OWN = '''

@@ -17,10 +17,7 @@ from turnwise.environments.adapters.links import leads_out
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.measurement import (
-    NOTHING,
-    all_tasks,
-)
+from turnwise.evaluation.measurement import NOTHING, all_tasks
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.tools.workspace import Entry
 from turnwise.types import Action, Task, ToolCall

@@ -13,12 +13,7 @@ from turnwise.environments.code.programs import ProgramFile
 from turnwise.environments.code.tasks import MadeFunctions
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.evaluation.measurement import (
-    all_tasks,
-    played_all,
-    random_script,
-    success,
-)
+from turnwise.evaluation.measurement import all_tasks, played_all, random_script, success
 from turnwise.types import Action, Task, ToolCall
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -167,15 +162,6 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
         Code(ProgramFile(write(tmp_path / "broken.json", BROKEN[message])))
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    [{"count": 0}, {"max_steps": 4}, {"heldout_share": 0.1}, {"file": "a", "count": 3}],
-)
-def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="environment code: option 'tasks"):
-        make_environment("code", {"tasks": tasks})
 
 
 def test_without_its_sandbox_there_is_no_verdict() -> None:

@@ -3,18 +3,11 @@
 import asyncio
 from collections import defaultdict
 
-import pytest
-
 from benchmarks.browsing import conditions, success
 from tests.environments.playing import calling, played, prototype
 from turnwise.environments.deep_research.conditions import FEWEST, Classes, Condition
 from turnwise.environments.deep_research.environment import DeepResearch
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import (
-    all_tasks,
-    spread,
-)
+from turnwise.evaluation.measurement import all_tasks, spread
 from turnwise.types import Action
 
 made = prototype("deep_research")
@@ -107,8 +100,3 @@ def test_conditions_of_the_documents(made: DeepResearch) -> None:
     assert "tarfile.TarFile" in classes.meeting[Condition("method", "extractall")]
     assert "tarfile.TarFile" in classes.meeting[Condition("package", "tarfile")]
     assert "email.mime.text.MIMEText" in classes.meeting[Condition("base", "MIMENonMultipart")]
-
-
-def test_options_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="'page_tokens' is 0: give a value of at least 1"):
-        make_environment("deep_research", {"page_tokens": 0})

@@ -11,15 +11,7 @@ from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.desk.environment import ServiceDesk
 from turnwise.environments.desk.policy import Policy, Wish, WishKind, forbidden_by
 from turnwise.environments.desk.user import User
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    random_script,
-    success,
-)
+from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, random_script, success
 from turnwise.tokens import Source
 
 made = prototype("desk")
@@ -155,21 +147,3 @@ def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
     assert success(played_all(few, tasks, [[NOTHING] * 10] * len(tasks))) == 0.0
     guessed = [random_script(few, task) for task in tasks]
     assert success(played_all(few, tasks, guessed)) < 0.01
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"count": 0}, "desk: option 'count' is 0"),
-        ({"wishes": []}, "desk: wishes are some of"),
-        (
-            {"wishes": ["cancel", "refund"]},
-            "desk: option 'wishes' is 'refund': give one of 'cancel'",
-        ),
-        ({"wishes": ["cancel", "cancel"]}, "each once"),
-        ({"user": {"url": "http://127.0.0.1:1/v1", "model": ""}}, "desk: user: model is empty"),
-    ],
-)
-def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment("desk", options)

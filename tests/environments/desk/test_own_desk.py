@@ -14,12 +14,7 @@ from turnwise.environments.desk.own import was_told
 from turnwise.environments.desk.tables import differences, write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
-from turnwise.evaluation.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    success,
-)
+from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.types import Action, Task, ToolCall
 
 

@@ -3,15 +3,12 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from tests.environments.playing import answered, judged, played, prototype, reward
 from turnwise.environments.function_calling.applications import application_tools, signature
 from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import all_tasks, played_all, random_script, spread
 from turnwise.rewards.tool_calls import read_calls, write_calls
 from turnwise.tokens import Source
@@ -146,11 +143,7 @@ BAD = {
 
 @pytest.mark.parametrize("calls", BAD)
 def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str) -> None:
-    state = {
-        "calendar": {},
-        "cabinet": {},
-        "heating": {"hall": [20, "heat"], "attic": [18, "eco"]},
-    }
+    state = {"calendar": {}, "cabinet": {}, "heating": {"hall": [20, "heat"], "attic": [18, "eco"]}}
     tools = ["read_room", "set_degrees", "set_mode"]
     task = Task("t", "", data={"state": state, "tools": tools, "requests": ["x"]})
     environment = made.fresh()
@@ -202,12 +195,6 @@ def test_toolrls_reward(made: FunctionCalling) -> None:
     assert toolrl(calling("nonsense")) == (0.0, -3.0)
 
 
-@pytest.mark.parametrize("options", [{"count": 0}, {"tools": 0}, {"max_requests": 4}])
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="function_calling"):
-        make_environment("function_calling", options)
-
-
 def test_some_kinds_of_request_only() -> None:
     few = FunctionCalling(count=40, max_requests=2, tools=1, kinds=["set_degrees", "add_event"])
     for task in all_tasks(few):
@@ -215,17 +202,3 @@ def test_some_kinds_of_request_only() -> None:
         names = {call.name for text in texts for call in read_calls(text)}
         assert names <= {"set_degrees", "add_event"}
         assert set(task.data["tools"]) == names  # no more than it needs
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kinds": []}, "kinds are some of add_event,"),
-        ({"kinds": ["set_room", "set_room"]}, "each once"),
-        ({"kinds": ["set_rooms"]}, "'set_rooms'"),
-        ({"kinds": ["set_degrees"], "max_requests": 1, "count": 60}, "only about .* lower count"),
-    ],
-)
-def test_kinds_that_cannot_be(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment("function_calling", options)

@@ -186,18 +186,3 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     given_up = asyncio.run(fresh.step(Action("", answer="enough")))
     assert given_up.done
     assert given_up.abort
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("bandit", {"pulls": 0}),
-        ("frozen_lake", {"size": 1}),
-        ("frozen_lake", {"size": 5, "maps": 0}),
-        ("sokoban", {"tasks": {"size": 4}}),
-        ("sokoban", {"tasks": {"size": 5, "boxes": 9}}),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        make_environment(name, options)

@@ -1,19 +1,11 @@
 """The long walk: 300 calls in order, heralds that are heard, and one wrong door."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from turnwise.environments.games.long_walk import LongWalk
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import (
-    all_tasks,
-    played_all,
-    random_script,
-    success,
-)
+from turnwise.evaluation.measurement import all_tasks, played_all, random_script, success
 from turnwise.types import Action, ToolCall
 
 
@@ -112,11 +104,3 @@ def test_a_walk_that_is_cut_short_has_held_and_one_that_went_wrong_or_stood_stil
         "unknown": (0.0, 0.1),
         "nothing": (0.0, 0.0),
     }
-
-
-@pytest.mark.parametrize(
-    "options", [{"length": 0}, {"herald_every": -1}, {"count": 0}, {"heldout_share": 2}]
-)
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="long_walk"):
-        make_environment("long_walk", options)

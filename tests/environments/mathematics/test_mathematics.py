@@ -15,7 +15,6 @@ from tests.environments.playing import answered, calling, judged, played, protot
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
 from turnwise.environments.mathematics.tasks import MadeProblems, QuestionFile, Sums
-from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.evaluation.measurement import all_tasks
 from turnwise.rewards.numeric import matches
@@ -182,24 +181,6 @@ def test_broken_files_are_named_by_line(tmp_path: Path, message: str) -> None:
         Mathematics(QuestionFile(path))
     assert message in str(error.value)
     assert path in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ({"count": 0}, "option 'tasks.count' is 0: give a value of at least 1"),
-        ({"min_steps": 3, "max_steps": 2}, "mathematics: min_steps is above max_steps"),
-        ({"max_steps": 5}, "'tasks.max_steps' is 5: give a value of at most 4"),
-        ({"file": "q.jsonl", "heldout_share": 2.0}, "'tasks.heldout_share' is 2.0"),
-        ({"heldout_share": 0.1}, "'tasks.heldout_share' goes with tasks.file: set it too"),
-        ({"file": "q.jsonl", "count": 5}, "'tasks.count' does not go with tasks.file"),
-        ({"files": "q.jsonl"}, "unknown option 'tasks.files': did you mean 'tasks.file'"),
-        ("q.jsonl", "option 'tasks' is 'q.jsonl': give a table"),
-    ],
-)
-def test_options_that_make_no_sense(tasks: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        make_environment("mathematics", {"tasks": tasks})
 
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the real questions are not here")

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -11,11 +10,8 @@ from tests.environments.playing import judged, prototype
 from turnwise.environments.multi_tool.environment import MultiTool
 from turnwise.environments.multi_tool.tasks import KINDS
 from turnwise.environments.multi_tool.world import towns
-from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import (
-    played_all,
-)
+from turnwise.evaluation.measurement import played_all
 from turnwise.types import Action, Task, ToolCall
 
 made = prototype("multi_tool")
@@ -108,30 +104,9 @@ def test_the_other_interpreter(made: MultiTool) -> None:
     python.sandbox.close()
 
 
-@pytest.mark.parametrize(
-    "options", [{"count": 0}, {"count": 2881}, {"top_k": 0}, {"interpreter": "abacus"}]
-)
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="multi_tool"):
-        make_environment("multi_tool", options)
-
-
 def test_some_kinds_of_question_only() -> None:
     few = MultiTool(count=8, kinds=["both", "search"])
     for split in ("train", "heldout"):
         counts = Counter(task.info["needs"] for task in few.tasks(split))
         assert counts == {"search": 4, "both": 4}
     assert few.spec.data_hash != MultiTool(count=8).spec.data_hash
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kinds": []}, "kinds are some of none, search, calculator, both"),
-        ({"kinds": ["both", "both"]}, "each once"),
-        ({"kinds": ["search"], "count": 721}, "there are 720 tasks: lower count"),
-    ],
-)
-def test_kinds_that_cannot_be(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment("multi_tool", options)

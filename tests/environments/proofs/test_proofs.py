@@ -7,8 +7,6 @@ import pytest
 
 from tests.environments.playing import answered, calling, judged, played, prototype, reward
 from turnwise.environments.proofs.environment import HOLDS, INSTRUCTIONS, Proofs
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import all_tasks, spread
 from turnwise.rewards.proofs import RULES, check, parse
 from turnwise.types import Task
@@ -123,15 +121,3 @@ def test_the_instructions_name_every_rule_and_their_proof_holds() -> None:
 def test_random_actions_are_lines_of_a_proof(made: Proofs) -> None:
     (action,) = made.random_actions(TASK.public(), random.Random(0))
     assert judged(made, TASK, action).parts["checked_lines"] == pytest.approx(3 / 4)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ({"min_steps": 3, "max_steps": 2}, "min_steps is above max_steps"),
-        ({"max_steps": 40}, "max_steps"),
-    ],
-)
-def test_options_that_make_no_sense(tasks: dict[str, int], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment("proofs", {"tasks": tasks})

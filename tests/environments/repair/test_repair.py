@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
-from turnwise.environments.registry import make_environment
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.git import git_folder
 from turnwise.environments.repair.mutations import mutants
 from turnwise.environments.repair.programs import ProgramFile
-from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
@@ -169,22 +167,6 @@ def test_files_outside_of_the_package_do_not_count(made: Repair) -> None:
     assert judged(made, task, *planted, NOTHING).reward == 0.0
     emptied = calling("shell", command="rm -rf tests *.md .git")
     assert judged(made, task, emptied, NOTHING).reward == 0.0
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ({"count": 0}, "'tasks.count' is 0"),
-        ({"heldout_share": 0.1}, "'tasks.heldout_share' goes with tasks.file"),
-        ({"file": "a", "count": 3}, "'tasks.count' does not go with tasks.file"),
-        ({"file": "a", "runner": "pytest"}, "'tasks.runner' goes with tasks.repositories"),
-        ({"repositories": "x"}, "'tasks.repositories' goes with tasks.file"),
-        ({"file": "a", "repositories": "x", "runner": "nose"}, "'tasks.runner' is 'nose'"),
-    ],
-)
-def test_options_that_make_no_sense(tasks: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=f"environment repair: option {message}"):
-        make_environment("repair", {"tasks": tasks})
 
 
 @pytest.mark.long

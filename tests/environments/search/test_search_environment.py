@@ -11,7 +11,7 @@ import pytest
 from turnwise.environments.registry import make_environment
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.environments.search.library import QuestionFile
-from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.errors import DataError, NotSupportedError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
 
 REAL_DATA = Path(__file__).parents[3].parent / "shared/data/multihop"
@@ -282,25 +282,6 @@ def test_files_that_are_not_there_or_not_text(tmp_path, own):
     (tmp_path / "table.csv").write_text("a,b")
     with pytest.raises(DataError, match=r"give a folder, a \.jsonl file"):
         SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "table.csv")))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"top_k": 0}, "option 'top_k' is 0: give a value of at least 1"),
-        ({"result_tokens": 0}, "'result_tokens' is 0"),
-        ({"tasks": {"heldout_share": 0.3}}, "goes with tasks.documents and tasks.file"),
-        ({"tasks": {"documents": "somewhere"}}, "'tasks.documents' goes with tasks.file"),
-        (
-            {"tasks": {"documents": "a", "file": "b", "inverse": False}},
-            "'tasks.inverse' does not go with tasks.documents and tasks.file",
-        ),
-        ({"documents": "a"}, "unknown option 'documents': did you mean 'tasks.documents'"),
-    ],
-)
-def test_options_that_make_no_sense(options, message):
-    with pytest.raises(ConfigError, match=message):
-        make_environment("search", options)
 
 
 @pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the shared data is not here")

@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import answered, calling, judged, prototype
-from turnwise.environments.registry import make_environment
 from turnwise.environments.shell.environment import Shell
 from turnwise.environments.shell.folders import draw_folder, entries_of, state_of
 from turnwise.environments.shell.os_interaction import WEAKNESS, RecordFile
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import folder_of
-from turnwise.errors import ConfigError, DataError, NotSupportedError
-from turnwise.evaluation.measurement import (
-    NOTHING,
-    all_tasks,
-    is_restorable,
-    played_all,
-)
+from turnwise.errors import DataError, NotSupportedError
+from turnwise.evaluation.measurement import NOTHING, all_tasks, is_restorable, played_all
 from turnwise.rewards.cells import cells_match
 from turnwise.seeds import derive
 from turnwise.tools.workspace import Workspace
@@ -296,18 +290,3 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
         Shell(RecordFile(write(tmp_path / "broken.json", BROKEN[message])))
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        {"count": 0},
-        {"max_requests": 4},
-        {"heldout_share": 0.1},
-        {"scripts": "x"},
-        {"file": "a.json", "count": 3},
-    ],
-)
-def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="environment shell: option 'tasks"):
-        make_environment("shell", {"tasks": tasks})

@@ -1,14 +1,11 @@
 """The shop: oracle and scores, pages, what is bought wrongly, and the state of an episode."""
 
 import random
-from typing import Any
 
 import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
-from turnwise.environments.registry import make_environment
 from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
-from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
@@ -115,12 +112,6 @@ def test_nothing_happens_after_a_purchase(made: Shop) -> None:
     play = played(made, task, *way, both, *clicking(BACK))
     assert play.trajectory.turns[-1].action is both
     assert success([play]) == 1.0
-
-
-@pytest.mark.parametrize("options", [{"count": 0}, {"page": 51}])
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="shop"):
-        make_environment("shop", options)
 
 
 def test_random_actions_buy_something(made: Shop) -> None:

@@ -5,11 +5,7 @@ from dataclasses import replace
 from tests.environments.playing import judged, played, prototype
 from turnwise.environments.shop.environment import Shop
 from turnwise.environments.shop.web import ShopWeb
-from turnwise.evaluation.measurement import (
-    all_tasks,
-    random_script,
-    spread,
-)
+from turnwise.evaluation.measurement import all_tasks, random_script, spread
 from turnwise.types import Action, ToolCall
 
 made = prototype("shop_web")

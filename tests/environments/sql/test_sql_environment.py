@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import answered, calling, judged, opened, reward
-from turnwise.environments.registry import make_environment
 from turnwise.environments.sql.dbbench import RecordFile, for_sqlite
 from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import MadeRequests
-from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    success,
-)
+from turnwise.errors import DataError
+from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.types import Action, Task
 
 DBBENCH = Path(__file__).parents[4] / "shared" / "data" / "dbbench"
@@ -162,21 +156,6 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
         SqlEnvironment(RecordFile(path))
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        {"count": 0},
-        {"grammar": "huge"},
-        {"heldout_share": 0.2},
-        {"file": "a.json", "grammar": "small"},
-        {"file": "a.json", "heldout_share": 2},
-    ],
-)
-def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="environment sql: option 'tasks"):
-        make_environment("sql", {"tasks": tasks})
 
 
 def test_names_that_need_quotes_in_sqlite_only() -> None:

@@ -2,20 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
 from turnwise.config import load_recipe
-from turnwise.environments.registry import make_environment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import (
-    all_tasks,
-    success,
-)
+from turnwise.evaluation.measurement import all_tasks, success
 from turnwise.training.components import check_images
 from turnwise.types import Action, Step, Task, ToolCall
 
@@ -89,21 +84,6 @@ def test_keys_and_what_is_no_element(made: WebForms) -> None:
     assert "only the key Enter" in seen[0]
     assert "only the key Enter" in seen[1]
     assert "there is no tool 'goto'" in seen[-1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"count": 0}, "option 'count' is 0"),
-        ({"kinds": ["fild"]}, "did you mean 'fields'"),
-        ({"pages": "html"}, "option 'pages'"),
-        ({"observations": "screenshot"}, 'needs a screen: set pages = "browser"'),
-        ({"count": 2000, "kinds": ["button"], "pages": "txt"}, "option 'pages'"),
-    ],
-)
-def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment("web_forms", options)
 
 
 def test_one_kind_and_images_that_no_model_is_shown() -> None:

@@ -101,10 +101,7 @@ def test_only_listed_hosts_are_reached() -> None:
 
         with opened(allowed=[host], allow_private=True) as browser:
             on_page(browser, work)
-        with (
-            served(pages) as (own, _),
-            opened(allowed=[own], allow_private=True) as browser,
-        ):
+        with served(pages) as (own, _), opened(allowed=[own], allow_private=True) as browser:
 
             async def wander(page: BrowserPage) -> None:
                 await page.act("goto", f"http://{own}/")
