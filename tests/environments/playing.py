@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import Play, played_all
 from turnwise.types import Action, Task, ToolCall, Verdict
 
@@ -55,11 +55,7 @@ def opened(name: str, options: dict[str, Any]) -> Iterator[Any]:
     if sandbox is None:
         yield environment
         return
-    try:
-        sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
-    with sandbox:
+    with working(sandbox):
         yield environment
 
 

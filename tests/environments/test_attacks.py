@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import judged
+from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.types import Action, ToolCall
 
 PROGRAMS = {
@@ -36,10 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=OPTIONS)
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     made: Any = make_environment(request.param, OPTIONS[request.param])
-    try:
-        made.sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
+    working(made.sandbox)
     yield made
     made.sandbox.close()
 
@@ -59,10 +56,7 @@ def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, progr
 
 def test_files_with_names_that_no_system_takes_are_graded() -> None:
     made: Any = make_environment("repair", {"tasks": {"count": 2}})
-    try:
-        made.sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
+    working(made.sandbox)
     task = made.tasks("heldout")[0]
     folder = next(iter(task.data["sources"])).partition("/")[0]
     calls = [

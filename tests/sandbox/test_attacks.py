@@ -177,7 +177,7 @@ def test_the_supervisor_is_out_of_reach(sandbox: Sandbox) -> None:
 
 def test_the_first_process_of_the_namespace_is_not_the_supervisor(sandbox: Sandbox) -> None:
     result = sandbox.run_python(ON_THE_FIRST_PROCESS)
-    assert result.status in GRADED
+    assert result.status in GRADED if sandbox.tier == "rlimits" else (Status.NONZERO,)
     if result.status is Status.NONZERO:
         assert result.exit_status == 7
 

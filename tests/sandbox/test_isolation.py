@@ -199,19 +199,6 @@ def test_a_set_user_id_file_of_its_own_gives_nothing(isolated: Sandbox) -> None:
     assert users <= {"65534", "65533"}
 
 
-def test_the_supervisor_cannot_be_killed(isolated: Sandbox) -> None:
-    source = """
-import os, signal
-for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGCHLD):
-    os.kill(1, number)
-print("still here")
-raise SystemExit(7)
-"""
-    result = isolated.run_python(source)
-    assert (result.status, result.exit_status) == (Status.NONZERO, 7)
-    assert result.stdout.text == "still here\n"
-
-
 def test_environment_is_the_declared_one(
     isolated: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,26 +1,11 @@
 """The Python tool: a session per episode, and what the agent reads of it."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import InfrastructureError
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tools.python import PythonSession, observation
-
-LIMITS = Limits(seconds=2, cpu_seconds=2, memory=256 * MEBIBYTE)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(SandboxSettings(limits=LIMITS, warm=0)) as made:
-        try:
-            made.tier  # noqa: B018
-        except ConfigError as error:
-            pytest.skip(str(error))
-        yield made
 
 
 def test_cells_share_variables_within_an_episode_only(sandbox: Sandbox) -> None:
@@ -45,6 +30,6 @@ def test_what_the_agent_reads_of_an_end(sandbox: Sandbox) -> None:
 
 
 def test_a_failed_sandbox_is_nothing_for_the_agent_to_read(sandbox: Sandbox) -> None:
-    failed = Result(Status.INFRASTRUCTURE, "namespaces", LIMITS, error="gone")
+    failed = Result(Status.INFRASTRUCTURE, "namespaces", sandbox.settings.limits, error="gone")
     with pytest.raises(InfrastructureError, match="gone"):
         observation(failed.checked(), True)

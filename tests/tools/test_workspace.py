@@ -3,29 +3,16 @@
 import dataclasses
 import resource
 import struct
-from collections.abc import Iterator
 
 import pytest
 
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.sandbox import folder
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tools.tool import tools_of
 from turnwise.tools.workspace import UNCHANGED, Entry, Workspace, WorkspaceTools, taken
 
-LIMITS = Limits(seconds=2, cpu_seconds=2, memory=256 * MEBIBYTE)
 FILES = {"main.py": "print('hi')\n", "data/a.txt": "1\n2\n3\n"}
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(SandboxSettings(limits=LIMITS, warm=0)) as made:
-        try:
-            made.tier  # noqa: B018
-        except ConfigError as error:
-            pytest.skip(str(error))
-        yield made
 
 
 def test_files_stay_and_nothing_else(sandbox: Sandbox) -> None:
@@ -100,7 +87,9 @@ setsid python3 swap.py > said & while ! [ -s said ]; do sleep 0.01; done; echo m
 def test_a_swapped_archive_takes_no_memory(sandbox: Sandbox) -> None:
     """Something that goes on beside the collection puts a sparse archive in its place."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    workspace = Workspace(sandbox, FILES, limits=dataclasses.replace(LIMITS, seconds=60))
+    workspace = Workspace(
+        sandbox, FILES, limits=dataclasses.replace(sandbox.settings.limits, seconds=60)
+    )
     workspace.shell(SWAP.replace("PACKED", folder.PACKED))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
     assert workspace.files["main.py"] == FILES["main.py"].encode()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.environments.contract import keeps_its_word
 from tests.environments.playing import judged, played
+from tests.sandboxes import working
 from turnwise.environments.adapters.dockerfile import (
     BuildStep,
     UnsupportedDockerfile,
@@ -88,11 +89,7 @@ READING = harbor(
 @pytest.fixture(scope="module", autouse=True)
 def fixed_place() -> None:
     """Skips where folders have no fixed place, or no sandbox works."""
-    try:
-        tier = Sandbox().tier
-    except ConfigError as error:
-        pytest.skip(str(error))
-    if tier == "rlimits":
+    if working(Sandbox()).tier == "rlimits":
         pytest.skip("folders have no fixed place without isolation")
 
 

@@ -222,8 +222,7 @@ def test_maths_format(tmp_path: Path) -> None:
         {"problem": "How many?", "answer": "2x"},  # x is no unit
     ]
     path = tmp_path / "math.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    made = Mathematics(QuestionFile(str(path), heldout_share=0.0))
+    made = Mathematics(QuestionFile(write(path, *records), heldout_share=0.0))
     answers = {task.prompt: task.secret["answer"] for task in made.tasks("train")}
     assert answers == {"What is half of 3?": r"\frac{3}{2}", "How wide?": r"12\text{ cm}"}
     assert made.task_set.warnings == ["3 questions were left out: the answer is no number"]
@@ -247,15 +246,14 @@ def test_expressions_are_kept_when_they_are_asked_for(tmp_path: Path) -> None:
         {"problem": "How many?", "answer": "7"},
     ]
     path = tmp_path / "math.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    made = Mathematics(QuestionFile(str(path), heldout_share=0.0, expressions=True))
+    made = Mathematics(QuestionFile(write(path, *records), heldout_share=0.0, expressions=True))
     assert len(made.tasks("train")) == 2
     (warning,) = made.task_set.warnings
     assert "neither a number nor an expression" in warning
     root = next(task for task in made.tasks("train") if "root" in task.prompt)
     for answer, worth in ((r"2\sqrt{2}", 1.0), (r"\sqrt{7}", 0.0), ("2.828", 0.0)):
         assert judged(made, root, answered(answer)).reward == worth
-    path.write_text(json.dumps(records[0]) + "\n" + json.dumps(records[0] | {"answer": "x"}))
+    write(path, records[0], records[0] | {"answer": "x"})
     with pytest.raises(DataError, match="line 2: the question was there before"):
         Mathematics(QuestionFile(str(path), expressions=True))
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import calling, judged
+from tests.sandboxes import working
 from turnwise.commands.cli import main
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.injection import inject
 from turnwise.environments.repair.instances import InstanceFile
 from turnwise.environments.repair.judging import plain_name, run_suite, without_clashes
 from turnwise.environments.repair.sabotage import sabotaged
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import DataError
 from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
@@ -103,11 +104,7 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sandbox() -> Iterator[Sandbox]:
     limits = Limits(seconds=120.0, cpu_seconds=60.0)
     with Sandbox(SandboxSettings(packages=PACKAGES, limits=limits)) as made:
-        try:
-            made.tier  # noqa: B018
-        except ConfigError as error:
-            pytest.skip(str(error))
-        yield made
+        yield working(made)
 
 
 def write(path: Path, *records: Any) -> str:

@@ -213,24 +213,6 @@ def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
     assert ["Rome", "Roma"] in [task.secret["answers"] for task in tasks]
 
 
-def test_the_held_out_share(tmp_path, own):
-    many = [{"question": f"Question {number}?", "answer": "Rome"} for number in range(400)]
-    questions = write_lines(tmp_path / "many.jsonl", many)
-
-    def split(share: float) -> tuple[set[str], set[str]]:
-        environment = SearchEnvironment(
-            QuestionFile(questions, heldout_share=share, documents=own["documents"])
-        )
-        train, heldout = environment.tasks("train"), environment.tasks("heldout")
-        return {task.id for task in train}, {task.id for task in heldout}
-
-    train, heldout = split(0.25)
-    assert len(train | heldout) == 400
-    assert 70 <= len(heldout) <= 130
-    assert heldout < split(0.5)[1]
-    assert (split(0.0)[1], split(1.0)[0]) == (set(), set())
-
-
 BROKEN_DOCUMENTS = {
     "line 2: broken JSON": '{"title": "a", "text": "b"}\n{"title": \n',
     "line 1: there is no field 'text' or 'contents'": '{"title": "a"}\n',
@@ -239,17 +221,6 @@ BROKEN_DOCUMENTS = {
     "line 1: expected a JSON object": "[1]\n",
     "no documents with text": "\n",
 }
-
-
-@pytest.mark.parametrize("message", BROKEN_DOCUMENTS)
-def test_broken_documents_are_named_by_file_and_line(tmp_path, own, message):
-    path = tmp_path / "broken.jsonl"
-    path.write_text(BROKEN_DOCUMENTS[message])
-    with pytest.raises(DataError) as error:
-        SearchEnvironment(QuestionFile(own["file"], documents=str(path)))
-    assert message in str(error.value)
-    assert str(path) in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 BROKEN_QUESTIONS = {
@@ -261,13 +232,18 @@ BROKEN_QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("message", BROKEN_QUESTIONS)
-def test_broken_questions_are_named_by_file_and_line(tmp_path, own, message):
+BROKEN = [("documents", *one) for one in BROKEN_DOCUMENTS.items()]
+BROKEN += [("file", *one) for one in BROKEN_QUESTIONS.items()]
+
+
+@pytest.mark.parametrize(("which", "message", "text"), BROKEN)
+def test_broken_files_are_named_by_file_and_line(tmp_path, own, which, message, text):
     path = tmp_path / "broken.jsonl"
-    path.write_text(BROKEN_QUESTIONS[message])
-    with pytest.raises(DataError) as error:
-        SearchEnvironment(QuestionFile(str(path), documents=own["documents"]))
-    assert message in str(error.value)
+    path.write_text(text)
+    with pytest.raises(DataError, match=re.escape(message)) as error:
+        SearchEnvironment(QuestionFile(**own | {which: str(path)}))
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_files_that_are_not_there_or_not_text(tmp_path, own):
