@@ -173,17 +173,17 @@ def test_a_run_of_an_earlier_version_has_its_phases(run: Path) -> None:
     assert "no step 9" in timeline(run, 9, Index())["absent"]
 
 
-def test_ten_thousand_episodes_are_laid_out_in_seconds(run: Path) -> None:
+def test_thousands_of_episodes_are_laid_out_in_seconds(run: Path) -> None:
     """And what is sent of them stays in bounds."""
     parts = [
         Span(Doing.SAMPLING if n % 2 else Doing.TOOLS, n / 10, n / 10 + 0.1) for n in range(10)
     ]
-    episodes = [episode(n, n / 100, 1.0, f"worker {n % 8}", *parts) for n in range(10_000)]
-    write(run, 3, episodes, [("update", 101.0, 110.0)])
+    episodes = [episode(n, n / 100, 1.0, f"worker {n % 8}", *parts) for n in range(3000)]
+    write(run, 3, episodes, [("update", 31.0, 40.0)])
     found = timeline(run, 3, Index())
-    assert len(found["spans"]["lane"]) > 100_000
+    assert len(found["spans"]["lane"]) > 30_000
     assert len(found["waits"]) < 3000
-    assert len(json.dumps(found)) < 12e6
+    assert len(json.dumps(found)) < 4e6
 
 
 def test_every_kind_of_span_has_a_colour_of_its_own() -> None:

@@ -6,7 +6,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.errors import ToolError
@@ -112,6 +112,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(EXPRESSIONS)
 def test_it_agrees_with_python_in_fractions(expression: str) -> None:
     """Python itself works the expression out, with a Fraction in each number's place."""

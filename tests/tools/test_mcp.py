@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,27 +111,27 @@ def _serving(program: str, port: int) -> subprocess.Popen[bytes]:
     raise TimeoutError("the server did not start")
 
 
-@pytest.fixture
-def http(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
+@contextmanager
+def served(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
     port = _free_port()
     process = _serving(program, port)
-    yield McpServer(url=f"http://127.0.0.1:{port}/mcp", seconds=A_HANG), process
-    process.kill()
-    process.wait()
+    try:
+        yield McpServer(url=f"http://127.0.0.1:{port}/mcp", seconds=A_HANG), process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def http(program: str) -> Iterator[McpServer]:
+    with served(program) as (server, _):
+        yield server
 
 
 @pytest.fixture(params=["stdio", "http"])
 def server(request: pytest.FixtureRequest) -> McpServer:
-    found: Any = request.getfixturevalue(request.param)
-    return found if isinstance(found, McpServer) else found[0]
-
-
-async def _called(server: McpServer, tool: str, within: float = A_HANG, **arguments: Any) -> str:
-    session = await server.open()
-    try:
-        return await session.call(tool, arguments, within)
-    finally:
-        await session.close()
+    found: McpServer = request.getfixturevalue(request.param)
+    return found
 
 
 def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
@@ -143,15 +144,20 @@ def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
 
 
 def test_calls(server: McpServer) -> None:
-    assert asyncio.run(_called(server, "add", number=2)) == "total 2"
-    assert asyncio.run(_called(server, "image")) == "[image: no text]"
-    for name, arguments, text in (
-        ("fail", {"why": "because"}, "because"),
-        ("add", {"number": "x"}, "number"),
-        ("none", {}, "none"),
-    ):
-        with pytest.raises(ToolError, match=text):
-            asyncio.run(_called(server, name, **arguments))
+    async def work() -> None:
+        session = await server.open()
+        assert (await session.call("add", {"number": 2}, A_HANG)).startswith("total ")
+        assert await session.call("image", {}, A_HANG) == "[image: no text]"
+        for name, arguments, text in (
+            ("fail", {"why": "because"}, "because"),
+            ("add", {"number": "x"}, "number"),
+            ("none", {}, "none"),
+        ):
+            with pytest.raises(ToolError, match=text):
+                await session.call(name, arguments, A_HANG)
+        await session.close()
+
+    asyncio.run(work())
 
 
 def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
@@ -169,11 +175,7 @@ def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
     asyncio.run(work())
 
 
-def test_a_server_that_is_gone_over_http_is_infrastructure(
-    http: tuple[McpServer, "subprocess.Popen[bytes]"],
-) -> None:
-    server, process = http
-
+def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None:
     async def work() -> None:
         session = await server.open()
         assert await session.call("add", {"number": 1}, A_HANG) == "total 1"
@@ -183,9 +185,10 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(
             await session.call("add", {"number": 1}, 3.0)
         await session.close()
 
-    asyncio.run(work())
-    with pytest.raises(InfrastructureError):
-        asyncio.run(server.open())
+    with served(program) as (server, process):
+        asyncio.run(work())
+        with pytest.raises(InfrastructureError):
+            asyncio.run(server.open())
 
 
 @pytest.mark.long
@@ -231,8 +234,13 @@ def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> 
 
 @pytest.mark.long
 def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
-    with pytest.raises(InfrastructureError, match=r"timed out|no result within"):
-        asyncio.run(asyncio.wait_for(_called(stdio, "sleep", 0.5, seconds=1e4), A_HANG))
+    async def work() -> None:
+        session = await stdio.open()
+        with pytest.raises(InfrastructureError, match=r"timed out|no result within"):
+            await session.call("sleep", {"seconds": 1e4}, 0.5)
+        await session.close()
+
+    asyncio.run(asyncio.wait_for(work(), A_HANG))
 
 
 def test_a_program_that_is_no_server(tmp_path: Path) -> None:

@@ -170,7 +170,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("statement", BAD)
+LARGE = [one for one, told in BAD.items() if "too large" in told or "too much room" in told]
+"""Those that take seconds."""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [pytest.param(one, marks=pytest.mark.long) if one in LARGE else one for one in BAD],
+)
 def test_what_does_not_work_is_told_and_changes_nothing(
     unharmed: PostgresDatabase, statement: str
 ) -> None:

@@ -74,7 +74,11 @@ def shown(browser: Any, address: str) -> Iterator[DashboardPage]:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1280), pytest.param("dark", 400, marks=pytest.mark.slow)]
+    ("scheme", "width"),
+    [
+        pytest.param("light", 1280, marks=pytest.mark.long),
+        pytest.param("dark", 400, marks=pytest.mark.slow),
+    ],
 )
 def test_every_view_opens_and_is_accessible(
     browser: Any, address: str, scheme: str, width: int

@@ -113,6 +113,7 @@ def shell(command: str) -> Action:
     return Action("", calls=(ToolCall("shell", {"command": command}),))
 
 
+@pytest.mark.long
 def test_the_contract_of_both_formats(both: Environment) -> None:
     assert len(all_tasks(both)) == 3
     assert not both.warnings
@@ -138,6 +139,7 @@ def test_what_the_dockerfile_makes_is_there(both: Environment) -> None:
     assert play.trajectory.reward == 0.25, "what the tests write"
 
 
+@pytest.mark.long
 def test_what_is_forged_counts_for_nothing(both: Environment) -> None:
     task = named(both, "task-0")
     root = "/work/workspace"

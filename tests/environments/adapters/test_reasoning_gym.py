@@ -1,6 +1,7 @@
 """reasoning-gym: the real package, its scorers in a real sandbox."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError
 from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, Task
 
-needed = pytest.mark.skipif(
-    find_spec("reasoning_gym") is None,
-    reason="reasoning-gym is not installed: pip install 'turnwise[reasoning-gym]'",
-)
-NAMES = ["bitwise_arithmetic", "countdown", "game_of_life_halting", "knights_knaves", "n_queens"]
-COUNT = 6
+
+def needed(test: Any) -> Any:
+    """A test of the real package, which is slow."""
+    absent, why = find_spec("reasoning_gym") is None, "needs turnwise[reasoning-gym]"
+    return pytest.mark.long(pytest.mark.skipif(absent, reason=why)(test))
+
+
+NAMES = ["bitwise_arithmetic", "countdown", "knights_knaves", "n_queens"]
+COUNT = 4
 
 
 @pytest.fixture(scope="module")

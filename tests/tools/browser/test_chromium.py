@@ -74,6 +74,12 @@ def kill(browser: Browser) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened() as found:
+        yield found
+
+
 def eventually(done: Callable[[], bool]) -> bool:
     end = time.monotonic() + 60
     while not done() and time.monotonic() < end:
@@ -142,7 +148,7 @@ def test_only_listed_hosts_are_reached() -> None:
     assert stolen == []
 
 
-def test_what_is_in_the_way_and_images() -> None:
+def test_what_is_in_the_way_and_images(browser: Browser) -> None:
     class Covered:
         def handle(self, request: Request) -> Response:
             return Response(WITH_SCRIPT)
@@ -158,8 +164,7 @@ def test_what_is_in_the_way_and_images() -> None:
         with pytest.raises(ToolError, match="no key 'Entr'"):
             await page.act("press", 1, "Entr")
 
-    with opened() as browser:
-        on_page(browser, work, forms_test=Covered())
+    on_page(browser, work, forms_test=Covered())
 
 
 @pytest.mark.long
@@ -183,7 +188,7 @@ def test_a_page_that_hangs_is_infrastructure() -> None:
         on_page(browser, lambda page: page.act("goto", START), forms_test=Everything())
 
 
-def test_a_bug_of_a_site_is_told() -> None:
+def test_a_bug_of_a_site_is_told(browser: Browser) -> None:
     class Broken:
         def handle(self, request: Request) -> Response:
             raise KeyError("a bug")
@@ -192,8 +197,7 @@ def test_a_bug_of_a_site_is_told() -> None:
         with pytest.raises(KeyError, match="a bug"):
             await page.act("goto", START)
 
-    with opened() as browser:
-        on_page(browser, work, forms_test=Broken())
+    on_page(browser, work, forms_test=Broken())
 
 
 @pytest.mark.long
@@ -231,7 +235,13 @@ def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() ->
         on_page(browser, lambda page: page.act("goto", START), forms_test=Everything())
 
 
-@pytest.mark.parametrize("ending", ["pass", "os.kill(os.getpid(), 9)", "raise SystemExit(3)"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "os.kill(os.getpid(), 9)",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("pass", "raise SystemExit(3)")),
+    ],
+)
 def test_nothing_is_left_when_the_program_ends(ending: str) -> None:
     with opened():
         pass
