@@ -31,6 +31,7 @@ def test_what_the_oracle_calls_is_what_was_expected(made: FunctionCalling) -> No
         assert not any("Error" in seen for seen in play.trajectory.observed)
 
 
+@pytest.mark.long
 def test_trivial_policies(made: FunctionCalling) -> None:
     """Who does nothing, in any words, fails every task; the random policy's rate is declared."""
     tasks = all_tasks(made)

@@ -26,6 +26,7 @@ GAMES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 def test_as_many_boards_as_are_asked_for() -> None:
     """Of 1,000 draws 6 are a board that was there already."""
     made = Sokoban()
@@ -83,6 +84,7 @@ def test_the_known_values_of_the_standard_lakes(
     assert best[0] == pytest.approx(optimal, abs=5e-5)
 
 
+@pytest.mark.long
 def test_slipping_is_as_frequent_as_it_should_be() -> None:
     """From the corner, `right` slips: a third each right, down, and (into the wall) back up."""
     lake = FrozenLake(slippery=True, maps=0)

@@ -78,7 +78,9 @@ def test_moves_that_a_rule_held_back_are_no_way(name: str, lake: FrozenLake) -> 
     [
         ("frozen_lake", {"maps": 40, "slippery": True}),
         ("sokoban", {"tasks": {"boards": 20}}),
-        ("sokoban", {"tasks": {"boards": 10, "boxes": 2, "size": 7}}),
+        pytest.param(
+            *("sokoban", {"tasks": {"boards": 10, "boxes": 2, "size": 7}}), marks=pytest.mark.long
+        ),
     ],
 )
 def test_all_of_it_is_had_where_the_game_is_won(name: str, options: dict[str, Any]) -> None:

@@ -56,6 +56,7 @@ def test_each_step_uses_the_result_before_it_and_python_agrees(made: Mathematics
         assert value == Fraction(task.secret["answer"])
 
 
+@pytest.mark.long
 def test_trivial_policies(made: Mathematics) -> None:
     """No answer, any number of the question and all numbers at once earn nothing, on every task;
     the random policy's success is what the environment says."""

@@ -32,7 +32,7 @@ def first(lines: int) -> str:
 
 
 def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
-    for task in spread(all_tasks(made), 200):
+    for task in spread(all_tasks(made), 60):
         rows = task.secret["proof"].split("\n")
         assert reward(made, task, answered("\n".join(rows))) == 1.0
         assert reward(made, task, answered("\n".join(rows[:-1]))) == 0.0

@@ -324,6 +324,7 @@ def test_cheats_fail(loaded: Repair) -> None:
         assert (verdict.reward, verdict.success) == (0.0, False), name
 
 
+@pytest.mark.long
 def test_what_takes_the_place_of_a_folder_gives_way(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     *changes, last = loaded.oracle(task)
