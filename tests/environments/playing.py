@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +68,15 @@ def prototype(name: str, **options: Any) -> Callable[[], Iterator[Any]]:
         yield from opened(name, options)
 
     return made
+
+
+def module(name: str, text: str) -> Any:
+    """A fixture: a file of Python with this text, for the tests of a file."""
+
+    @pytest.fixture(scope="module")
+    def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        path: Path = tmp_path_factory.mktemp("own") / name
+        path.write_text(text)
+        return path
+
+    return own

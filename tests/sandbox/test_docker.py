@@ -51,10 +51,14 @@ def real() -> str:
     return "" if done.returncode == 0 else done.stderr.decode().strip()[-150:]
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
+def check_posing() -> None:
     if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
         pytest.skip("the posing docker needs root, to change users, and /usr/bin/python3")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    check_posing()
     return tmp_path
 
 
@@ -67,8 +71,7 @@ def sandbox(
             pytest.skip(reason)
         command = "docker"
     else:
-        if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
-            pytest.skip("the posing docker needs root, to change users, and /usr/bin/python3")
+        check_posing()
         command = fake(tmp_path_factory.mktemp("docker"))
     with Sandbox(settings(command)) as made:
         assert made.tier == "docker"

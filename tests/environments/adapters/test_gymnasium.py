@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'turnwise[games]'")
 
-from tests.environments.playing import judged, played
+from tests.environments.playing import judged, module, played
 from turnwise.environments.adapters.gymnasium import Gymnasium
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
@@ -53,11 +53,7 @@ def act(*names: str) -> list[Action]:
     return [Action("", calls=(ToolCall("act", {"action": name}),)) for name in names]
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("own") / "counter.py"
-    path.write_text(OWN)
-    return path
+own = module("counter.py", OWN)
 
 
 def counter(own: Path, **options: Any) -> Gymnasium:

@@ -9,7 +9,7 @@ pytest.importorskip(
 )
 
 from tests.environments.contract import another_process_has_the_same, keeps_its_word
-from tests.environments.playing import judged, played
+from tests.environments.playing import judged, module, played
 from turnwise.environments.adapters.inspect_ai import Inspect
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
@@ -89,11 +89,7 @@ def nothing():
 '''
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("own") / "own_tasks.py"
-    path.write_text(OWN)
-    return path
+own = module("own_tasks.py", OWN)
 
 
 def test_scores_are_the_tasks_own(own: Path) -> None:

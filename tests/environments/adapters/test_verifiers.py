@@ -12,7 +12,7 @@ from tests.environments.contract import (  # noqa: E402
     another_process_has_the_same,
     keeps_its_word,
 )
-from tests.environments.playing import judged  # noqa: E402
+from tests.environments.playing import judged, module  # noqa: E402
 from turnwise.environments.adapters.verifiers import Verifiers  # noqa: E402
 from turnwise.environments.registry import make_environment  # noqa: E402
 from turnwise.errors import ConfigError, NotSupportedError  # noqa: E402
@@ -82,11 +82,7 @@ class Unjudged(Sums):
 """
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("own") / "sums.py"
-    path.write_text(OWN)
-    return path
+own = module("sums.py", OWN)
 
 
 def test_rewards_and_metrics_are_the_tasks_own(own: Path) -> None:
