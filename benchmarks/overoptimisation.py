@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/overoptimisation.py --seeds 0 1 2 --out runs/overoptimisation
 
-The demo's questions and model, and a cold start that mostly guesses. A first run of RL
+Questions and model of the recipe `search`, and a cold start that mostly guesses. A first run of RL
 on the verifier's outcome gives the reward model its episodes; then RL begins again from the cold
 start, with the reward model's number in place of the verifier's, frozen in one arm and updated
 beside the policy in the other. The verifier's success is recorded and not trained on. Best-of-n by
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 
-RECIPE = "demo"
+RECIPE = "search"
 SEARCH = (
     "threads=1",
     "evaluation.base=false",

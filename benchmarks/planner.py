@@ -4,7 +4,7 @@
     python -m benchmarks.planner compare runs/planner    # the runs predicted from the calibrations
     python -m benchmarks.planner published               # verl, VerlTool, SkyRL-Agent: ratios
 
-`play` trains the recipe `demo` for a few steps from one cold start. Calibrations have fast tools
+`play` trains the recipe `search` for a few steps from one cold start. Calibrations have fast tools
 and another seed: in lockstep, free (each with a small step beside, to tell what an iteration costs
 from what a sequence costs), on two ranks, and ahead, for what sampling and learning cost each other
 on shared cores. `compare` reads the folders: medians of the seconds between two records of a step,
@@ -120,7 +120,7 @@ def train(folder: Path, *overrides: str) -> None:
     from turnwise.training.start import prepared
 
     clock = Clock()
-    with prepared(load_recipe("demo", overrides), RunFolder.new(folder), clock) as context:
+    with prepared(load_recipe("search", overrides), RunFolder.new(folder), clock) as context:
         asyncio.run(run(context))
     noted = {"stamps": clock.stamps, "load": os.getloadavg()[0]}
     (folder / "clock.json").write_text(json.dumps(noted))

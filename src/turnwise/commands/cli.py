@@ -124,12 +124,9 @@ def train(
     if as_json:
         print_json(report)
     else:
-        from turnwise.commands.results import report_tables
+        from turnwise.commands.ending import tell
 
-        for table in report_tables(report):
-            print_table(table)
-        hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
-        print_line(hint)
+        tell(folder, report, str(recipe) if resume is None else f"{folder.path}/config.toml")
 
 
 app.command()(evaluate)

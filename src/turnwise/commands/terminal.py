@@ -94,6 +94,13 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
         console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
 
 
+def episode_text(run: Path, row: Mapping[str, Any]) -> Text:
+    """An episode of a run, as tokens where it has them, else as words."""
+    if not row["ids"]:
+        return words_text(row, STYLES)
+    return trajectory_text(row, _tokenizer(run / "tokenizer" / "tokenizer.json"))
+
+
 def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     """Tables of a row for each token: its source and, of sampled ones, the policy's version, its
     log-probability when it was sampled, the ratio of its probability when it was trained to that,

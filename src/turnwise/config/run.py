@@ -161,8 +161,10 @@ class EvaluationConfig(Section):
     beside pass@k; empty for none."""
     temperature: float = Field(0.0, ge=0)
     """The temperature of evaluations: see `rollout.temperature`."""
-    base: bool = False
-    """Evaluate the weights that the run begins with, too, before the cold start."""
+    base: bool | str = False
+    """Evaluate the weights that the run begins with, too, before the cold start; or, given the name
+    of a model, that one: what a cold start of an earlier run, with which this one begins, was made
+    of. It has the same tokenizer."""
     sft: bool = False
     """Evaluate imitation alone: the weights that the run begins with, after as many updates on the
     cold start's demonstrations as the cold start and RL have together."""

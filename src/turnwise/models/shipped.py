@@ -3,7 +3,7 @@
 from importlib import resources
 from pathlib import Path
 
-TINY = ("tiny", "tiny_search")
+TINY = ("tiny", "tiny_search", "tiny_demo")
 
 
 def tiny_folder(name: str = "tiny") -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from turnwise.cluster.samplers.engine import SamplerEngine
 from turnwise.learning.selection import selection_metrics
+from turnwise.monitor.curve import curve
 from turnwise.monitor.metrics import finite, refinement_metrics, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
 from turnwise.monitor.trackers import Trackers, tracked_run
@@ -22,6 +23,9 @@ from turnwise.training.alarms import (
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned
 from turnwise.types import Group
+
+WIDTH = 24
+"""Columns of the reward curve beside the progress, at most."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ class Recorder:
         folder.append("timing.jsonl", timing)
         self._trackers.log({**metrics, **timing}, step)
         why = reason(metrics, self._expected)
-        context.display.advance(step_text(metrics, why))
+        drawn = curve([of["reward/mean"] for of in self.history if "reward/mean" in of], WIDTH)
+        context.display.advance("  ".join(filter(None, [*drawn, step_text(metrics, why)])))
         if why is not None:
             self.taught_nothing(step, why)
         if context.components.judge is not None:

@@ -23,6 +23,7 @@ from turnwise.training.reinforcement import Reinforcement
 from turnwise.training.reporting import computes_text, model_text, write_report
 from turnwise.training.reward_learning import RewardLearning
 from turnwise.training.stages import Stage
+from turnwise.training.untrained import Untrained
 
 
 async def run(context: RunContext) -> dict[str, Any]:
@@ -54,8 +55,9 @@ def stages_of(context: RunContext) -> list[Stage]:
     stages: list[Stage] = []
     if recipe.reward_model is not None:
         stages.append(RewardLearning())
-    if recipe.evaluation.base:
-        stages.append(Evaluation("base", environment))
+    base = recipe.evaluation.base
+    if base:
+        stages.append(Untrained(base) if isinstance(base, str) else Evaluation("base", environment))
     if recipe.sft.steps:
         stages.append(ColdStart())
     stages.append(Evaluation("cold_start", environment))

@@ -10,7 +10,7 @@ installation of Python. Not here: a user's own documents (`documents.py`).
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.environments.search.cache import cached
@@ -59,7 +59,7 @@ class Document:
 
 def standard_library() -> list[Document]:
     """All documents, in alphabetical order of their ids; from the cache where they are in it."""
-    records = cached("documents", BUILDER, lambda: [asdict(entry) for entry in build()])
+    records = cached("documents", BUILDER, lambda: [vars(entry) for entry in build()])
     return [
         Document(**{**record, "facts": tuple((key, value) for key, value in record["facts"])})
         for record in records

@@ -69,6 +69,7 @@ class Graph:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._edges: dict[tuple[Relation, str], dict[str, set[int]]] = {}
+        self._neighbours: dict[tuple[Relation, str], list[Edge]] = {}
         self._packages: dict[str, str] = {}
         self._names: dict[str, list[str]] = defaultdict(list)
         for position, document in enumerate(documents):
@@ -90,10 +91,13 @@ class Graph:
         document."""
         return self._packages.get(name.lower(), name)
 
-    def neighbours(self, relation: Relation, name: str) -> list[Edge]:
+    def neighbours(self, relation: Relation, name: str) -> Sequence[Edge]:
         """Everything that the relation leads to from any document with that name."""
-        found = self._edges.get((relation, name.lower()), {})
-        return [Edge(key, frozenset(found[key])) for key in sorted(found)]
+        key = (relation, name.lower())
+        if key not in self._neighbours:
+            found = self._edges.get(key, {})
+            self._neighbours[key] = [Edge(end, frozenset(found[end])) for end in sorted(found)]
+        return self._neighbours[key]
 
     def follow(self, relation: Relation, name: str) -> Edge | None:
         """The one name that the relation leads to; None when it leads to no name, or to several."""
