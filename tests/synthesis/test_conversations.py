@@ -178,6 +178,19 @@ def test_a_line_that_is_no_conversation_is_refused_with_its_number(
         read_conversations(file)
 
 
+def test_lines_end_at_a_line_feed_alone(tmp_path: Path) -> None:
+    """JSON may have what ends lines elsewhere in its texts, and a file may begin with a mark."""
+    said = "one\u2028two\u2029three\x85four"
+    line = json.dumps(
+        {"messages": [{"role": "user", "content": said}, ASKED[-1]]}, ensure_ascii=False
+    )
+    file = tmp_path / "conversations.jsonl"
+    file.write_bytes(f"\ufeff{line}\r\n\n{line}\n".encode())
+    found = read_conversations(file)
+    assert [place for place, _ in found] == [f"{file}, line 1", f"{file}, line 3"]
+    assert {messages[0]["content"] for _, messages in found} == {said}
+
+
 def test_a_file_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_conversations(tmp_path / "none.jsonl")

@@ -160,12 +160,13 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
         return {"role": role, "content": content}
 
     asked, good, bad = (
-        message("user", "Say a."),
+        message("user", "Say\u2028a."),
         message("assistant", "a"),
         message("assistant", "b"),
     )
     labelled = [{"messages": [asked, one], "success": one is good} for one in (good, bad)]
-    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled))
+    lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in labelled)
+    (tmp_path / "labelled.jsonl").write_text(f"\ufeff{lines}", encoding="utf-8")
     pair = {"prompt": [asked], "chosen": [good], "rejected": [bad]}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
     common = (*MODEL, "train.steps=0", "evaluation.tasks=1", "reward_model.heldout_share=0")

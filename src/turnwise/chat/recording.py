@@ -43,7 +43,7 @@ class Recording:
 def _read(path: Path) -> dict[str, str]:
     """The recorded replies. A line that was cut off by a crash is asked for again."""
     replies: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else ():
         try:
             record = json.loads(line)
             key, reply = record["key"], record["reply"]

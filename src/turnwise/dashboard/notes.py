@@ -27,8 +27,8 @@ def read_notes(run: Path) -> list[dict[str, Any]]:
     """The present notes on a run's episodes, oldest first. Raises DataError for a damaged file."""
     file = notes_file(run)
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-        written = [json.loads(line) for line in lines]
+        lines = file.read_text(encoding="utf-8").split("\n")
+        written = [json.loads(line) for line in lines if line.strip()]
         present = {(str(note["file"]), int(note["row"])): note for note in written}
     except FileNotFoundError:
         return []

@@ -35,10 +35,17 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: not UTF-8 text, at byte {error.start}: convert it") from None
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a file's text that are not empty, each with file and number. They end at a line
+    feed alone: JSON may have the other characters that end lines elsewhere inside its texts."""
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if line.strip():
-            yield f"{path}, line {number}", _parse(line, f"{path}, line {number}", 0)
+            yield f"{path}, line {number}", line
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    for where, line in lines_of(read_text(path), path):
+        yield where, _parse(line, where, 0)
 
 
 def _json_array(path: Path) -> Iterator[tuple[str, Any]]:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from itertools import count
 
-from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.chat.endpoint import Reply
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.judges.base import Message
+from turnwise.scaffolds.templates import pieces
 from turnwise.seeds import derive
 from turnwise.tokens import Segment, Source
 
@@ -34,9 +34,11 @@ class EngineModel:
         *,
         temperature: float = 0.0,
         max_tokens: int = 512,
+        date: str = "",
     ) -> None:
-        """`weights` names the engine's present weights: answers are kept under them. Raises
-        ConfigError for a tokenizer without a chat template."""
+        """`weights` names the engine's present weights: answers are kept under them; `date` is the
+        run's, for a chat template that writes today's. Raises ConfigError for a tokenizer without a
+        chat template."""
         if not tokenizer.chat_template:
             raise ConfigError(
                 "judge.model: the policy's tokenizer has no chat template: name another model, "
@@ -45,7 +47,7 @@ class EngineModel:
         self._engine, self._tokenizer, self._weights = engine, tokenizer, weights
         # Whether special tokens are split is a setting of the tokenizer, not of a call.
         self._content_tokenizer = deepcopy(tokenizer)
-        self._temperature = temperature
+        self._temperature, self._date = temperature, date
         self.max_tokens = max_tokens
         """Longest reply in tokens."""
 
@@ -98,27 +100,20 @@ class EngineModel:
         """The prompt with the source of each token: USER what a message says, TEMPLATE the rest."""
         try:
             return self._rendered(messages)
-        except TemplateError:  # families without a system message
+        except ConfigError:  # families without a system message
             content = "\n\n".join(message["content"] for message in messages)
             return self._rendered([{"role": "user", "content": content}])
 
     def _rendered(self, messages: Sequence[Message]) -> list[Segment]:
-        markers = [f"\x00message {place}\x00" for place in range(len(messages))]
-        marked = [
-            {"role": message["role"], "content": marker}
-            for message, marker in zip(messages, markers, strict=True)
-        ]
-        rest = str(
-            self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
-        )
+        said = [(message["role"], "") for message in messages]
+        *heads, last = pieces(self._tokenizer, said, day=self._date)
         segments: list[Segment] = []
-        for message, marker in zip(messages, markers, strict=True):
-            before, _, rest = rest.partition(marker)
+        for message, before in zip(messages, heads, strict=True):
             content = self._content_tokenizer(
                 message["content"], add_special_tokens=False, split_special_tokens=True
             )
             segments += [self._template(before), Segment(content["input_ids"], Source.USER)]
-        return [*segments, self._template(rest)]
+        return [*segments, self._template(last)]
 
     def _template(self, text: str) -> Segment:
         tokens = self._tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -47,6 +47,8 @@ class Policy:
     engine: Engine
     tokenizer: PreTrainedTokenizerBase
     weights: Callable[[], str]
+    date: str = ""
+    """The run's, for chat templates that write today's."""
 
 
 Judge = PointwiseJudge | PairwiseJudge | RubricJudge
@@ -136,6 +138,7 @@ def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
         policy.weights,
         temperature=model.temperature,
         max_tokens=model.max_tokens,
+        date=policy.date,
     )
 
 

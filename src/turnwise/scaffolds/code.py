@@ -42,9 +42,10 @@ class CodeScaffold(TextScaffold):
         tokenizer: PreTrainedTokenizerBase,
         tools: Sequence[Tool],
         instructions: str = INSTRUCTIONS,
+        date: str = "",
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
-        super().__init__(tokenizer, tools, instructions)
+        super().__init__(tokenizer, tools, instructions, date)
 
     def extend(
         self,
@@ -63,16 +64,18 @@ class CodeScaffold(TextScaffold):
             *([Segment(self._encode_foreign(said), Source.USER)] if said else []),
             *self._images(observation),
             Segment(self._encode("\n</output>\n"), Source.TEMPLATE),
+            *self._reopened(),
         ]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: exactly one block, that can be made calls or an answer of; else an
         error."""
-        text = self._decode(tokens)
-        blocks = _BLOCK.findall(text)
-        thought = _BLOCK.split(text)[0].strip()
+        text, thought = self._text(tokens), ""
         try:
-            if "<output>" in text:
+            opened, said = self._thought_and_rest(text)
+            blocks = _BLOCK.findall(said)
+            thought = f"{opened} {_BLOCK.split(said)[0].strip()}".strip()
+            if "<output>" in said:
                 raise ValueError("only the environment writes <output>")
             if len(blocks) != 1:
                 raise ValueError(
@@ -87,13 +90,13 @@ class CodeScaffold(TextScaffold):
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
         if action.error is not None:
-            return self._encode(f"{action.text}{self._end}")
+            return self._as_it_stands(action.text)
         if action.answer is not None:
             code = f"{ANSWER}({action.answer!r})"
         else:
             code = "\n".join(map(self._written, action.calls))
-        thought = f"{action.thought}\n" if action.thought else ""
-        return self._encode(f"{thought}<code>\n{code}\n</code>")
+        said = f"<code>\n{code}\n</code>"
+        return self._with_thought(action.thought, f"{action.thought}\n", said)
 
     def _read(self, code: str) -> tuple[tuple[ToolCall, ...], str | None]:
         """Calls, or an answer. Raises ValueError, in words for the agent."""

@@ -18,11 +18,14 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
+from turnwise.scaffolds.templates import writes_today
 from turnwise.scaffolds.text import TextScaffold, check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
 
+DATE = "conversation_start_date"
+"""The switch of the families whose prompts hold today's date."""
 SAMPLE = {"role": "user", "content": "Hello."}
 """Stands for the history where the renderer only needs to know where the model begins."""
 
@@ -39,6 +42,7 @@ class NativeScaffold(TextScaffold):
         family: str = "auto",
         instructions: str = "",
         template: Mapping[str, Any] | None = None,
+        date: str = "",
     ) -> None:
         """`family` is a renderer's name, such as "qwen3" or "llama-3"; "auto" finds it by the
         model's name on the hub. `instructions` are the system message, if any. `template` are
@@ -47,8 +51,11 @@ class NativeScaffold(TextScaffold):
         Raises ConfigError for a family or switch that there is not, or a tokenizer without the
         family's tokens.
         """
-        super().__init__(tokenizer, tools, instructions)
-        self._renderer = _renderer(tokenizer, family, template or {})
+        super().__init__(tokenizer, tools, instructions, date)
+        switches = dict(template or {})
+        if date and DATE in _switches(tokenizer, family):
+            switches.setdefault(DATE, date)
+        self._renderer = _renderer(tokenizer, family, switches)
         self._specs = [
             {key: tool.schema[key] for key in ("name", "description", "parameters")}
             for tool in tools
@@ -62,6 +69,11 @@ class NativeScaffold(TextScaffold):
         )
         self._thinks = self._has_room_for_thoughts()
         self._closed = self._written(Action("", answer="Hello."))
+
+    @classmethod
+    def takes_today(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> bool:
+        switches = _switches(tokenizer, options.get("family", "auto"))
+        return DATE in switches or writes_today(tokenizer)
 
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The system message with the tools, the task, and the beginning of the model's turn."""
@@ -253,10 +265,15 @@ def _malformed(text: str, thought: str, problem: str) -> Action:
     return Action(text, thought, error=f"Malformed: {problem}. {form}.")
 
 
-def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping[str, Any]) -> Any:
-    """The renderer of a family, which goes on after any message without rendering again."""
+def _switches(tokenizer: PreTrainedTokenizerBase, family: str) -> set[str]:
+    """The names of the switches of a family's template."""
+    return set(type(_config(tokenizer, family)).model_fields)
+
+
+def _config(tokenizer: PreTrainedTokenizerBase, family: str) -> Any:
+    """The settings of a family's renderer. Raises ConfigError for a family that there is not."""
     try:
-        from renderers import config_from_name, create_renderer
+        from renderers import config_from_name
         from renderers.base import MODEL_RENDERER_MAP
     except ImportError as error:
         raise ConfigError(
@@ -269,9 +286,17 @@ def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping
         raise ConfigError(
             f"scaffold native: {what}: set scaffold.options.family to one of {', '.join(known)}"
         )
+    return config_from_name(name)
+
+
+def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping[str, Any]) -> Any:
+    """The renderer of a family, which goes on after any message without rendering again."""
+    config = _config(tokenizer, family)
+    from renderers import create_renderer
+
     try:
-        config = type(config_from_name(name))(**{**template, "thinking_retention": "all"})
-        return create_renderer(tokenizer, config)
+        switched = type(config)(**{**template, "thinking_retention": "all"})
+        return create_renderer(tokenizer, switched)
     except (AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"scaffold native, family {name}: {reason}") from None
+        raise ConfigError(f"scaffold native, family {family}: {reason}") from None

@@ -45,9 +45,10 @@ class ReActScaffold(TextScaffold):
         tools: Sequence[Tool],
         instructions: str = INSTRUCTIONS,
         parallel_calls: bool = False,
+        date: str = "",
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
-        super().__init__(tokenizer, tools, instructions)
+        super().__init__(tokenizer, tools, instructions, date)
         self._parallel = parallel_calls
         self.stop: tuple[str, ...] = (f"\n{OBSERVATION}",)
 
@@ -69,21 +70,28 @@ class ReActScaffold(TextScaffold):
             segments.append(Segment(self._encode_foreign(f" {text}"), source))
             begun = False
         end = Segment(self._encode("\n"), Source.TEMPLATE)
-        return [*segments, *self._images(observation), end]
+        return [*segments, *self._images(observation), end, *self._reopened()]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: one action with its input, several where parallel calls are allowed,
         or a final answer; else an error."""
-        text = self._decode(tokens)
-        before, *labelled = _LABEL.split(text.removesuffix(self._end))
+        text, opened = self._text(tokens), ""
+        try:
+            opened, said = self._thought_and_rest(text)
+        except ValueError as error:
+            return Action(text, error=f"Malformed: {error}. {_FORMS}")
+        before, *labelled = _LABEL.split(said.removesuffix(self._end))
         parts = list(zip(labelled[::2], map(str.strip, labelled[1::2]), strict=True))
         if parts and parts[-1] == (OBSERVATION[:-1], ""):
             parts.pop()
-        thoughts = [before.strip(), *(content for label, content in parts if label == "Thought")]
+        thoughts = [
+            opened,
+            before.strip(),
+            *(content for label, content in parts if label == "Thought"),
+        ]
         thought = " ".join(filter(None, thoughts))
-        said = [(label, content) for label, content in parts if label != "Thought"]
         try:
-            calls, answer = self._read(said)
+            calls, answer = self._read([part for part in parts if part[0] != "Thought"])
         except ValueError as error:
             return Action(text, thought, error=f"Malformed: {error}. {_FORMS}")
         return Action(text, thought, calls, answer)
@@ -91,12 +99,12 @@ class ReActScaffold(TextScaffold):
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
         if action.error is not None:
-            return self._encode(f"{action.text}{self._end}")
-        thought = f"Thought: {action.thought}\n" if action.thought else ""
+            return self._as_it_stands(action.text)
         if action.answer is not None:
-            return self._encode(f"{thought}Final Answer: {action.answer}{self._end}")
-        calls = "\n".join(map(self._written, action.calls))
-        return self._encode(f"{thought}{calls}\n{OBSERVATION}")
+            said = f"Final Answer: {action.answer}{self._end}"
+        else:
+            said = "\n".join([*map(self._written, action.calls), OBSERVATION])
+        return self._with_thought(action.thought, f"Thought: {action.thought}\n", said)
 
     def _read(self, said: Sequence[tuple[str, str]]) -> tuple[tuple[ToolCall, ...], str | None]:
         """Calls, or an answer. Raises ValueError, in words for the agent."""

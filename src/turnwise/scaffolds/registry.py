@@ -1,12 +1,15 @@
 """Scaffolds by name: built-in ones, and a user's own; each is imported when it is asked for."""
 
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from turnwise.config import ScaffoldConfig
 from turnwise.registry import Registry, check_options
 from turnwise.scaffolds.base import Scaffold
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
+from turnwise.types import Observation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,14 +57,26 @@ def make_scaffold(
 ) -> Scaffold:
     """Build the scaffold a recipe names, `Class(tokenizer, tools, **options)`; `encode_image`
     gives the tokens that stand for a PNG, where the model takes images. Raises ConfigError for an
-    unknown name or option."""
+    unknown name or option, and for a chat template that does not show a user's first message."""
     kind = SCAFFOLDS.get(config.name)
     check_options(f"scaffold.options of {config.name!r}", kind, (tokenizer, tools), config.options)
     scaffold: Any = kind(tokenizer, tools, **config.options)
     if shows_images(config.name):
         scaffold.encode_image = encode_image
     made: Scaffold = scaffold
+    made.begin(Observation("Hello.", Source.USER))  # a template that cannot is refused here
     return made
+
+
+def with_date(config: ScaffoldConfig, tokenizer: "PreTrainedTokenizerBase") -> ScaffoldConfig:
+    """The settings with today's date, where prompts hold it and it is not set: so that they stay
+    the same for as long as a run goes on."""
+    takes = getattr(SCAFFOLDS.get(config.name), "takes_today", None)
+    if takes is None or config.options.get("date") or not takes(tokenizer, config.options):
+        return config
+    return config.model_copy(
+        update={"options": {**config.options, "date": date.today().isoformat()}}
+    )
 
 
 def shows_images(name: str) -> bool:

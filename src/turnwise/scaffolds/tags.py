@@ -17,7 +17,13 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
-from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.scaffolds.text import (
+    UNCLOSED,
+    TextScaffold,
+    contents,
+    read_arguments,
+    single_argument,
+)
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
@@ -39,10 +45,11 @@ class TagsScaffold(TextScaffold):
         tools: Sequence[Tool],
         instructions: str = INSTRUCTIONS,
         parallel_calls: bool = False,
+        date: str = "",
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools. Raises
         ConfigError where turns could not end: parallel calls need an end-of-text token."""
-        super().__init__(tokenizer, tools, instructions)
+        super().__init__(tokenizer, tools, instructions, date)
         self._names = (*self._tools, "answer")
         self._parallel = parallel_calls
         if parallel_calls and not self._end:
@@ -67,18 +74,18 @@ class TagsScaffold(TextScaffold):
         for text, source in contents(observation, results, words):
             content = Segment(self._encode_foreign(f" {text}"), source)
             segments += [self._opening, content, self._closing]
-        return [*segments[:-1], *self._images(observation), *segments[-1:]]
+        return [*segments[:-1], *self._images(observation), *segments[-1:], *self._reopened()]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: exactly one complete tag beside the thoughts, or several of tools
         where parallel calls are allowed; else an error."""
-        text = self._decode(tokens)
+        text = self._text(tokens)
         thought = " ".join(part.strip() for part in _THOUGHT.findall(text))
         said = _THOUGHT.sub("", text)
         if "<information>" in said or "</information>" in said:
             return self._malformed(text, thought, "only the environment writes <information>")
         if "<think>" in said:
-            return self._malformed(text, thought, "<think> is not closed by </think>")
+            return self._malformed(text, thought, UNCLOSED)
         found = [match for tag in self._tags for match in tag.finditer(said)]
         problem = self._problem(found, said)
         if problem:
@@ -96,14 +103,15 @@ class TagsScaffold(TextScaffold):
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
         if action.error is not None:
-            return self._encode(f"{action.text}{self._end}")
-        thought = f"<think> {action.thought}</think>" if action.thought else ""
+            return self._as_it_stands(action.text)
         if action.answer is not None:
-            return self._encode(f"{thought}<answer> {action.answer}</answer>")
-        if self._parallel:
-            return self._encode(f"{thought}{''.join(map(self._written, action.calls))}{self._end}")
-        (call,) = action.calls
-        return self._encode(f"{thought}{self._written(call)}")
+            said = f"<answer> {action.answer}</answer>"
+        elif self._parallel:
+            said = f"{''.join(map(self._written, action.calls))}{self._end}"
+        else:
+            (call,) = action.calls
+            said = self._written(call)
+        return self._with_thought(action.thought, f"<think> {action.thought}</think>", said)
 
     def _written(self, call: ToolCall) -> str:
         single = single_argument(self._tools[call.name])

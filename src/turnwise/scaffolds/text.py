@@ -13,10 +13,13 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.scaffolds.templates import check_day, opened, pieces, writes_today
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Observation, ToolResult
 
+THOUGHT_END = "</think>"
+UNCLOSED = "<think> is not closed by </think>"
 KEPT_TEXTS = 256
 """Texts of others whose tokens are kept: a group has one prompt, and often the same results."""
 
@@ -30,45 +33,89 @@ class TextScaffold:
     """Function from a PNG to the tokens that stand for it; None where the model takes none."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool], instructions: str
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tools: Sequence[Tool],
+        instructions: str,
+        date: str = "",
     ) -> None:
-        """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
+        """`instructions` precede the task; `{tools}` in them becomes the list of tools. `date`
+        (2026-11-26) is today's for a chat template that writes it; a run fixes it. Raises
+        ConfigError for what is no date."""
         self._tokenizer = tokenizer
+        check_day(date)
+        self._date = date
         # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
         # truncate their results in other threads: text from outside has a tokenizer of its own.
         self._foreign_tokenizer = deepcopy(tokenizer)
         self._encoded = lru_cache(KEPT_TEXTS)(self._encode_anew)
-        self._frames: dict[bool, tuple[Segment, Segment]] = {}
+        self._frames: dict[bool, tuple[str, str]] = {}
         self._tools = {tool.name: tool for tool in tools}
         self._instructions = instructions.replace("{tools}", self._described())
 
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The chat template's opening where the tokenizer has one, plain text otherwise; `system`
-        and the task are one message, with a blank line between them."""
-        with_images = self.encode_image is not None
-        if with_images not in self._frames:
-            self._frames[with_images] = self._frame(with_images)
-        before, after = self._frames[with_images]
+        and the task are one message, with a blank line between them. Raises ConfigError for a
+        template that does not show them."""
+        before, after = map(self._template, self._frame)
         said = f"{system}\n\n{prompt.content}" if system else prompt.content
         content = Segment(self._encode_foreign(said), prompt.source)
         return [before, content, *self._images(prompt), after]
 
-    def _frame(self, with_images: bool) -> tuple[Segment, Segment]:
-        """The segments before and after every task."""
-        if self._tokenizer.chat_template:
-            marker = "\x00task\x00"
-            content: Any = self._instructions + marker
-            if with_images:  # some templates of such models know parts alone
-                content = [{"type": "text", "text": content}]
-            message = {"role": "user", "content": content}
-            rendered = self._tokenizer.apply_chat_template(
-                [message], tokenize=False, add_generation_prompt=True
-            )
-            before, _, after = str(rendered).partition(marker)
-        else:
-            before, after = (self._tokenizer.bos_token or "") + self._instructions, "\n"
-        first, last = self._encode(before), self._encode(after)
-        return Segment(first, Source.TEMPLATE), Segment(last, Source.TEMPLATE)
+    @property
+    def _frame(self) -> tuple[str, str]:
+        """The texts before and after every task."""
+        with_images = self.encode_image is not None
+        if with_images not in self._frames:
+            if self._tokenizer.chat_template:
+                said = [("user", self._instructions)]
+                before, after = pieces(self._tokenizer, said, with_images, self._date)
+            else:
+                before, after = (self._tokenizer.bos_token or "") + self._instructions, "\n"
+            self._frames[with_images] = before, after
+        return self._frames[with_images]
+
+    @property
+    def _opened(self) -> str:
+        """What every prompt ends with where the chat template begins a thought: it belongs to the
+        turn, and stands before its text."""
+        return opened(self._frame[1])
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        """The text of a turn, with what its prompt has opened of it."""
+        return self._opened + self._decode(tokens)
+
+    def _thought_and_rest(self, turn: str) -> tuple[str, str]:
+        """The thought that a turn's prompt has opened, and what follows it. Raises ValueError, in
+        words for the agent, where it has no end."""
+        if not self._opened:
+            return "", turn
+        thought, closed, rest = turn.removeprefix(self._opened).partition(THOUGHT_END)
+        if not closed:
+            raise ValueError(UNCLOSED)
+        return thought.strip(), rest
+
+    def _with_thought(self, thought: str, otherwise: str, rest: str) -> list[int]:
+        """The tokens of a turn: its thought in what the prompt has opened, or as `otherwise`."""
+        before = f"{thought}{THOUGHT_END}\n" if self._opened else otherwise if thought else ""
+        return self._encode(before + rest)
+
+    def _as_it_stands(self, turn: str) -> list[int]:
+        """The tokens of a turn's text, without what its prompt has opened of it, and an end."""
+        return self._encode(f"{turn.removeprefix(self._opened)}{self._end}")
+
+    def _reopened(self) -> list[Segment]:
+        """The beginning of a turn after others, as the first one's prompt has it."""
+        return [self._template(self._opened)] if self._opened else []
+
+    def _template(self, text: str) -> Segment:
+        return Segment(self._encode(text), Source.TEMPLATE)
+
+    @classmethod
+    def takes_today(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> bool:
+        """Whether prompts hold today's date, for `date` to fix."""
+        del options
+        return writes_today(tokenizer)
 
     def truncate(self, text: str, max_tokens: int) -> str:
         """Cut at a token boundary of the policy's tokenizer."""

@@ -26,6 +26,7 @@ from turnwise.storage.run_lock import LOCK
 from turnwise.studies.plan import PlannedRun
 
 COPY = "study.toml"
+DATE = "scaffold.options.date"
 
 
 def is_begun(folder: Path) -> bool:
@@ -75,6 +76,8 @@ def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
     )
     if run.after is not None and run.after in Path(begun["model.name"]).parts:
         begun["model.name"] = now["model.name"]
+    if DATE not in now:  # it was fixed when the run began
+        begun.pop(DATE, None)
     keys = (key for key in {**begun, **now} if begun.get(key) != now.get(key))
     return [f"{key} {begun.get(key)!r}, now {now.get(key)!r}" for key in keys]
 

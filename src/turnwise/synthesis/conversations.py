@@ -16,6 +16,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
+from turnwise.environments.records import lines_of
 from turnwise.errors import DataError
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.atif import conversations_of, is_atif
@@ -45,7 +46,7 @@ def _read(file: Path, files: Sequence[Path]) -> Iterator[tuple[str, list[Message
     """The conversations of one of several files; in a folder other JSON than ATIF is passed
     over."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
     try:
@@ -56,10 +57,8 @@ def _read(file: Path, files: Sequence[Path]) -> Iterator[tuple[str, list[Message
         for place, messages in conversations_of(whole, str(file), file.parent, files):
             yield place, checked_messages(messages, place)
     elif files == [file]:
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                place = f"{file}, line {number}"
-                yield place, _messages(line, place)
+        for place, line in lines_of(text, file):
+            yield place, _messages(line, place)
 
 
 def _messages(line: str, place: str) -> list[Message]:

@@ -36,7 +36,7 @@ from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.registry import make_scaffold, shows_images
+from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
@@ -259,6 +259,7 @@ def build_components(
         check_routing(base_of(model))
     reader = reader_of(model)
     encode = None if reader is None else reader.tokens
+    recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     engine = _engine(recipe, model, tokenizer, folder, samplers, servers)
     judge = _judge(recipe, engine, tokenizer, folder)
@@ -361,7 +362,8 @@ def _judge(
     """The judge that a recipe describes, if it does; the policy is the engine's present one."""
     if recipe.judge is None:
         return None
-    policy = Policy(engine, tokenizer, lambda: f"policy {engine.version}")
+    date = str(recipe.scaffold.options.get("date", ""))
+    policy = Policy(engine, tokenizer, lambda: f"policy {engine.version}", date)
     return make_judge(recipe.judge, folder, derive(recipe.seed, "judge"), policy)
 
 

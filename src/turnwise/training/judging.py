@@ -101,7 +101,12 @@ async def _judge_for(
     parts = build_components(recipe, weights)
     name = f"{weights.parent.name}/{weights.name}"
     try:
-        policy = Policy(parts.engine, parts.tokenizer, lambda: name)
+        policy = Policy(
+            parts.engine,
+            parts.tokenizer,
+            lambda: name,
+            str(parts.recipe.scaffold.options.get("date", "")),
+        )
         judge = make_judge(config, folder.path, seed, policy)
         await parts.check()
         yield judge

@@ -43,7 +43,7 @@ def prepare(
     weights = saved.folder if saved is not None else None
     others = (hired.workers, hired.samplers, hired.servers)
     components = build_components(recipe, weights, folder.path, *others)
-    recipe = components.recipe  # with the type that the update is computed in
+    recipe = components.recipe  # with the type that the update is computed in, and the date
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)

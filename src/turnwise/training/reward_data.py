@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from turnwise.environments.records import lines_of
 from turnwise.errors import DataError
 from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.scaffolds.base import Scaffold
@@ -109,12 +110,11 @@ def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
 
 def _of_conversations(file: Path, model: RewardModel, scaffold: Scaffold) -> Iterator[Lesson]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"reward_model.data: {file} cannot be read: {error}") from None
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield _of_line(line, model, scaffold, f"{file}, line {number}")
+    for place, line in lines_of(text, file):
+        yield _of_line(line, model, scaffold, place)
 
 
 def _of_line(line: str, model: RewardModel, scaffold: Scaffold, place: str) -> Lesson:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from turnwise.environments.records import lines_of
 from turnwise.folders import cache_folder
 
 Record = dict[str, Any]
@@ -50,8 +51,8 @@ def _key(sources: Sequence[Path]) -> str:
 def _read(path: Path) -> list[Record] | None:
     """The cached records; None when there is no such file, or `_write` did not write it."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        header, *records = [json.loads(line) for line in lines]
+        lines = lines_of(path.read_text(encoding="utf-8"), path)
+        header, *records = [json.loads(line) for _, line in lines]
     except (OSError, ValueError, RecursionError):
         return None
     return records if header == {"records": len(records)} else None
