@@ -20,8 +20,12 @@ WINDOW = 24
 POSITIONS = 512
 
 SPREAD = 0.3
-"""Standard deviation of all weights but those of norms and biases: what a model says of the next
-token then depends on what it has seen."""
+"""Standard deviation of all weights, with 1 as the mean of those of norms: what a model says of the
+next token then depends on what it has seen."""
+GATE = 6.0
+"""Gates (decays, steps of time, sinks; no layer's weight or bias) go from -GATE to GATE..."""
+SMALL_GATES = {"diffllama": 0.5}
+"""...or to that, where an exponential of sums of their products would be beyond float32."""
 
 ENDS = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 SIZES: dict[str, Any] = {
@@ -152,7 +156,7 @@ _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa"), _LATENT),
     **dict.fromkeys(("kimi_linear", "longcat_flash", "youtu", "axk1"), _LATENT),
-    **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
+    **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text", "sarvam_mla"), _LATENT),
     "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "cohere_compass_text": {
@@ -226,9 +230,15 @@ def tiny_model(kind: str, seed: int = 0) -> PreTrainedModel:
         model: PreTrainedModel = AutoModelForCausalLM.from_config(tiny_config(kind))
         model.float()
         with torch.no_grad():
-            for weights in model.parameters():
-                if weights.ndim > 1:
+            for name, weights in model.named_parameters():
+                last = name.rpartition(".")[2]
+                if weights.ndim > 1 or last == "bias":
                     weights.normal_(0, SPREAD)
+                elif last == "weight":
+                    weights.add_(SPREAD * torch.randn_like(weights))
+                else:
+                    far = SMALL_GATES.get(kind, GATE)
+                    weights.copy_(torch.linspace(-far, far, weights.numel()).view_as(weights))
     return model.eval()
 
 

@@ -51,9 +51,13 @@ class Listening(SilentDisplay):
 
 
 def write_recipe(folder: Path, environment: str, tables: str) -> Path:
-    """Write a recipe with a random model, an environment of `fakes.py` and other tables."""
+    """Write a recipe with a random model, an environment of `fakes.py` and other tables; its rate
+    is a tiny model's if they name none."""
     model = save_small_model(folder / "model")
     path = folder / "recipe.toml"
+    if "learning_rate" not in tables.partition("[learning]")[2].partition("\n[")[0]:
+        before, _, after = tables.partition("[learning]\n")
+        tables = f"{before}\n[learning]\nlearning_rate = 3e-4\n{after}"
     path.write_text(HEAD.format(model=model, fakes=FAKES, environment=environment) + tables)
     return path
 

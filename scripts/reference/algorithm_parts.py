@@ -20,10 +20,10 @@ def parts_page() -> str:
     )
     grpo = describe("grpo")
     rows = [
-        (f"`{name}`", _difference(describe(name), grpo), describe(name)["source"])
-        for name in ALGORITHMS
+        (f"`{name}`", _difference(describe(name), grpo), row.source, row.differs)
+        for name, row in ALGORITHMS.items()
     ]
-    text += table(rows, "name", "made of", "source")
+    text += table(rows, "name", "made of", "source", "otherwise than in its source")
     for choice, parts in PARTS.items():
         text += f"\n## {choice}\n\n"
         rows = [_part(choice, name) for name in parts.descriptions()]

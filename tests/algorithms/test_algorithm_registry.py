@@ -55,7 +55,7 @@ def test_rows_are_what_the_papers_say() -> None:
     assert dapo.numbers_of("objective")["clip_high"] == 0.28
     assert dapo.numbers_of("objective")["clip_low"] == 0.2
     assert (dapo.aggregation, dapo.group_filter) == ("token_mean", "all_equal")
-    assert (dapo.trajectory_filter, dapo.reward_shaping) == ("none", "none")
+    assert (dapo.trajectory_filter, dapo.reward_shaping) == ("none", "overlong")
     simpletir = make_algorithm("simpletir", {})
     assert (simpletir.estimator, simpletir.trajectory_filter) == ("grpo", "void_turns")
     assert make_algorithm("dr_grpo", {}).estimator == "dr_grpo"
@@ -237,8 +237,8 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
             "cap goes with correction = 'truncated', but correction is 'bypass'",
         ),
         ("ppo", {"estimator": "grpo", "decay": 0.9}, "decay goes with estimator = 'token_gae'"),
-        ("dapo", {"overlong_band": 0.1}, "overlong_band goes with reward_shaping = 'overlong'"),
-        ("dapo", {"reward_shaping": "overlong", "overlong_band": 4096}, "from 1e-06 to 1"),
+        ("grpo", {"overlong_band": 0.1}, "overlong_band goes with reward_shaping = 'overlong'"),
+        ("dapo", {"overlong_band": 4096}, "from 1e-06 to 1"),
         ("grpo", {"trajectory_filter": "void_turn"}, "did you mean 'void_turns'"),
         ("max_rl", {"reward_shaping": "overlong"}, "max_rl cannot have the penalties"),
         ("grpo", {"estimator": "remax"}, "choose rollout = 'greedy'"),

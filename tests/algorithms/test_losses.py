@@ -144,6 +144,38 @@ def one(ratio: float, advantage: float, algorithm: Algorithm) -> tuple[TokenLoss
     return result, logprob.grad.item()
 
 
+@pytest.mark.parametrize("correction", functions("correction"))
+def test_the_unbiased_divergence_is_that_with_every_correction(correction: str) -> None:
+    """What a stale policy samples is listed; the gradient of KL(policy || reference) is that of
+    the probabilities by finite differences, in float64 numpy."""
+    logits, stale, old = np.array([0.9, -0.4, 0.1]), [0.5, 0.1, 0.4], [0.6, 0.15, 0.25]
+    reference = np.array([0.2, 0.5, 0.3])
+
+    def exact(moved: np.ndarray) -> float:
+        policy = np.exp(moved) / np.exp(moved).sum()
+        return float(policy @ np.log(policy / reference))
+
+    steps = 1e-6 * np.eye(3)
+    expected = [(exact(logits + one) - exact(logits - one)) / 2e-6 for one in steps]
+    given_logits = torch.tensor(logits, requires_grad=True)
+    tokens = TrainedTokens(
+        logprob=given_logits.log_softmax(-1),
+        behaviour_logprob=torch.tensor(np.log(stale)),
+        old_logprob=torch.tensor(np.log(stale if correction == "bypass" else old)),
+        advantage=torch.zeros(3, dtype=torch.float64),
+        weight=torch.tensor(stale),
+        sequence=torch.arange(3),
+        entropy=torch.zeros(3),
+        reference_logprob=torch.tensor(np.log(reference)),
+    )
+    changes = {"kl_coefficient": 1.0, "divergence": "unbiased", "correction": correction}
+    losses = policy_loss(tokens, make_algorithm("grpo", changes)).losses
+    losses.sum().backward()
+    assert losses.sum().item() == pytest.approx(exact(logits))
+    assert given_logits.grad is not None
+    assert given_logits.grad.tolist() == pytest.approx(expected, abs=1e-8)
+
+
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_clipping_stops_the_gradient_in_the_improving_direction_only(level: str) -> None:
     algorithm = make_algorithm("dapo", {"ratio_level": level})

@@ -39,6 +39,25 @@ def test_overrides_are_toml_or_bare_strings(recipe: Path) -> None:
     assert loaded.name == "y"
 
 
+@pytest.mark.parametrize(
+    ("overrides", "rate"),
+    [
+        ([], 1e-6),
+        (["model.lora_rank=8"], 1e-4),
+        (["learning.betas=[0.8, 0.9]"], 1e-6),
+        (["model.lora_rank=8", "learning.learning_rate=1e-6"], 1e-6),
+        (["learning.learning_rate=1e-4"], 1e-4),
+    ],
+)
+def test_the_rate_that_none_is_named_for_is_by_what_is_trained(
+    recipe: Path, overrides: list[str], rate: float
+) -> None:
+    loaded = load_recipe(str(recipe), overrides)
+    assert loaded.learning.learning_rate == rate
+    recipe.write_text(dump_recipe(loaded))
+    assert load_recipe(str(recipe), ["model.lora_rank=0"]).learning.learning_rate == rate
+
+
 def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
     loaded = load_recipe(
         str(recipe),

@@ -78,11 +78,13 @@ def test_floor_and_ceiling_are_said() -> None:
     assert not summarise(played(*"s" * 94, *"f" * 6))["cautions"]
     (caution,) = summarise(played(*"f" * 95, *"s" * 5))["cautions"]
     assert "at the floor: 5 of 100 tasks succeeded" in caution
+    (caution,) = summarise(played(*"f" * 11))["cautions"]
+    assert "too few tasks: 11 tell" in caution
 
 
 def test_episodes_that_repeat_each_other_are_said() -> None:
     tokens = [Tokens.empty().with_segments([Segment([n], Source.USER)], 0) for n in (1, 2)]
-    one, other = played("s" * 12)[:2], played(*["sf"] * 6)
+    one, other = played("s" * 12)[:2], played(*["sf"] * 12)
     assert (
         "the same, token by token"
         in summarise([replace(t, tokens=tokens[0]) for t in one])["cautions"][-1]

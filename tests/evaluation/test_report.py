@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from turnwise.commands.results import report_tables
+from turnwise.evaluation.details import caution_lines
 from turnwise.evaluation.evaluate import summarise
 from turnwise.evaluation.report import report_markdown
 from turnwise.types import Outcome, Task, Trajectory, Verdict
@@ -106,12 +107,36 @@ def test_pass_at_k_and_cautions_are_told() -> None:
     assert "| trained | 0 | 2 | 0 | €0.5 |" in text
     assert "| base | – | – | 0 | – |" in text
     assert "- At the prices of the recipe it cost €3.5, €0.5 a success." in text
-    assert text.count("- Caution (base): at the floor: 0 of 1 tasks") == 1
-    assert "- Caution (trained): at the ceiling: 1 of 4 tasks failed" in text
+    assert text.count("- Caution (base): too few tasks: 1 ") == 1
+    assert "- Caution (trained): too few tasks: 4 " in text
     console = Console(width=120, record=True)
     for table in report_tables(report):
         console.print(table)
     shown = console.export_text()
     assert "4 held-out tasks, 8 episodes" in shown
-    assert "at the ceiling" in shown
+    assert "too few tasks: 4 " in shown
     assert all(part in shown for part in ("pass@2", "pass^2", "75.0%"))
+
+
+@pytest.mark.parametrize(("base", "told"), [(30, False), (50, True)])
+def test_a_ceiling_is_no_caution_where_the_tasks_told_policies_apart(base: int, told: bool) -> None:
+    """94% of 50 tasks, after 60% or 100%."""
+    parts = {
+        name: summarise(
+            [
+                Trajectory(
+                    Task(str(n), "?"),
+                    "g",
+                    0,
+                    0,
+                    outcome=Outcome.SUCCESS,
+                    verdict=Verdict(1, n < won),
+                )
+                for n in range(50)
+            ]
+        )
+        for name, won in (("base", base), ("trained", 47))
+    }
+    assert any("at the ceiling: 3 of 50" in line for line in caution_lines(parts)) == told
+    (table, *_) = report_tables({"name": "x", **parts})
+    assert ("at the ceiling" in str(table.caption)) == told

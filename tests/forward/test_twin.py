@@ -13,7 +13,10 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from turnwise.forward.twin import shallow_twin_of, twin_of
+from benchmarks.tiny_models import tiny_model
+from turnwise.errors import NotSupportedError
+from turnwise.forward.make_runner import make_runner
+from turnwise.forward.twin import FURTHEST, shallow_twin_of, twin_of
 
 DEEP = 7
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -79,8 +82,33 @@ def test_a_twins_weights_are_those_of_its_shape(make: Any) -> None:
     assert next(other.parameters()).isnan().all()
 
 
+def test_gates_go_to_both_ends_however_few_there_are() -> None:
+    """Where code bounds a gate in one form and not in the other, a twin has to be there: a
+    Nemotron-H bounds its steps of time for a text and not token by token, so that no pass of the
+    engine is right for it, with weights that its own twin had never had."""
+    model = tiny_model("nemotron_h", seed=2)
+    twin = dict(twin_of(model).named_parameters())
+    gates = [weight for name, weight in twin.items() if name.endswith(("A_log", "dt_bias", ".D"))]
+    assert len(gates) == 3
+    for gate in gates:
+        assert gate.aminmax() == (-FURTHEST, FURTHEST)
+    for name, weight in twin.items():
+        if weight.ndim == 1 and name.endswith(("norm.weight", "bias")):
+            assert weight.min() < 0 < weight.max()
+    with pytest.raises(NotSupportedError, match="its own caches are off by"):
+        make_runner(model, 128, 128)
+
+
+def test_gates_are_small_where_large_ones_give_no_numbers() -> None:
+    """DiffLlama's weight of its second attention is an exponential of a product of vectors."""
+    twin = twin_of(tiny_model("diffllama"))
+    assert twin(torch.arange(9)[None]).logits.isfinite().all()
+
+
 def test_what_was_changed_in_a_layer_is_changed_in_its_twin() -> None:
     model, seen = deep("all layers alike"), []
     model.model.layers[1].register_forward_hook(lambda *_: seen.append(1))
-    shallow_twin_of(model)(torch.arange(9)[None])
+    twin = shallow_twin_of(model)
+    seen.clear()
+    twin(torch.arange(9)[None])
     assert seen == [1]

@@ -1,5 +1,7 @@
 """Multipliers of costs: dual ascent by hand, within their bounds."""
 
+import math
+
 import pytest
 
 from turnwise.config import RewardConfig
@@ -13,6 +15,8 @@ REPORTED = {
     "held_back": RewardPart(0, 1),
     "form": RewardPart(-1, 1),
     "each": RewardPart(0, 1, scope=Scope.TURNS),
+    "calls": RewardPart(0, 2),
+    "seconds": RewardPart(0, math.inf),
 }
 
 
@@ -46,6 +50,12 @@ def test_a_multiplier_rises_above_the_limit_and_falls_below_it() -> None:
     assert made.weights(0) == {"held_back": 0.0}
 
 
+def test_a_cost_takes_off_at_most_its_highest_multiplier_times_its_largest_number() -> None:
+    made = reward(calls={"limit": 0.1, "highest": 1.25})
+    assert made.bounds(True, 0) == (0.5, 3.0)
+    assert made.bounds(False, 0) == (-2.5, 0.0)
+
+
 @pytest.mark.parametrize(
     ("costs", "message"),
     [
@@ -53,6 +63,8 @@ def test_a_multiplier_rises_above_the_limit_and_falls_below_it() -> None:
         ({"each": {"limit": 0.1}}, "a cost is a number of an episode, not of turns"),
         ({"held": {"limit": 0.1}}, "did you mean 'held_back'.*reward.costs.held.range="),
         ({"held_back": {"limit": 0.1, "highest": 3}}, "parts can outvote success by 0"),
+        ({"calls": {"limit": 0.1, "highest": 1.5}}, "parts can outvote success by 0"),
+        ({"seconds": {"limit": 0.1}}, "nobody knows the range of reward.costs.seconds"),
     ],
 )
 def test_mistakes_are_a_line(costs: dict[str, dict[str, float]], message: str) -> None:

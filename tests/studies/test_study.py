@@ -4,7 +4,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,12 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def finish(file: Path, out: Path, smallest: bool = False) -> None:
+def finish(
+    file: Path, out: Path, smallest: bool = False, won: Sequence[bool] | None = None
+) -> None:
     """Make the folders of all runs, as if they had been trained."""
     for run in planned_runs(load_study(str(file), smallest)):
-        fake_run(out / run.name, WON if run.arm == "masked" else WON[::-1])
+        fake_run(out / run.name, won or (WON if run.arm == "masked" else WON[::-1]))
         lines = [{"step": step, "reward/mean": 0.5, "rollout/success": 0.5} for step in (1, 2)]
         metrics = "".join(json.dumps(line) + "\n" for line in lines)
         (out / run.name / "metrics.jsonl").write_text(metrics)
@@ -91,7 +93,7 @@ def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     found = shell("study", file, "--out", out, "--page", pages, "--json").json
     assert "5 of 5 runs are there and kept" in shell.err
     assert found["arms"]["masked"]["success"]["over_seeds"]["mean"] == 0.75
-    assert found["effects"][0]["verdict"] == "not shown"
+    assert found["effects"][0]["verdict"] == "no verdict"
     assert {"table.md", "figures.json", "curves.csv", "it.png", "it.md", "study.toml"} <= {
         path.name for path in out.iterdir()
     }
@@ -105,7 +107,7 @@ def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     shown = " ".join(shell("study", file, "--out", out).out.split())
     assert f"turnwise study {file}" in (out / "it.md").read_text()
     assert "success of masked less that of unmasked" in shown
-    assert "not shown: one seed, or seeds that are all alike, give no interval" in shown
+    assert "no verdict: it takes 3 seeds" in shown
 
 
 def test_the_folder_of_a_study_is_no_folder_of_pages(
@@ -114,6 +116,18 @@ def test_the_folder_of_a_study_is_no_folder_of_pages(
     finish(file, tmp_path)
     shell("study", file, "--out", tmp_path, "--page", tmp_path, code=2)
     assert "--page is the study's own folder" in shell.err
+
+
+def test_where_no_arm_succeeded_each_runs_first_warning_is_told(
+    shell: Shell, file: Path, tmp_path: Path
+) -> None:
+    finish(file, tmp_path / "it", won=[False] * 4)
+    log = "hello\nwarning: no signal\nwarning: another\n"
+    (tmp_path / "it" / "logs").mkdir()
+    (tmp_path / "it" / "logs" / "masked-0.txt").write_text(log)
+    shown = shell("study", file, "--out", tmp_path / "it").out
+    assert "nothing to compare: no arm succeeded\nmasked-0: warning: no signal\n" in shown
+    assert "another" not in shown
 
 
 def test_a_study_without_curves_has_no_plot(shell: Shell, tmp_path: Path) -> None:

@@ -357,6 +357,41 @@ def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
         assert warnings_of(*made(quiet)) == []
 
 
+OWN_ESTIMATORS = """
+import numpy as np
+from turnwise.algorithms.estimators import of_rewards
+from turnwise.algorithms.parts import Trait, part
+@part("estimator", of=of_rewards)
+def centred(rewards):
+    return rewards - rewards.mean()
+@part("estimator", of=of_rewards)
+def plain(rewards):
+    return rewards
+@part("estimator", of=of_rewards, traits=[Trait.UNGROUPED])
+def meant(rewards):
+    return rewards
+@part("estimator", of=of_rewards)
+def ranked(rewards):
+    return np.argsort(np.argsort(rewards)) - (len(rewards) - 1) / 2
+@part("estimator", of=of_rewards)
+def broken(rewards):
+    return rewards[99]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"),
+    [("centred", 0), ("plain", 1), ("meant", 0), ("ranked", 1), ("broken", 0)],
+)
+def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
+    made: Made, tmp_path: Path, name: str, warned: int
+) -> None:
+    file = tmp_path / "own_estimators.py"
+    file.write_text(OWN_ESTIMATORS)
+    found = warnings_of(*made(f"algorithm.estimator={file}:{name}"))
+    assert len([one for one in found if "rewards are all equal" in one]) == len(found) == warned
+
+
 def test_parts_that_lack_nothing_pass(made: Made) -> None:
     for overrides in (
         *("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"),

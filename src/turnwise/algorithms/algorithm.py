@@ -81,6 +81,8 @@ class Algorithm:
     (SDPO, arXiv 2601.20802)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
+    differs: str = ""
+    """What the row leaves out of its source, or has otherwise."""
 
     def part(self, choice: str) -> Part:
         """Look up the part that was chosen, once. Example: grpo.part("aggregation").description."""

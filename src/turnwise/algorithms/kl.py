@@ -23,13 +23,13 @@ MAX_KL_ERROR = 0.2
 
 
 Divergence = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
-"""(policy, reference, old policy): log-probabilities [n] -> estimates [n]."""
+"""(policy, reference, policy that sampled): log-probabilities [n] -> estimates [n]."""
 
 
 def _of_two(function: Callable[["Tensor", "Tensor"], "Tensor"]) -> Divergence:
     """Takes the sample for the policy's own."""
 
-    def divergence(sampler: "Tensor", other: "Tensor", old: "Tensor") -> "Tensor":
+    def divergence(sampler: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor":
         return function(sampler, other)
 
     return divergence
@@ -63,14 +63,15 @@ def k3_plus(sampler: "Tensor", other: "Tensor") -> "Tensor":
     "unbiased",
     "k3 times the importance ratio: right in both (arXiv 2512.02556)",
 )
-def unbiased(sampler: "Tensor", other: "Tensor", old: "Tensor") -> "Tensor":
-    """r k3, r = e^(sampler - old) with its gradient, for tokens that `old` sampled: right in both
-    value and gradient, also where the policy has moved since.
+def unbiased(policy: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor":
+    """r k3, r = e^(policy - behaviour) with its gradient, for tokens that `behaviour` sampled:
+    right in both value and gradient, however far the policy has moved since, and whatever
+    correction the objective has.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), section 3.1.
     """
-    ratio = (sampler - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-    return ratio * k3(sampler, other)
+    ratio = (policy - behaviour).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+    return ratio * k3(policy, other)
 
 
 def adapted_coefficient(

@@ -123,7 +123,7 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         if tokens.reference_logprob is None:
             raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
         divergence = algorithm.call(
-            "divergence", tokens.logprob, tokens.reference_logprob, tokens.old_logprob
+            "divergence", tokens.logprob, tokens.reference_logprob, tokens.behaviour_logprob
         )
         losses = losses + algorithm.kl_coefficient * divergence
         sums["policy/kl_reference"] = divergence.detach().sum().item()

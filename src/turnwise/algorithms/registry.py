@@ -77,7 +77,7 @@ def describe(name: str) -> dict[str, Any]:
     flags = {key: getattr(algorithm, key) for key in ("whitening", *COEFFICIENTS)}
     return {"name": name, "source": algorithm.source, **flags, "parts": parts} | {
         "needs": sorted(algorithm.needs),
-        "note": ratio_note(algorithm),
+        "note": _note(algorithm),
     }
 
 
@@ -111,9 +111,15 @@ def table() -> list[dict[str, Any]]:
     """Every algorithm's choices by field name, for people to compare."""
     return [
         {entry.name: getattr(row, entry.name) for entry in fields(row)}
-        | {"needs": sorted(row.needs), "note": ratio_note(row)}
+        | {"needs": sorted(row.needs), "note": _note(row)}
         for row in ALGORITHMS.values()
     ]
+
+
+def _note(row: Algorithm) -> str:
+    """What a row has otherwise than its source, and what it comes to."""
+    differs = f"otherwise than in its source: {row.differs}" if row.differs else ""
+    return "; ".join(filter(None, (differs, ratio_note(row))))
 
 
 def _not_taken(

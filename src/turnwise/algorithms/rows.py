@@ -10,7 +10,7 @@ from turnwise.algorithms.parts import PLAIN_SUM
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
-        Algorithm("grpo", "arXiv 2402.03300"),
+        Algorithm("grpo", "arXiv 2402.03300", differs="no KL term, which has kl_coefficient 0.04"),
         Algorithm(
             "dr_grpo",
             "arXiv 2503.20783",
@@ -23,6 +23,9 @@ ALGORITHMS: dict[str, Algorithm] = {
             "arXiv 2503.14476",
             aggregation="token_mean",
             group_filter="all_equal",
+            reward_shaping="overlong",
+            differs="groups that all_equal drops are sampled again with "
+            "train.dynamic_sampling_rounds alone",
             numbers={"clip_high": 0.28},
         ),
         Algorithm(
@@ -71,7 +74,12 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("otb", "arXiv 2602.07078", estimator="otb", aggregation=PLAIN_SUM),
         Algorithm("gmpo", "arXiv 2507.20673", objective="gmpo"),
         Algorithm(
-            "clip_cov", "arXiv 2505.22617", token_filter="clip_cov", aggregation="token_mean"
+            "clip_cov",
+            "arXiv 2505.22617",
+            token_filter="clip_cov",
+            aggregation="token_mean",
+            differs="the largest covariances between the bounds are taken, where the paper draws "
+            "by lot",
         ),
         Algorithm(
             "kl_cov",
@@ -79,6 +87,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             objective="policy_gradient",
             token_filter="kl_cov",
             aggregation="token_mean",
+            differs="the divergence is r - 1 - log r, where the authors' program has |log r|",
         ),
         Algorithm(
             "kimi_k2",
@@ -86,6 +95,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             estimator="dr_grpo",
             objective="sequence_squared",
             aggregation=PLAIN_SUM,
+            differs="no budgets of tokens, and no loss on curated data (demonstration_coefficient)",
         ),
         # The paper's GRPO form, its KL penalty in the reward and not in the loss (appendix B.2).
         Algorithm(
@@ -117,6 +127,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "arXiv 2601.20802",
             estimator="none",
             aggregation="token_mean",
+            differs="the divergence is over the whole vocabulary, and no feedback is shown",
             self_teacher_coefficient=1.0,
         ),
         Algorithm("turn_rloo", "RLOO over turns", estimator="turn_rloo", aggregation=PLAIN_SUM),
@@ -130,6 +141,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             whitening=True,
             aggregation="token_mean",
             group_filter="all_equal",
+            differs="groups with some success are kept, there those with 0.2 to 0.8",
         ),
         Algorithm(
             "ppo",
@@ -159,6 +171,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             estimator="length_adaptive_gae",
             aggregation="token_mean",
             success_coefficient=0.1,
+            differs="the critic is trained first with algorithm.critic.pretraining_steps alone",
             numbers={"clip_high": 0.28},
         ),
         Algorithm(
@@ -201,4 +214,3 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("hcapo", "arXiv 2603.08754", estimator="hcapo"),
     )
 }
-"""The KL term is off where the paper's agents do without it; DeepSeekMath's GRPO had 0.04."""

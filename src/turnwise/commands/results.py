@@ -11,7 +11,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.details import effort_sentences, probability, recovery_sentences
+from turnwise.evaluation.details import (
+    cautions_of,
+    effort_sentences,
+    probability,
+    recovery_sentences,
+)
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.studies.figures import Figures
@@ -33,7 +38,8 @@ def report_tables(report: Mapping[str, Any]) -> list[Table]:
     if not parts:
         return []
     tables = [_rates(f"{report['name']}: {_size(next(iter(parts.values())))}", parts)]
-    cautions = parts.get("trained", {}).get("cautions", [])  # the others' are in the report
+    # The others' cautions are in the report.
+    cautions = cautions_of("trained", parts) if "trained" in parts else []
     tables[0].caption, tables[0].caption_justify = "\n".join(cautions) or None, "left"
     tables += _reliability_table(parts)
     labels = {label for part in parts.values() for label in part["breakdown"]}

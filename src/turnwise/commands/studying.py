@@ -46,7 +46,7 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Train the arms of a study over its seeds, and say whether the claimed effect is there."""
-    from turnwise.studies.study import publish, run_study, study_command
+    from turnwise.studies.study import failures, publish, run_study, study_command
 
     try:
         found, folder = run_study(
@@ -63,10 +63,14 @@ def study(
         print_json(asdict(found))
         return
     from turnwise.commands.results import study_table
-    from turnwise.evaluation.studies.page import difference_text
+    from turnwise.evaluation.studies.page import detectable_text, difference_text
 
     print_table(study_table(found))
     for effect in found.effects:
         print_line(difference_text(effect, effect.metric in found.rates))
         print_line(f"{effect.verdict}: {effect.why}" if not found.smallest else SMALLEST)
+        if seen := detectable_text(effect, found):
+            print_line(seen)
+    for line in failures(found, folder):
+        print_line(line)
     print_line(f"{written} says more")

@@ -7,11 +7,16 @@ from pydantic import ConfigDict, Field
 from turnwise.config.section import Choice, Section
 
 
+ADAPTERS_RATE, FULL_RATE = 1e-4, 1e-6
+"""Learning rates where a recipe names none: of LoRA's adapters, and of all weights."""
+
+
 class LearningConfig(Section):
     """The optimizer and the batch."""
 
-    learning_rate: float = Field(3e-4, gt=0)
-    """Highest rate of AdamW, after the warm-up."""
+    learning_rate: float = Field(ADAPTERS_RATE, gt=0)
+    """Highest rate of AdamW, after the warm-up; 1e-6 if a recipe names none and trains all weights
+    (`model.lora_rank` is 0). Tiny models take 100 to 1000 times as much."""
     warmup_steps: int = Field(0, ge=0)
     """Updates in which the rate rises linearly to `learning_rate`."""
     weight_decay: float = Field(0.0, ge=0)

@@ -6,7 +6,7 @@ own. Nor how a recipe is read (`loading.py`).
 
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.config.agent import AnyAgentConfig
 from turnwise.config.cluster import ClusterConfig
@@ -22,6 +22,8 @@ from turnwise.config.engine import (
 )
 from turnwise.config.judge import AnyJudgeConfig
 from turnwise.config.learning import (
+    ADAPTERS_RATE,
+    FULL_RATE,
     AlgorithmConfig,
     LearningConfig,
     PreferencesConfig,
@@ -80,7 +82,7 @@ class Recipe(Section):
     reward_model: RewardModelConfig | None = None
     """A model that learns to reward from episodes: the part `reward_model` of the reward."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
-    learning: LearningConfig = LearningConfig()
+    learning: LearningConfig = Field(LearningConfig(), validate_default=True)
     sft: SftConfig = SftConfig()
     train: TrainConfig = TrainConfig()
     curriculum: Curriculum = AllTasks()
@@ -123,6 +125,17 @@ class Recipe(Section):
     @classmethod
     def _cores_of_this_machine(cls, value: Any) -> Any:
         return physical_cores() if value == "auto" else value
+
+    @field_validator("learning")
+    @classmethod
+    def _rate_of_what_is_trained(
+        cls, value: LearningConfig, info: ValidationInfo
+    ) -> LearningConfig:
+        model = info.data.get("model")  # none where it was refused
+        if model is None or "learning_rate" in value.model_fields_set:
+            return value
+        rate = ADAPTERS_RATE if model.lora_rank else FULL_RATE
+        return value.model_copy(update={"learning_rate": rate})
 
     @field_validator("agent", mode="before")
     @classmethod

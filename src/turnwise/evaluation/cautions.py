@@ -20,11 +20,16 @@ def cautions(trajectories: Sequence[Trajectory]) -> list[str]:
 
 def _saturation(trajectories: Sequence[Trajectory]) -> list[str]:
     """Say where not even a perfect policy, or one that always fails, could be told from this one
-    on these tasks."""
+    on these tasks: there are too few, or too few of them fail or succeed."""
     graded = [t for t in trajectories if t.outcome.graded and t.verdict is not None]
     tasks = {t.task.id for t in graded}
     failed = {t.task.id for t in graded if t.verdict is not None and not t.verdict.success}
     solved = {t.task.id for t in graded if t.verdict is not None and t.verdict.success}
+    if 0 < len(tasks) < 2 * FEWEST:
+        return [
+            f"too few tasks: {len(tasks)} tell hardly any policy from this one; evaluate on "
+            f"{2 * FEWEST} or more"
+        ]
     found = []
     if tasks and len(failed) < FEWEST:
         found.append(

@@ -172,11 +172,20 @@ def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
+def cautions_of(name: str, parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The cautions of one of several evaluations of the same tasks, without those of floor and
+    ceiling where its interval is apart from that of another one, which these tasks then told from
+    it."""
+    part = parts[name]
+    apart = any(part["low"] > one["high"] or part["high"] < one["low"] for one in parts.values())
+    return [said for said in part["cautions"] if not (apart and said.startswith("at the "))]
+
+
 def caution_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The cautions of evaluations as a list, each once, with the names of those that it is of."""
     names: dict[str, list[str]] = {}
-    for name, part in parts.items():
-        for sentence in part["cautions"]:
+    for name in parts:
+        for sentence in cautions_of(name, parts):
             names.setdefault(sentence, []).append(name)
     cautions = [f"- Caution ({', '.join(of)}): {said}." for said, of in names.items()]
     return [*cautions, ""] if cautions else []

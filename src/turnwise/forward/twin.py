@@ -13,10 +13,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, ordinary_tokens, own_logprobs
+
 FEWEST = 2
 """Layers that a shallow twin keeps at least, so that each still reads what another one wrote."""
 PLACE = ("layer_idx", "layer_id", "layer_number", "layer_index")
 """Parts of the names under which layers keep their place, which makes them no kind of their own."""
+FURTHEST = 8.0
+"""The largest gate: its logistic function is 3e-4 from 0 or 1, where codes of a gate that bound it
+in one form and not in the other part."""
 
 
 @torch.inference_mode(False)
@@ -24,7 +29,8 @@ PLACE = ("layer_idx", "layer_id", "layer_number", "layer_index")
 def twin_of(model: Any) -> Any:
     """Return a copy of the model, hooks and changed parts included, in evaluation mode.
 
-    Products keep the size of what they are given, and norms scale by 0.5 to 1.5.
+    Products keep the size of what they are given, norms scale by 0.5 to 1.5 in either direction,
+    biases are as large, and gates (decays, steps of time, sinks) go from -FURTHEST to FURTHEST.
     """
     return _drawn(_copied(model, []))
 
@@ -74,16 +80,37 @@ def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
 
 def _drawn(twin: Any) -> Any:
     """Draw other weights for the model, in place, and have all of them where its first ones are:
-    those of its layers may be in files."""
+    those of its layers may be in files. Gates are ordinary numbers where no numbers come out with
+    large ones, as where their products are added up in an exponential."""
+    for furthest in (FURTHEST, 1.0):
+        _draw(twin, furthest)
+        twin.to(next(twin.parameters()).device)
+        if _computes(twin):
+            break
+    return twin
+
+
+def _draw(twin: Any, furthest: float) -> None:
     generator = torch.Generator().manual_seed(0)
-    for weight in twin.parameters():
-        if weight.ndim == 1:
-            drawn = 0.5 + torch.rand(weight.shape, generator=generator, dtype=torch.float32)
-        else:
+    for name, weight in twin.named_parameters():
+        if weight.ndim > 1:
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
             drawn *= weight.shape[-1] ** -0.5
+        elif name.rpartition(".")[2] in ("weight", "bias"):
+            drawn = 2 * torch.rand(weight.shape, generator=generator, dtype=torch.float32) - 1
+            drawn += drawn.sign() / 2
+        else:
+            each = torch.linspace(-furthest, furthest, weight.numel())
+            drawn = each[torch.randperm(len(each), generator=generator)].view(weight.shape)
         weight.copy_(drawn)
-    return twin.to(next(twin.parameters()).device)
+
+
+def _computes(twin: Any) -> bool:
+    """Whether numbers come out; True where the model cannot be asked in this way."""
+    try:
+        return not own_logprobs(twin, ordinary_tokens(twin, PROBE), 1).isnan().any()
+    except FOREIGN_ERRORS:
+        return True
 
 
 def _is_stack(part: nn.Module, count: int) -> bool:

@@ -85,6 +85,21 @@ def run_study(
     return found, folder
 
 
+def failures(found: Figures, folder: Path) -> list[str]:
+    """Lines on a study of which no arm succeeded in anything: each run's first warning. None where
+    one did."""
+    rates = [of[name] for of in found.arms.values() for name in found.rates]
+    values = [one.value for of in rates for one in of.by_seed.values()]
+    if not values or any(values):
+        return []
+    lines = ["nothing to compare: no arm succeeded"]
+    for log in sorted((folder / "logs").glob("*.txt")):
+        said = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        warning = next((line for line in said if line.startswith("warning:")), None)
+        lines += [] if warning is None else [f"{log.stem}: {warning}"]
+    return lines
+
+
 def publish(found: Figures, folder: Path, target: Path) -> Path:
     """Write a study's page, plot and figures into a folder of pages, and renew the page there that
     lists all of them. Returns the study's page.

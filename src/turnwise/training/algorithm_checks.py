@@ -8,7 +8,10 @@ work together in a run (`checks`).
 from collections.abc import Iterator
 from dataclasses import replace
 
-from turnwise.algorithms.parts import BYPASS, Requirement, Trait
+import numpy as np
+
+from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.parts import BYPASS, PARTS, Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
@@ -18,6 +21,9 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
 from turnwise.rollout.trees import check_tree_size
+
+EQUAL = 1e-6
+"""Advantages of no more than that are 0 up to rounding."""
 
 
 def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
@@ -146,7 +152,31 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
             f"{train.max_staleness}: nothing corrects for samples of older weights. Set "
             'algorithm.correction to "truncated" or another one'
         )
+    if _compares_equal_rewards(algorithm):
+        warnings.append(
+            f"estimator {algorithm.estimator} gives advantages to a group whose rewards are all "
+            "equal, which has nothing to compare: so it pushes whatever was sampled. Give 0 there, "
+            "or declare the trait Trait.UNGROUPED if it is meant"
+        )
     return warnings
+
+
+def _compares_equal_rewards(algorithm: Algorithm) -> bool:
+    """Whether an estimator of one's own, asked about a group with equal rewards, gives anything but
+    0. False for one that needs more than rewards, and for one that fails, which says so later."""
+    built_in = algorithm.estimator in PARTS["estimator"].names()
+    known = algorithm.has_trait("estimator", Trait.UNGROUPED)
+    if built_in or known or algorithm.part("estimator").needs:
+        return False
+    groups = [
+        [EstimatorInput(reward, np.zeros(2, np.int32), np.ones(2, bool)) for _ in range(4)]
+        for reward in (0.0, 1.0)
+    ]
+    try:
+        found = [one.advantages for group in algorithm.call("estimator", groups) for one in group]
+        return bool(np.abs(found).max() > EQUAL)
+    except Exception:  # noqa: BLE001 -- the user's code, which says so where it is used
+        return False
 
 
 def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None:

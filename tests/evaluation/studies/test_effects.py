@@ -1,15 +1,20 @@
 """Effects and verdicts, by hand."""
 
 import math
+from statistics import fmean
 
+import numpy as np
 import pytest
 
+from turnwise.evaluation.intervals import t_test_power
 from turnwise.evaluation.paired import Episode, Key, Played
 from turnwise.evaluation.studies.effects import (
     ByTask,
     Mean,
     corrected,
+    detectable,
     differences,
+    mean_difference,
     mean_over_seeds,
     mean_ratio,
     paired_by_task,
@@ -42,9 +47,34 @@ def test_two_seeds_have_the_cauchy_distribution() -> None:
     assert mean_over_seeds([1.0, 2.0]).p == pytest.approx(1 - 2 * math.atan(3) / math.pi)
 
 
-def test_one_seed_has_no_interval_and_equal_seeds_have_one_of_no_width() -> None:
-    assert mean_over_seeds([0.5]) == Mean(0.5, None, None, None)
-    assert mean_over_seeds([0.5, 0.5]) == Mean(0.5, None, None, None), "no spread was seen"
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.5],
+        [0.5, 0.5],
+        [0.8 - 0.3, 0.7 - 0.2, 0.6 - 0.1],
+        [0.1 + 0.2, 0.3, 0.3],
+        [float(np.float32(0.3)), 0.3, 0.3],
+    ],
+)
+def test_one_seed_and_seeds_alike_up_to_rounding_have_no_interval(values: list[float]) -> None:
+    """A spread that was not seen is no estimate of the one that there is."""
+    assert mean_over_seeds(values) == Mean(fmean(values), None, None, None)
+    doubled = {str(seed): 2 * value for seed, value in enumerate(values)}
+    single = {str(seed): value for seed, value in enumerate(values)}
+    assert [getattr(mean_ratio(doubled, single), one) for one in ("low", "high", "p")] == [None] * 3
+
+
+def test_differences_that_are_rounding_are_no_effect() -> None:
+    """Of numbers that are equal but for their last bits, whatever the size of what is left."""
+    one = {"0": 0.3, "1": 0.7, "2": 0.6}
+    other = {"0": 0.1 + 0.2, "1": 0.7 + 1e-15, "2": 0.6 + 2e-16}
+    for found in (mean_difference(one, other), mean_ratio(one, other)):
+        assert found is not None
+        assert found.p is None
+        assert verdict_on("lower", found, None, None, 3)[0] == "no verdict"
+    assert mean_difference(one, {"0": 0.3}) is None
+    assert mean_difference({"0": 0.3}, one) is None
 
 
 def test_differences_are_of_seeds_that_both_have() -> None:
@@ -95,15 +125,28 @@ def test_other_tasks_or_another_environment_are_no_pairs() -> None:
 def test_a_verdict_is_by_the_intervals(
     direction: str, low: float, high: float, by_task: ByTask | None, expected: str
 ) -> None:
-    verdict, why = verdict_on(direction, mean(low, high), by_task, 0.01)  # type: ignore[arg-type]
+    verdict, why = verdict_on(direction, mean(low, high), by_task, 0.01, 3)  # type: ignore[arg-type]
     assert verdict == expected
     assert why
 
 
-def test_no_verdict_is_made_of_one_seed_of_missing_numbers_or_of_many_claims() -> None:
-    assert verdict_on("higher", None, ABOVE, None)[0] == "not shown"
-    assert "one seed" in verdict_on("higher", mean_over_seeds([1.0]), ABOVE, None)[1]
-    assert "correction" in verdict_on("higher", mean(0.1, 0.2), ABOVE, 0.06)[1]
+def test_no_verdict_is_made_of_few_seeds_of_missing_numbers_or_of_many_claims() -> None:
+    assert verdict_on("higher", None, ABOVE, None, 3)[0] == "no verdict"
+    for seeds in (1, 2):
+        found = verdict_on("higher", mean(0.1, 0.2), ABOVE, 0.01, seeds)
+        assert found == ("no verdict", "it takes 3 seeds")
+    assert "correction" in verdict_on("higher", mean(0.1, 0.2), ABOVE, 0.06, 3)[1]
+
+
+def test_what_could_have_been_shown() -> None:
+    """By the noncentral t distribution: 80% of means of 3 that are 3.264 deviations away are found
+    at 5%, as scipy's `nct` says; at 1%, as for five claims, of those at 7.320."""
+    by_seed = {"0": 1.0, "1": 2.0, "2": 3.0}
+    assert detectable(by_seed, 1) == pytest.approx(3.264, abs=0.01)
+    assert detectable(by_seed, 5) == pytest.approx(7.320, abs=0.01)
+    assert detectable({"0": 1.0, "1": 2.0}, 1) is None
+    assert t_test_power(2**0.5, 3) == pytest.approx(0.2909, abs=1e-4)
+    assert t_test_power(0.3, 4, 0.01) == pytest.approx(0.01515, abs=1e-4)
 
 
 def test_claims_are_corrected_together() -> None:

@@ -61,7 +61,7 @@ def test_what_was_sampled_before_a_branch_is_of_the_response(make_groups: MakeGr
 
 def test_groups_are_filtered_by_the_task_s_reward(make_groups: MakeGroups) -> None:
     """Dynamic sampling asks whether a task is solved always or never; lengths are no answer."""
-    dapo = make_algorithm("dapo", {"reward_shaping": "overlong", "overlong_band": 1.0})
+    dapo = make_algorithm("dapo", {"overlong_band": 1.0})
     groups = make_groups([[1.0, 1.0, 1.0], [1.0, 0.0]])
     signals = Penalty(dapo, BUDGET).measure(groups)
     assert len({signals.of(member).penalty for member in groups[0].trajectories}) > 1

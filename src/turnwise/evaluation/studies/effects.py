@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from turnwise.evaluation.intervals import student_t, student_t_probability
+from turnwise.evaluation.intervals import detectable_effect, student_t, student_t_probability
 from turnwise.evaluation.paired import Played, difference, holm, pairs_of
 
 Direction = Literal["higher", "lower"]
-Verdict = Literal["effect shown", "not shown", "opposite"]
+Verdict = Literal["effect shown", "not shown", "opposite", "no verdict"]
 LEVEL = 0.05
+FEWEST = 3
+"""Seeds of which a verdict can be had. Of runs that learn or do not, two show an effect that is not
+there in 6.7% of cases."""
+ROUNDING = 1e-6
+"""Numbers are alike if they differ by less than this part of them: single precision's rounding, a
+few times over."""
 EVERYWHERE = (-math.inf, math.inf)
 
 
@@ -27,10 +33,11 @@ class Mean:
 
     mean: float
     low: float | None
-    """The 95% interval by Student's t; None for one seed, of which none can be had."""
+    """The 95% interval by Student's t; None for one seed, and for seeds that are all alike, of
+    which none can be had."""
     high: float | None
     p: float | None
-    """The two-sided probability of so large a mean where the true one is 0; None for one seed."""
+    """The two-sided probability of so large a mean where the true one is 0; None as above."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +80,41 @@ class Effect:
     """A sentence on the verdict."""
 
 
-def mean_over_seeds(values: Sequence[float], within: tuple[float, float] = EVERYWHERE) -> Mean:
+def mean_over_seeds(
+    values: Sequence[float], within: tuple[float, float] = EVERYWHERE, size: float | None = None
+) -> Mean:
     """The mean of one number for each seed, with a t interval that stays within what the number can
-    be.
+    be. `size` is that of the numbers that the values were computed from, and so of their rounding;
+    the values' own where it is not given.
 
     >>> found = mean_over_seeds([1.0, 2.0, 3.0])
     >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (2.0, -0.484, 4.484)
     """
     mean, degrees = fmean(values), len(values) - 1
-    if not degrees:
+    if size is None:
+        size = max(map(abs, values))
+    # A spread that was not seen, or is rounding, is no estimate of the one that there is.
+    if not degrees or max(values) - min(values) <= ROUNDING * size:
         return Mean(mean, None, None, None)
     error = stdev(values) / math.sqrt(len(values))
-    if error == 0:  # a spread that was not seen is no estimate of the one that there is
-        return Mean(mean, None, None, None)
     spread = student_t(0.975, degrees) * error
     low, high = max(within[0], mean - spread), min(within[1], mean + spread)
-    return Mean(mean, low, high, 2 * (1 - student_t_probability(abs(mean) / error, degrees)))
+    p = 2 * (1 - student_t_probability(abs(mean) / error, degrees))
+    return Mean(mean, low, high, max(0.0, p))
+
+
+def mean_difference(
+    arm: Mapping[str, float | None],
+    against: Mapping[str, float | None],
+    within: tuple[float, float] = EVERYWHERE,
+) -> Mean | None:
+    """The mean of the difference of each seed. None where a number is missing."""
+    found = differences(arm, against)
+    if not found or not len(found) == len(arm) == len(against):
+        return None
+    size = max(abs(value) for one in (arm, against) for value in one.values() if value is not None)
+    return mean_over_seeds(list(found.values()), within, size)
 
 
 def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | None]) -> Mean | None:
@@ -106,9 +131,19 @@ def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | No
         if value is None or other is None or value <= 0 or other <= 0:
             return None
         logarithms.append(math.log(value / other))
-    found = mean_over_seeds(logarithms)
+    found = mean_over_seeds(logarithms, size=max([1.0, *map(abs, logarithms)]))
     low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
     return Mean(math.exp(found.mean), low, high, found.p)
+
+
+def detectable(by_seed: Mapping[str, float], claims: int) -> float | None:
+    """The true difference that as many seeds, with differences that spread as these do, show in
+    four of five cases, at the level that the strictest of so many claims is held to. None where no
+    verdict can be had."""
+    values = list(by_seed.values())
+    if len(values) < FEWEST:
+        return None
+    return detectable_effect(len(values), LEVEL / claims) * stdev(values)
 
 
 def paired_by_task(pairs: Sequence[tuple[Played, Played]]) -> ByTask | None:
@@ -151,15 +186,22 @@ def corrected(means: Sequence[Mean | None]) -> list[float | None]:
 
 
 def verdict_on(
-    direction: Direction, over_seeds: Mean | None, by_task: ByTask | None, p: float | None
+    direction: Direction,
+    over_seeds: Mean | None,
+    by_task: ByTask | None,
+    p: float | None,
+    seeds: int,
 ) -> tuple[Verdict, str]:
     """The verdict, and why: an effect is shown if the 95% intervals of the difference, that over
     seeds and that by task where there is one, lie on the claimed side of 0, and the corrected p is
-    at most 5%; it is opposite if they lie on the other side."""
+    at most 5%; it is opposite if they lie on the other side. No verdict is made of fewer than
+    FEWEST seeds."""
     if over_seeds is None:
-        return "not shown", "not every run has the number"
+        return "no verdict", "not every run has the number"
+    if seeds < FEWEST:
+        return "no verdict", f"it takes {FEWEST} seeds"
     if over_seeds.low is None or over_seeds.high is None or p is None:
-        return "not shown", "one seed, or seeds that are all alike, give no interval"
+        return "no verdict", "seeds that are all alike give no interval"
     intervals = {"over seeds": (over_seeds.low, over_seeds.high)}
     if by_task is not None:
         intervals["by task"] = (by_task.low, by_task.high)

@@ -20,6 +20,7 @@ from turnwise.evaluation.studies.effects import (
     Mean,
     corrected,
     differences,
+    mean_difference,
     mean_over_seeds,
     mean_ratio,
     paired_by_task,
@@ -107,36 +108,37 @@ def _effects(
     study: Study, arms: Mapping[str, Mapping[str, OfArm]], folders: Folders
 ) -> list[Effect]:
     claims = study.config.effects
-    by_seed = [differences(*_both(effect, arms)) for effect in claims]
+    rates = [study.config.metrics[effect.metric].is_rate for effect in claims]
     means = [
-        mean_over_seeds(
-            list(found.values()),
-            (-1.0, 1.0) if study.config.metrics[effect.metric].is_rate else EVERYWHERE,
-        )
-        if len(found) == len(study.seeds)
-        else None
-        for effect, found in zip(claims, by_seed, strict=True)
+        mean_difference(*_both(effect, arms), (-1.0, 1.0) if rate else EVERYWHERE)
+        for effect, rate in zip(claims, rates, strict=True)
     ]
     ratios = [
-        None if study.config.metrics[effect.metric].is_rate else mean_ratio(*_both(effect, arms))
-        for effect in claims
+        None if rate else mean_ratio(*_both(effect, arms))
+        for effect, rate in zip(claims, rates, strict=True)
     ]
     return [
-        _effect(effect, found, mean, ratio, p, _by_task(study, effect, folders))
-        for effect, found, mean, ratio, p in zip(
-            claims, by_seed, means, ratios, corrected(means), strict=True
+        _effect(
+            effect,
+            differences(*_both(effect, arms)),
+            mean,
+            ratio,
+            p,
+            _by_task(study, effect, folders),
         )
+        for effect, mean, ratio, p in zip(claims, means, ratios, corrected(means), strict=True)
     ]
 
 
 def _both(
     effect: EffectConfig, arms: Mapping[str, Mapping[str, OfArm]]
-) -> list[dict[str, float | None]]:
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """The numbers of the arm, and of the one that it is held against, by seed."""
-    return [
+    one, other = (
         {seed: one.value for seed, one in arms[name][effect.metric].by_seed.items()}
         for name in (effect.arm, effect.against)
-    ]
+    )
+    return one, other
 
 
 def _by_task(study: Study, effect: EffectConfig, folders: Folders) -> ByTask | None:
@@ -169,7 +171,7 @@ def _effect(
     p: float | None,
     by_task: ByTask | None,
 ) -> Effect:
-    verdict, why = verdict_on(effect.direction, mean, by_task, p)
+    verdict, why = verdict_on(effect.direction, mean, by_task, p, len(by_seed))
     return Effect(
         **effect.model_dump(),
         by_seed=by_seed,

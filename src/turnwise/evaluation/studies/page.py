@@ -4,12 +4,14 @@ Made of `Figures` alone, so that nothing on it was typed by hand but what the st
 here: how they are computed (`figures.py`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.details import probability
-from turnwise.evaluation.studies.effects import Effect, Mean
+from turnwise.evaluation.intervals import t_test_power
+from turnwise.evaluation.studies.effects import FEWEST, Effect, Mean, detectable
 from turnwise.evaluation.studies.figures import Figures, OfArm
 from turnwise.evaluation.studies.measures import Measured
 
@@ -78,7 +80,24 @@ def effect_text(effect: Effect, figures: Figures) -> str:
         source = f" ({effect.source})" if effect.source else ""
         lines += [f"- Published: {effect.published}{source}."]
     lines += [f"- Here: {difference_text(effect, rate)}.", f"- {verdict}"]
-    return "\n".join(lines)
+    seen = detectable_text(effect, figures)
+    lines += [f"- {seen}." if seen else ""]
+    return "\n".join(lines).rstrip()
+
+
+def detectable_text(effect: Effect, figures: Figures) -> str:
+    """What could have been shown, for a claim that was not; empty for the others."""
+    least = detectable(effect.by_seed, len(figures.effects))
+    if effect.verdict != "not shown" or least is None or figures.smallest:
+        return ""
+    rate = effect.metric in figures.rates
+    spread = f"with {len(effect.by_seed)} seeds that differ as these do"
+    if rate and least > 1:
+        return f"That is not to say that there is none: {spread}, hardly any could be shown"
+    size = f"{100 * least:.1f} points" if rate else _number(least, rate)
+    return (
+        f"That is not to say that there is none: {spread}, one of {size} is shown in 80% of cases"
+    )
 
 
 def difference_text(effect: Effect, rate: bool) -> str:
@@ -127,7 +146,8 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     text = (
         "A line for each claim, published figures beside ours. A verdict is by the 95% intervals "
         "of the paired difference, over seeds and by task: it is shown if they lie on the claimed "
-        "side of 0, opposite if they lie on the other one; all three are results. Minutes are of "
+        "side of 0, opposite if they lie on the other one; all three are results, and not shown is "
+        "not the same as not there: a study's page says what could have been seen. Minutes are of "
         f"all runs of a study, added up. {len(studies)} studies, {counts.total()} claims: "
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. A study's "
         f"first claim is shown in {first} of them, at least one claim in {some}."
@@ -174,6 +194,12 @@ def _reading(figures: Figures) -> str:
         text += " Differences are paired by seed, whose runs begin alike"
         by_task = any(effect.by_task for effect in figures.effects)
         text += ", and by task, over the episodes of all seeds." if by_task else "."
+    if figures.effects and len(figures.seeds) >= FEWEST:
+        found = t_test_power(math.sqrt(2), len(figures.seeds))
+        text += (
+            f" Of differences of two standard deviations between runs {len(figures.seeds)} seeds "
+            f"show {found:.0%}."
+        )
     if len(figures.effects) > 1:
         text += f" p has Holm's correction for {len(figures.effects)} claims."
     return f"{text} {NONE} is a number that a run does not have, or a level that it did not reach."
