@@ -6,7 +6,6 @@ from pydantic import ConfigDict, Field
 
 from turnwise.config.section import Choice, Section
 
-
 ADAPTERS_RATE, FULL_RATE = 1e-4, 1e-6
 """Learning rates where a recipe names none: of LoRA's adapters, and of all weights."""
 
