@@ -93,7 +93,7 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "![new; old by step](it.png)",
         "Command: `turnwise study it`",
         "Seeds: 3, 5, 7; 9 minutes",
-        "two standard deviations between runs 3 seeds show 29%.",
+        "two standard deviations between runs is shown in 29% of cases with 3 seeds.",
         "Machine: m",
         "`abc`",
     ):

@@ -194,11 +194,11 @@ def _reading(figures: Figures) -> str:
         text += " Differences are paired by seed, whose runs begin alike"
         by_task = any(effect.by_task for effect in figures.effects)
         text += ", and by task, over the episodes of all seeds." if by_task else "."
-    if figures.effects and len(figures.seeds) >= FEWEST:
+    if figures.effects and len(figures.seeds) >= FEWEST and not figures.smallest:
         found = t_test_power(math.sqrt(2), len(figures.seeds))
         text += (
-            f" Of differences of two standard deviations between runs {len(figures.seeds)} seeds "
-            f"show {found:.0%}."
+            " A true difference of two standard deviations between runs is shown in "
+            f"{found:.0%} of cases with {len(figures.seeds)} seeds."
         )
     if len(figures.effects) > 1:
         text += f" p has Holm's correction for {len(figures.effects)} claims."
