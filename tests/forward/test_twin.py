@@ -108,7 +108,5 @@ def test_gates_are_small_where_large_ones_give_no_numbers() -> None:
 def test_what_was_changed_in_a_layer_is_changed_in_its_twin() -> None:
     model, seen = deep("all layers alike"), []
     model.model.layers[1].register_forward_hook(lambda *_: seen.append(1))
-    twin = shallow_twin_of(model)
-    seen.clear()
-    twin(torch.arange(9)[None])
+    shallow_twin_of(model)(torch.arange(9)[None])
     assert seen == [1]

@@ -42,7 +42,7 @@ from turnwise.forward.runner import Runner
 from turnwise.forward.small_llama import is_small_llama
 from turnwise.forward.twin import shallow_twin_of
 
-SINGLE = 16
+SINGLE = 8
 """Tokens at the end that are computed one by one: what a state is off by adds up."""
 ADDED = 16
 """Tokens before those that are computed at once, by the last boundary: some on either side of

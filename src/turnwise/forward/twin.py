@@ -83,15 +83,16 @@ def _drawn(twin: Any) -> Any:
     those of its layers may be in files. Gates are ordinary numbers where no numbers come out with
     large ones, as where their products are added up in an exponential."""
     for furthest in (FURTHEST, 1.0):
-        _draw(twin, furthest)
+        gates = _draw(twin, furthest)
         twin.to(next(twin.parameters()).device)
-        if _computes(twin):
+        if not gates or _computes(twin):
             break
     return twin
 
 
-def _draw(twin: Any, furthest: float) -> None:
-    generator = torch.Generator().manual_seed(0)
+def _draw(twin: Any, furthest: float) -> int:
+    """Returns how many parameters are gates."""
+    generator, gates = torch.Generator().manual_seed(0), 0
     for name, weight in twin.named_parameters():
         if weight.ndim > 1:
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
@@ -100,9 +101,11 @@ def _draw(twin: Any, furthest: float) -> None:
             drawn = 2 * torch.rand(weight.shape, generator=generator, dtype=torch.float32) - 1
             drawn += drawn.sign() / 2
         else:
+            gates += 1
             each = torch.linspace(-furthest, furthest, weight.numel())
             drawn = each[torch.randperm(len(each), generator=generator)].view(weight.shape)
         weight.copy_(drawn)
+    return gates
 
 
 def _computes(twin: Any) -> bool:
