@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.mathematics_verifier
 
-The answers are those of the tests: wrong ones, right ones in another form, and wrong ones that take
-long to be worked out. math-verify reads them as it does by default, as text and as LaTeX, with its
-own deadlines, in a process that is ended after CAP seconds.
+The answers are those of the tests: wrong ones, right ones in another form, wrong ones that take
+long to be worked out, and pairs that were written before the verifier was changed for them, by
+kind. math-verify reads them as it does by default, as text and as LaTeX, with its own deadlines, in
+a process that is ended after CAP seconds.
 """
 
 import functools
@@ -12,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.tables import table
-from tests.rewards.mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG
+from tests.rewards.mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, Pair, pairs
 from turnwise.errors import ToolError
+from turnwise.evaluation.intervals import wilson
 from turnwise.rewards.mathematics import is_right
 from turnwise.tools.isolated import Workers
 
@@ -34,6 +36,27 @@ def main() -> None:
         for name, verifier in {"math-verify": by_itself, "turnwise": is_right}.items()
     ]
     print(table(rows))
+    print()
+    drawn = list(pairs())
+    kinds = {"all": drawn} | {
+        kind: [one for one in drawn if one.kind == kind]
+        for kind in dict.fromkeys(one.kind for one in drawn)
+    }
+    print(table([{"kind": kind} | mistaken(found) for kind, found in kinds.items()]))
+
+
+def mistaken(found: Sequence[Pair]) -> dict[str, str]:
+    """Wrong answers that are taken, and right ones that are refused, with 95% intervals."""
+    shown = {}
+    for name, verifier in {"turnwise": is_right, "math-verify": by_itself}.items():
+        for right, word in ((False, "taken"), (True, "refused")):
+            asked = [one for one in found if one.right is right]
+            wrongly = sum(verifier(one.given, one.accepted) is not right for one in asked)
+            low, high = wilson(wrongly, len(asked))
+            shown[f"{word} by {name}"] = (
+                f"{wrongly} of {len(asked)} ({100 * low:.1f} - {100 * high:.1f}%)"
+            )
+    return shown
 
 
 def measured(verifier: Verifier, cases: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -54,6 +77,7 @@ def measured(verifier: Verifier, cases: Sequence[tuple[str, str]]) -> dict[str, 
     }
 
 
+@functools.cache
 def by_itself(given: str, accepted: str) -> bool:
     """math-verify's verdict on the texts. Raises ToolError where its process has to be ended."""
     return bool(workers().call(plainly, given, accepted, seconds=CAP))

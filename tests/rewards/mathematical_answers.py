@@ -4,7 +4,31 @@ The first wrong ones are what math-verify 0.9 takes by itself. For tests, and fo
 benchmarks/mathematics_verifier.py.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
 from turnwise.rewards.expressions import MAX_CHARACTERS
+
+
+class Pair(NamedTuple):
+    """An answer with the accepted one. Example: Pair("integer", "17.0", "17", True)."""
+
+    kind: str
+    given: str
+    accepted: str
+    right: bool
+
+
+def pairs() -> Iterator[Pair]:
+    """The pairs of mathematical_pairs.txt, on which the verifier was not tuned."""
+    for line in Path(__file__).with_name("mathematical_pairs.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            kind, accepted, *forms = line.split(" | ")
+            for right, written in zip((True, False), forms, strict=True):
+                for given in written.split(" ;; "):
+                    yield Pair(kind, given, accepted, right)
+
 
 WRONG = [
     ("1=2", "2"),
@@ -61,6 +85,29 @@ WRONG = [
     ("", r"\sqrt{2}"),
     (r"\boxed{}", r"\sqrt{2}"),
     ("[x]", "x"),
+    ("2", "2ab"),
+    ("2ab", "2"),
+    ("5", "5m"),
+    ("x=y=5", "5"),
+    ("x=x+1", "x+1"),
+    ("A = B", "B"),
+    ("1 and 2", "1"),
+    ("5 m^3", "5 m^2"),
+    (r"\binom52", "10"),
+    (r"\frac123", r"\frac{1}{2}"),
+    (r"\frac{-5}{-3}", r"-\frac{5}{3}"),
+    (r"\boxed{1}\boxed{2}", "12"),
+    ("102_9", "102_8"),
+]
+WRAPPED = [
+    r"$\boxed{42}$",
+    r"\(42\)",
+    r"\[42\]",
+    "$$42$$",
+    r"$$\boxed{42}$$",
+    r"\boxed{$42$}",
+    r"\boxed{42}.",
+    "$42$.",
 ]
 RIGHT = [
     ("1/2", r"\frac{1}{2}"),
@@ -103,12 +150,32 @@ RIGHT = [
     (r"5\sqrt{2}", r"5\sqrt{2}\text{ cm}"),
     (r"5\sqrt2 cm", r"5\sqrt{2}\text{ cm}"),
     ("friday", r"\text{Friday}"),
+    *((one, "42") for one in WRAPPED),
+    (r"\frac{-3}{4}", r"-\frac34"),
+    (r"\frac{360}{7}", r"\frac{360}7"),
+    (r"\frac{\sqrt{3}}{2}", r"\frac{\sqrt3}2"),
+    ("(C)", "C"),
+    ("C", r"\text{(C)}"),
+    ("10 m^2", "10 m²"),
+    (r"10 \text{ m}^{2}", "10 square meters"),
+    ("5 s", "5 seconds"),
+    ("5 mi", "5 miles"),
+    ("5 lb", "5 pounds"),
+    ("5m", r"5\text{ m}"),
+    (r"\varnothing", r"\emptyset"),
+    (r"\binom52", r"\binom{5}{2}"),
+    ("10", r"\binom52"),
+    ("x=5", "5"),
+    ("x=1, x=2", "1,2"),
+    (r"1.5\times10^{-3}", "0.0015"),
+    (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}"),
     (r"\int_0^1 x dx", r"\int_0^1 x \, dx"),  # of what cannot be read: to the letter
 ]
 ACCEPTED = r"x+\sqrt{2}"
 EXPENSIVE = [
     r"(x^{2}+\sqrt{x+\sqrt{x+\sqrt{x}}})^{50}",  # more than its time
     "9^{9^{9}}",
+    r"\binom{9999999999}{4999999999}",
     "(" * 12 + "x" + ")" * 12,
     r"\sin(\cos(" * 5 + "x" + "))" * 5,
     r"\exp(\exp(\exp(\exp(x))))",

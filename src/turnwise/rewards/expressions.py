@@ -27,8 +27,14 @@ _MATRIX = ("\\begin{matrix}", "\\end{matrix}")
 _REWRITTEN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
-        (r"\\(?:left|right|displaystyle|quad)(?![a-zA-Z])|\\[!,;: ]", " "),
-        (r"\\[dt]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\(?:left|right|displaystyle|quad|[bB]igg?[lr]?)(?![a-zA-Z])|(?<!\\)\\[!,;: ]|~", " "),
+        (r"\\[dtc](frac|binom)(?![a-zA-Z])", r"\\\1"),
+        (r"\\(?:mathrm|mathbf|text)\{([a-zA-Z])\}", r" \1 "),
+        (r"\\lbrace(?![a-zA-Z])", r"\\{"),
+        (r"\\rbrace(?![a-zA-Z])", r"\\}"),
+        (r"\$?(?:\\text\{\s*and\s*\}|(?<=[\s$])and(?=[\s$]))\s*\$?", " , "),
+        (r"<=", r"\\le "),
+        (r">=", r"\\ge "),
         (r"\\(?:leq|leqslant)(?![a-zA-Z])|≤", r"\\le "),
         (r"\\(?:geq|geqslant)(?![a-zA-Z])|≥", r"\\ge "),
         (r"\\neq(?![a-zA-Z])|≠", r"\\ne "),
@@ -38,31 +44,38 @@ _REWRITTEN = tuple(
         (r"\\(?:times|cdot)(?![a-zA-Z])|[×·]|\*(?!\*)(?<!\*\*)", r" \\cdot "),
         (r"\*\*", "^"),
         (r"−", "-"),
-        (r"∞|\binfinity\b", r"\\infty "),
+        (r"∞|(?<!\\)\binf(?:inity)?\b", r"\\infty "),
         (r"π", r"\\pi "),
-        (r"∪", r"\\cup "),
+        (r"∪|(?<=[\])])\s*U\s*(?=[\[(])", r"\\cup "),
         (r"\{,\}(?=[0-9]{3})", ""),
-        (r"\\frac\s*([0-9])\s*([0-9])(?![0-9])", r"\\frac{\1}{\2}"),
-        (r"\\frac\s*([0-9])\s*(?=\{)", r"\\frac{\1}"),
-        (r"\\sqrt\s*([0-9a-z])", r"\\sqrt{\1}"),
         (r"\\log\s*_\s*([0-9a-z])", r"\\log_{\1}"),
         (r"\^\s*-\s*([0-9]+|[a-z])", r"^{-\1}"),
         (r"(?<!\\)\bsqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (rf"(?<![\\a-zA-Z])({FUNCTIONS}|{CONSTANTS})(?![a-zA-Z])", r"\\\1 "),
         (r"\\(begin|end)\{[pb]?matrix\}", r"\\\1{matrix}"),
+        (r"\\begin\{array\}\s*\{[lcr ]*\}", r"\\begin{matrix}"),
+        (r"\\end\{array\}", r"\\end{matrix}"),
     )
 )
 _WRAPPED = re.compile(
-    r"\s*(?:\\boxed\{(.*)\}|\$+([^$]*)\$+|\\\((.*)\\\)|\\\[(.*)\\\])\s*", re.DOTALL
+    r"\\(?:boxed|fbox)\s*\{(.*)\}|\$\$((?:[^$\\]|\\.)+)\$\$|\$((?:[^$\\]|\\.)+)\$|"
+    r"\\\(((?:(?!\\[()]).)*)\\\)|\\\[((?:(?!(?<!\\)\\[\[\]]).)*)\\\]|\*\*([^*]+)\*\*|####\s*(.*)",
+    re.DOTALL,
+)
+MAX_WRAPPINGS = 4
+_ASSIGNED = re.compile(
+    r"\s*([a-zA-Z]|\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])*\s*\))\s*(?:=(?!=)|\\in(?![a-z]))"
 )
 _UNIT = re.compile(r"\s*\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}\s*")
 _TOKEN = re.compile(
     r"\s*(\d+\.\d+|\.\d+|\d+|\\begin\{matrix\}|\\end\{matrix\}|\\\\|\\[{}]|\\[a-zA-Z]+|"
     r"[a-zA-Z]|[-+/^_()\[\]{}|,=<>&])"
 )
+_ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\sqrt": 1}
+_INDEXED = {f"\\{name}" for name in f"log|{CONSTANTS}".split("|")}
 _COMMANDS = {f"\\{name}" for name in f"{FUNCTIONS}|{CONSTANTS}".split("|")}
 _COMMANDS |= {*RELATIONS, *_MATRIX, "\\\\"}
-_COMMANDS |= {"\\frac", "\\sqrt", "\\cdot", "\\cup", "\\in", "\\pm", "\\{", "\\}"}
+_COMMANDS |= {"\\frac", "\\binom", "\\sqrt", "\\cdot", "\\cup", "\\in", "\\pm", "\\{", "\\}"}
 
 
 @dataclass(frozen=True)
@@ -84,16 +97,32 @@ class _UnreadableError(Exception):
 def read_expression(text: str, unit: str = "") -> Expression | None:
     """The expression that a text is; None for anything else. `unit` may stand behind it."""
     try:
-        tokens = _tokens(_bare(text, unit))
-        return _structure(tokens)
+        return _structure(_braced(_tokens(_bare(text, unit))))
     except _UnreadableError:
         return None
 
 
 def plain(text: str) -> str:
-    """A text without what is around its mathematics, spaces, and marks of upright letters."""
-    bare = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", _unwrapped(text))
-    return " ".join(re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[!,;: ]", " ", bare).split())
+    """A text without what is around its mathematics, spaces that say nothing, and upright letters'
+    marks."""
+    bare = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", unwrapped(text))
+    bare = re.sub(r"\\(?:left|right)(?![a-zA-Z])|(?<!\\)\\[!,;: ]", " ", bare)
+    bare = re.sub(r"\\(?:varnothing|emptyset)(?![a-zA-Z])|∅|\\\{\s*\\\}", r"\\emptyset ", bare)
+    bare = re.sub(r"([_^])\{(\w)\}", r"\1\2", bare)
+    return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", " ".join(bare.split()))
+
+
+def choice(text: str) -> str | None:
+    """The letter of a choice, such as (C); None for anything else."""
+    found = re.fullmatch(r"([A-Z])|\(([A-Z])\)", plain(text))
+    return found and (found[1] or found[2])
+
+
+def unassigned(text: str) -> tuple[str, set[str]]:
+    """What a text gives to letters, with these: `5` and x of `x = 5`."""
+    bare = unwrapped(text)
+    found = _ASSIGNED.match(bare)
+    return (bare[found.end() :], set(re.findall("[a-zA-Z]", found[1]))) if found else (bare, set())
 
 
 def is_words(text: str) -> bool:
@@ -103,7 +132,7 @@ def is_words(text: str) -> bool:
 
 def unit_of(text: str) -> str:
     """The unit that a text ends with, as LaTeX has it in an upright font; "" for none."""
-    found = re.search(_UNIT.pattern + "$", _unwrapped(text))
+    found = re.search(_UNIT.pattern + "$", unwrapped(text))
     return found[1] if found and found.start() > 0 else ""
 
 
@@ -113,17 +142,30 @@ def symbols_of(expression: Expression) -> set[str]:
     return own.union(*(symbols_of(part) for part in expression.parts))
 
 
-def _unwrapped(text: str) -> str:
-    """A text without what is around the mathematics in it."""
+def unwrapped(text: str) -> str:
+    """A text without what is around it: \\boxed{}, $…$, \\(…\\), **…**, ####, a full stop."""
     bare = text.strip().removesuffix(".").strip()
-    for _ in range(2):  # \boxed{} in $ $
+    for _ in range(MAX_WRAPPINGS):
         found = _WRAPPED.fullmatch(bare)
-        bare = next(one for one in found.groups() if one is not None).strip() if found else bare
+        inner = next((one for one in found.groups() if one is not None), "") if found else bare
+        if found is None or not _is_balanced(inner):
+            break
+        bare = inner.strip().removesuffix(".").strip()
     return bare
 
 
+def _is_balanced(text: str) -> bool:
+    """Whether no brace is closed before it was opened: `9}\\boxed{1` is not one content."""
+    depth = 0
+    for sign in re.sub(r"\\[{}]", "", text):
+        depth += (sign == "{") - (sign == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
 def _bare(text: str, unit: str) -> str:
-    bare = _unwrapped(text) if len(text) <= MAX_CHARACTERS else ""
+    bare = unwrapped(text) if len(text) <= MAX_CHARACTERS else ""
     if unit:
         bare = re.sub(_UNIT.pattern + "$", lambda found: f" {found[1]}", bare)
         bare = bare.removesuffix(unit).removesuffix("\\ ").strip()
@@ -144,12 +186,47 @@ def _tokens(text: str) -> list[str]:
         depth += (token in (*_OPEN, _MATRIX[0])) - (token in (*_CLOSE, _MATRIX[1]))
         if depth > MAX_DEPTH or depth < 0 or len(token.replace(".", "")) > MAX_DIGITS:
             raise _UnreadableError
+        if token == "_" and not (tokens and (tokens[-1].isalpha() or tokens[-1] in _INDEXED)):
+            raise _UnreadableError  # 102_8 is a number in base 8, which sympy reads as 102
         if tokens and token[0].isdigit() and (tokens[-1][0].isdigit() or tokens[-1].isalpha()):
             raise _UnreadableError  # `1 2` and `x2` may mean anything
         tokens.append(token)
     if depth:
         raise _UnreadableError
     return tokens
+
+
+def _braced(tokens: Sequence[str]) -> list[str]:
+    """The tokens with the arguments of fractions, binomials and roots in braces."""
+    left, found = [*reversed(tokens)], []
+    while left:
+        token = left.pop()
+        found.append(token)
+        if token == "\\sqrt" and left[-1:] == ["["]:
+            while left and found[-1] != "]":
+                found.append(left.pop())
+        for number in range(_ARGUMENTS.get(token, 0), 0, -1):
+            found += _argument(left, number == 1)
+    return found
+
+
+def _argument(left: list[str], last: bool) -> list[str]:
+    """Take one argument off: what is in braces, else one sign, as in \\frac12."""
+    token = left.pop() if left else ""
+    if token == "{":
+        inner: list[str] = []
+        depth = 1
+        while depth:
+            inner.append(left.pop())
+            depth += (inner[-1] == "{") - (inner[-1] == "}")
+        if len(inner) > 1:
+            return ["{", *_braced(inner[:-1]), "}"]
+    elif token.isdigit() and len(token) == 1 + (not last):
+        left += token[1:]
+        return ["{", token[0], "}"]
+    elif (token.isdigit() and len(token) == 1) or token.isalpha() or token == "\\pi":
+        return ["{", token, "}"]
+    raise _UnreadableError
 
 
 def _split(tokens: Sequence[str], *separators: str) -> list[list[str]]:
@@ -168,8 +245,6 @@ def _split(tokens: Sequence[str], *separators: str) -> list[list[str]]:
 
 
 def _structure(tokens: list[str]) -> Expression:
-    if len(tokens) > 2 and tokens[0].isalpha() and tokens[1] == "\\in":
-        tokens = tokens[2:]
     parts = _split(tokens, ",")
     if len(parts) > 1:
         return _made("list", [_structure(part) for part in parts])
@@ -184,6 +259,10 @@ def _structure(tokens: list[str]) -> Expression:
         return _made("matrix", [_made("row", map(_scalar, _split(row, "&"))) for row in rows])
     if _is_group(tokens):
         inner = _split(tokens[1:-1], ",")
+        if len(inner) == 1 and inner[0][:1] == [_MATRIX[0]]:
+            return _structure(inner[0])
+        if tokens[0] == "{" and len(inner) > 1:
+            return _made("\\{\\}", [_structure(part) for part in inner])
         if len(inner) > 1 or tokens[0] == "\\{":
             return _made(tokens[0] + tokens[-1], [_structure(part) for part in inner])
     if tokens.count("\\pm") == 1 and len(_split(tokens, "\\pm")) == 2:
@@ -213,8 +292,8 @@ def _is_group(tokens: Sequence[str]) -> bool:
     """Whether the first token opens a bracket that the last one closes."""
     return (
         len(tokens) > 2
-        and tokens[0] in ("(", "[", "\\{")
-        and tokens[-1] in (")", "]", "\\}")
+        and tokens[0] in _OPEN
+        and tokens[-1] in _CLOSE
         and len(_split([*tokens[:-1], "end"], "end")) == 1
     )
 

@@ -6,17 +6,21 @@ where it is an expression, a set, an interval, an equation, a matrix, the same i
 what was to be worked out is no answer. Not here: proofs (`proofs.py`).
 """
 
+import re
 from collections.abc import Sequence
 
 from turnwise.rewards.answers import accepted_answers
-from turnwise.rewards.expressions import MAX_CHARACTERS, plain
-from turnwise.rewards.numeric import CONVERSIONS, matches, read_quantity
+from turnwise.rewards.expressions import MAX_CHARACTERS, plain, unwrapped
+from turnwise.rewards.numeric import CONVERSIONS, matches, read_answer, read_quantity
 from turnwise.rewards.parts import reward_part
 from turnwise.rewards.symbolic import expressions_match
 from turnwise.types import Trajectory
 
 MIN_ECHO = 3
 """The least characters that are an echo; `x` may be an answer though the question has it."""
+
+MAX_LETTERS = 3
+"""Letters behind a number, without a space, that may be a product: `2abc`."""
 
 
 @reward_part("mathematics", 0, 1)
@@ -43,14 +47,14 @@ def is_right(
     `units` are those of a number, as for `matches`; None for the accepted answer's own. Raises as
     `expressions_match`.
     """
-    wanted, given = read_quantity(accepted), read_quantity(answer or "")
+    wanted, given = read_quantity(accepted), read_answer(answer)
     if wanted is None or not is_number(accepted):
         short = len(answer or "") <= max(MAX_CHARACTERS, len(accepted))
         echo = short and is_echo(answer or "", accepted, question)
         return short and not echo and expressions_match(answer, accepted)
     if units is None and wanted.unit:
         units = [wanted.unit]
-    if given is None or _is_letter(given.unit):
+    if given is None or (not units and _has_letters(answer or "", given.unit)):
         return False
     return (given.unit != "%" or "%" in (units or ())) and matches(answer, accepted, units)
 
@@ -58,11 +62,17 @@ def is_right(
 def is_number(accepted: str) -> bool:
     """Whether an accepted answer is a number with at most its unit: `2 m` is, and `2x` is not."""
     wanted = read_quantity(accepted)
-    return wanted is not None and not _is_letter(wanted.unit)
+    return wanted is not None and not _has_letters(accepted, wanted.unit)
 
 
-def _is_letter(unit: str) -> bool:
-    return len(unit) == 1 and unit.isalpha() and unit not in CONVERSIONS
+def _has_letters(text: str, unit: str) -> bool:
+    """Whether what stands behind a number is letters of algebra: `5x`, `5 x`, `5ab`, `5m`, but not
+    `5 m` or `5km`."""
+    name = unit.split(" ")[0].rstrip("²³")
+    glued = re.search(r"[0-9][a-zA-Z]+[.$]?\s*$", unwrapped(text)) is not None
+    if glued:
+        return len(name) == 1 or (len(name) <= MAX_LETTERS and name not in CONVERSIONS)
+    return len(name) == 1 and name.isalpha() and name not in CONVERSIONS
 
 
 def is_echo(answer: str, accepted: str, question: str) -> bool:

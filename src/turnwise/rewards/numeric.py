@@ -20,43 +20,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-MAX_CHARACTERS = 80
+from turnwise.rewards.expressions import unwrapped
+
+MAX_CHARACTERS, MAX_WRITTEN = 80, 300
+"""Of a number with its unit, and of all that is written around it."""
 MIN_PLACES = 2
 """Decimal places of an answer that stands for a value without a last digit."""
 MAX_UNIT_WORDS = 4
 
 CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee"}
-CONVERSIONS: dict[str, tuple[str, Fraction]] = {
-    "mm": ("length", Fraction(1, 1000)),
-    "millimeter": ("length", Fraction(1, 1000)),
-    "cm": ("length", Fraction(1, 100)),
-    "centimeter": ("length", Fraction(1, 100)),
-    "m": ("length", Fraction(1)),
-    "meter": ("length", Fraction(1)),
-    "km": ("length", Fraction(1000)),
-    "kilometer": ("length", Fraction(1000)),
-    "inch": ("imperial length", Fraction(1)),
-    "foot": ("imperial length", Fraction(12)),
-    "yard": ("imperial length", Fraction(36)),
-    "mile": ("imperial length", Fraction(63360)),
-    "second": ("time", Fraction(1)),
-    "minute": ("time", Fraction(60)),
-    "hour": ("time", Fraction(3600)),
-    "day": ("time", Fraction(86400)),
-    "week": ("time", Fraction(604800)),
-    "g": ("mass", Fraction(1)),
-    "gram": ("mass", Fraction(1)),
-    "kg": ("mass", Fraction(1000)),
-    "kilogram": ("mass", Fraction(1000)),
-    "ml": ("volume", Fraction(1)),
-    "milliliter": ("volume", Fraction(1)),
-    "l": ("volume", Fraction(1000)),
-    "liter": ("volume", Fraction(1000)),
-    "cent": ("money", Fraction(1)),
-    "dollar": ("money", Fraction(100)),
-    "usd": ("money", Fraction(100)),
+_UNITS = {
+    "length": "mm millimeter 1/1000, cm centimeter centimetre 1/100, m meter metre 1, "
+    "km kilometer kilometre 1000",
+    "imperial length": "inch in 1, foot feet ft 12, yard yd 36, mile mi 63360",
+    "time": "second sec s 1, minute min 60, hour hr h 3600, day 86400, week 604800",
+    "mass": "g gram 1, kg kilogram 1000",
+    "imperial mass": "ounce oz 1, pound lb 16, ton 32000",
+    "volume": "ml milliliter millilitre 1, l liter litre 1000",
+    "money": "cent 1, dollar usd 100",
+    "speed": "km/h kph kilometers_per_hour 1",
+    "imperial speed": "mph miles_per_hour mi/h 1",
+}
+CONVERSIONS = {
+    name.replace("_", " "): (measure, Fraction(entry.split()[-1]))
+    for measure, entries in _UNITS.items()
+    for entry in entries.split(", ")
+    for name in entry.split()[:-1]
 }
 """Unit in the singular -> what it measures, and how many of the smallest one it is."""
+_POWERS = {"²": 2, "³": 3}
 SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NO_UNITS = re.compile(
     "a|about|almost|an|and|approximately|around|at|between|either|equals?|half|if|is|least|less|"
@@ -67,20 +59,31 @@ _NO_UNITS = re.compile(
 _FILLERS = ("altogether", "each", "left")
 """Words after a unit that change nothing."""
 
-_LATEX = tuple(
+_FRACTION = re.compile(
+    r"\\[dtc]?frac\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9]))"
+    r"\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9])(?![0-9]))"
+)
+_SHOWN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
         (r"\\(?:text|mbox|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
-        (r"\\[dt]?frac\s*\{\s*([0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}", r" \1/\2"),
-        (r"\\[dt]?frac\s*([0-9])\s*([0-9])(?![0-9])", r" \1/\2"),
-        (r"\^\s*(?:\\circ|\{\s*\\circ\s*\})", " degrees"),
+        (r"\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree|°", " degrees "),
         (r"(?<=[0-9])\{,\}(?=[0-9])", ","),
-        (r"\\(?:[!,;: ]|left|right|displaystyle)", ""),
+        (r"(?<=[0-9,])\\[!,;: ](?=[0-9])|\\(?:left|right|displaystyle)", ""),
+        (r"\\[!,;: ]|~", " "),
+        (
+            r"(?<=[0-9])\s*(?:\\times|\\cdot|[×·*])\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))",
+            r"e\1\2",
+        ),
+        (r"(?<![0-9.^{,/])10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))", r"1e\1\2"),
+        (r"(?<=[a-z])\s*\^\s*(?:2|\{2\})|(?<=[a-z]) (?=²)", "²"),
+        (r"(?<=[a-z])\s*\^\s*(?:3|\{3\})", "³"),
+        (r"^usd ", "$"),
     )
 )
-"""Patterns of LaTeX, and what they show."""
+"""Patterns, and what they show to a reader."""
+_ASSIGNED = re.compile(r"^[a-z]\s*=(?!=)\s*")
 
-_WRAPPED = re.compile(r"\\boxed\{([^{}]*)\}|\$([^$]+)\$|####\s*(.*)")
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+"
 _NUMBER = re.compile(
     rf"""(?P<sign>[-+]?)\s*(?P<currency>[$€£¥₹]?)\s*(?P<second_sign>[-+]?)
@@ -114,7 +117,7 @@ def matches(answer: str | None, accepted: str, units: Sequence[str] | None = Non
     wanted = read_quantity(accepted)
     if wanted is None:
         raise ValueError(f"the accepted answer {accepted!r} is not a number")
-    given = read_quantity(answer or "")
+    given = read_answer(answer)
     if given is None:
         return False
     factor = Fraction(1) if units is None else _factor(given.unit, units)
@@ -123,13 +126,18 @@ def matches(answer: str | None, accepted: str, units: Sequence[str] | None = Non
     return _equal(given, factor, wanted.value)
 
 
+def read_answer(answer: str | None) -> Quantity | None:
+    """The quantity that an answer is; it may be given to a letter: `x = 5`."""
+    return read_quantity(_ASSIGNED.sub("", _shown(answer or "")))
+
+
 def read_quantity(text: str) -> Quantity | None:
     """The one number that a text consists of; None for anything else.
 
     >>> read_quantity("1 1/2 hours")
     Quantity(value=Fraction(3, 2), unit='hour', places=0)
     """
-    bare = _unwrapped(text)
+    bare = _shown(text)
     found = _NUMBER.fullmatch(bare) if len(bare) <= MAX_CHARACTERS else None
     if found is None or (found["sign"] and found["second_sign"]):
         return None
@@ -142,15 +150,20 @@ def read_quantity(text: str) -> Quantity | None:
     return Quantity((-value if negative else value) * scale, name, len(found["places"] or ""))
 
 
-def _unwrapped(text: str) -> str:
-    """An answer without its wrapping: \\boxed{}, $…$, ####, a full stop, the model's case."""
-    bare = " ".join(text.lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$").split())
-    for pattern, shown in _LATEX if "\\" in bare or "{" in bare else ():
+def _shown(text: str) -> str:
+    """What an answer shows, without its wrapping, in lower case."""
+    if len(text) > MAX_WRITTEN:
+        return text
+    bare = unwrapped(text).lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$")
+    bare = _FRACTION.sub(_fraction, bare)
+    for pattern, shown in _SHOWN:
         bare = " ".join(pattern.sub(shown, bare).split())
-    wrapped = _WRAPPED.fullmatch(bare)
-    if wrapped:
-        bare = next(part for part in wrapped.groups() if part is not None).strip()
     return bare.removesuffix(".").strip()
+
+
+def _fraction(found: re.Match[str]) -> str:
+    sign, top, other_sign, bottom = (one for one in found.groups() if one is not None)
+    return f" {'-' if '-' in (sign, other_sign) and sign != other_sign else ''}{top}/{bottom}"
 
 
 def _magnitude(found: re.Match[str]) -> Fraction | None:
@@ -178,8 +191,9 @@ def _unit(text: str, currency: str) -> tuple[str, int] | None:
         return None
     if any(word.rstrip("s") in SCALES for word in words):
         return None
-    name = " ".join([*words[:-1], *(singular(word) for word in words[-1:])])
-    name = "%" if name == "percent" else name
+    name = _named(" ".join(words))
+    if name[-1:] in _POWERS and _measure(name) is None:
+        return None  # x² is no unit
     if not currency:
         return name, scale
     if name.startswith("per "):
@@ -190,35 +204,45 @@ def _unit(text: str, currency: str) -> tuple[str, int] | None:
 def singular(word: str) -> str:
     """A unit's name in the singular, roughly: for comparing, not for writing.
 
-    >>> [singular(word) for word in ("boxes", "berries", "hours", "feet", "glass")]
-    ['box', 'berry', 'hour', 'foot', 'glass']
+    >>> [singular(word) for word in ("boxes", "berries", "hours", "glass")]
+    ['box', 'berry', 'hour', 'glass']
     """
-    irregular = {
-        "feet": "foot",
-        "metre": "meter",
-        "litre": "liter",
-        "h": "hour",
-        "hr": "hour",
-        "min": "minute",
-    }
     if word.endswith("ies") and len(word) > 4:
         word = f"{word[:-3]}y"
     elif re.search("(?:x|ch|sh|ss)es$", word):
         word = word[:-2]
     elif word.endswith("s") and not word.endswith("ss") and len(word) > 1:
         word = word[:-1]
-    return irregular.get(word, word)
+    return word
 
 
 def _factor(unit: str, units: Sequence[str]) -> Fraction | None:
     """The factor from a number of `unit` to one of `units[0]`; None where it is wrong."""
-    wanted = [" ".join([*name.split()[:-1], singular(name.split()[-1])]) for name in units]
+    wanted = [_named(name) for name in units]
     if not unit or unit in wanted:
         return Fraction(1)
-    if unit not in CONVERSIONS or not wanted or wanted[0] not in CONVERSIONS:
+    given, asked = _measure(unit), _measure(wanted[0]) if wanted else None
+    if given is None or asked is None or given[0] != asked[0]:
         return None
-    (measure, size), (measured, wanted_size) = CONVERSIONS[unit], CONVERSIONS[wanted[0]]
-    return size / wanted_size if measure == measured else None
+    return given[1] / asked[1]
+
+
+def _named(unit: str) -> str:
+    """A unit's name as it is compared: in the singular, `ft²` for square feet."""
+    words = unit.split()
+    power = {"square": "²", "sq": "²", "cubic": "³", "cu": "³"}.get(words[0]) if words[1:] else None
+    words = words[1:] if power else words
+    if unit in CONVERSIONS or not words:
+        return unit
+    name = " ".join([*words[:-1], singular(words[-1])]) + (power or "")
+    return "%" if name == "percent" else name
+
+
+def _measure(unit: str) -> tuple[str, Fraction] | None:
+    """What a known unit measures, and its size; of areas and volumes too."""
+    power = _POWERS.get(unit[-1:], 1)
+    found = CONVERSIONS.get(unit.rstrip("²³"))
+    return found and (f"{found[0]} {power}", found[1] ** power)
 
 
 def _equal(given: Quantity, factor: Fraction, wanted: Fraction) -> bool:

@@ -28,12 +28,15 @@ from turnwise.rewards.answer import exact_match
 from turnwise.rewards.expressions import (
     UNORDERED,
     Expression,
+    choice,
     is_words,
     plain,
     read_expression,
     symbols_of,
+    unassigned,
     unit_of,
 )
+from turnwise.rewards.numeric import CONVERSIONS
 from turnwise.tools.isolated import Workers
 
 CPU_SECONDS = 2.0
@@ -57,20 +60,48 @@ def expressions_match(answer: str | None, accepted: str) -> bool:
     Raises InfrastructureError where the accepted expression cannot be compared even with itself,
     and MissingExtraError.
     """
-    check_installed()
     given = plain(answer or "")
     if not given:
         return False
     if given == plain(accepted) or (is_words(accepted) and exact_match(given, [plain(accepted)])):
         return True
-    unit = unit_of(accepted)
-    one, wanted = read_expression(answer or "", unit), read_expression(accepted, unit)
-    if one is None or wanted is None:
+    if choice(accepted) is not None and choice(answer or "") is not None:
+        return choice(answer or "") == choice(accepted)
+    if is_words(accepted):
+        return False
+    check_installed()
+    wanted = read_expression(accepted, unit_of(accepted))
+    if wanted is None:
+        return False
+    one = _given(answer or "", wanted, unit_of(accepted))
+    if one is None:
         return False
     if wanted.kind == "=" and one.kind == "scalar" and wanted.parts[0].text.isalpha():
         wanted = wanted.parts[1]  # 5 will do for x = 5
     fits = one.kind == wanted.kind and len(one.parts) == len(wanted.parts)
     return fits and symbols_of(one) <= symbols_of(wanted) and _compared(one, wanted)
+
+
+def _given(answer: str, wanted: Expression, unit: str) -> Expression | None:
+    """An answer as it is compared: without a unit, and without letters that it is given to."""
+    own = unit_of(answer)
+    unit = unit or (own if own in CONVERSIONS else "")
+    value, letters = unassigned(answer)
+    named = wanted.kind == "=" or wanted.text.isalpha()  # A = B is not B
+    if letters and not named and not letters & symbols_of(wanted):
+        answer = value
+    one = read_expression(answer, unit)
+    if one is None or one.kind != "list" or wanted.kind != "list":
+        return one
+    freed = [
+        part.parts[1] if part.kind == "=" and part.parts[0].text.isalpha() else part
+        for part in one.parts
+    ]
+    return (
+        one
+        if any(part.kind == "=" for part in wanted.parts)
+        else Expression("list", "", tuple(freed))
+    )
 
 
 @functools.lru_cache(maxsize=4096)  # the members of a group often give one answer
@@ -136,7 +167,7 @@ def _stop(number: int, frame: object) -> None:
 def compare(one: Expression, wanted: Expression, thoroughly: bool = False) -> bool | None:
     """Whether two expressions are equal, or None where that takes too long; `thoroughly` works out
     what is the same text too. For workers: a single operation that takes too long ends the process.
-    Raises ValueError for an accepted one that cannot be read."""
+    What sympy cannot read is equal to nothing else."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(
         resource.RLIMIT_CPU, (math.ceil(time.process_time() + 2 * CPU_SECONDS), hard)
@@ -180,9 +211,8 @@ def _scalars_equal(one: str, wanted: str, thoroughly: bool) -> bool:
         return True
     from math_verify import verify
 
-    accepted = _read(wanted)
     try:
-        given = _read(one)
+        accepted, given = _read(wanted), _read(one)
     except ValueError:
         return False
     return bool(

@@ -199,7 +199,9 @@ def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
     tasks = all_tasks(environment)
     assert len(tasks) == 7473
     for task in tasks:
-        assert matches(environment.oracle(task)[-1].answer, task.secret["answer"])
+        answer = task.secret["answer"]
+        assert matches(environment.oracle(task)[-1].answer, answer)
+        assert matches(rf"\(\boxed{{{answer}}}\).", answer)
 
 
 def test_a_file_that_is_not_there() -> None:
@@ -230,6 +232,9 @@ def test_maths_format(tmp_path: Path) -> None:
     half = next(task for task in made.tasks("train") if "half" in task.prompt)
     for answer, worth in (("3/2", 1.0), ("1.5", 1.0), (r"\boxed{\frac{3}{2}}", 1.0), ("2/3", 0.0)):
         assert judged(made, half, answered(answer)).reward == worth
+    wide = next(task for task in made.tasks("train") if "wide" in task.prompt)
+    for answer, worth in (("12", 1.0), ("120 mm", 1.0), ("12 km", 0.0)):
+        assert judged(made, wide, answered(answer)).reward == worth
     path.write_text(json.dumps(records[2]))
     with pytest.raises(DataError, match="no questions in it; 1 questions were left out"):
         Mathematics(QuestionFile(str(path)))
@@ -245,12 +250,16 @@ def test_expressions_are_kept_when_they_are_asked_for(tmp_path: Path) -> None:
         {"problem": "Which root?", "answer": r"$\sqrt{8}$"},  # the same
         {"problem": "Which day?", "answer": r"\text{Friday}"},
         {"problem": "How many?", "answer": "7"},
+        {"problem": "Which share?", "answer": r"\frac{360}7"},
+        {"problem": "Broken?", "answer": r"\frac{x}"},
     ]
     path = tmp_path / "math.jsonl"
     made = Mathematics(QuestionFile(write(path, *records), heldout_share=0.0, expressions=True))
-    assert len(made.tasks("train")) == 2
+    assert len(made.tasks("train")) == 3
     (warning,) = made.task_set.warnings
-    assert "neither a number nor an expression" in warning
+    assert "2 questions were left out: the answer is neither a number nor an exp" in warning
+    share = next(task for task in made.tasks("train") if "share" in task.prompt)
+    assert judged(made, share, answered(r"\(\frac{360}{7}\)")).reward == 1.0
     root = next(task for task in made.tasks("train") if "root" in task.prompt)
     for answer, worth in ((r"2\sqrt{2}", 1.0), (r"\sqrt{7}", 0.0), ("2.828", 0.0)):
         assert judged(made, root, answered(answer)).reward == worth

@@ -161,9 +161,9 @@ def _of_math(record: Mapping[str, Any], where: str) -> Task:
         raise DataError(
             f"{where}: 'problem', and 'answer' or 'solution', must be there, as strings"
         )
-    if "answer" not in record:
-        answer = _boxed(answer)
-    return _task(question, answer.strip(), [])
+    answer = (answer if "answer" in record else _boxed(answer)).strip()
+    quantity = read_quantity(answer)
+    return _task(question, answer, [], [quantity.unit] if quantity and quantity.unit else None)
 
 
 def _boxed(solution: str) -> str:
@@ -177,9 +177,9 @@ def _boxed(solution: str) -> str:
     return ""
 
 
-def _task(text: str, answer: str, steps: list[str]) -> Task:
+def _task(text: str, answer: str, steps: list[str], units: list[str] | None = None) -> Task:
     question = text.strip()
-    secret = {"answer": answer, "units": None, "solution": steps}
+    secret = {"answer": answer, "units": units, "solution": steps}
     return Task(_id(question), question, secret, info={"steps": len(steps)})
 
 
