@@ -8,7 +8,7 @@ import pytest
 
 from tests.rewards.episodes import answer, episode
 from tests.rewards.mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, pairs
-from turnwise.errors import InfrastructureError, MissingExtraError
+from turnwise.errors import InfrastructureError, MissingExtraError, ToolError
 from turnwise.rewards import symbolic
 from turnwise.rewards.expressions import MAX_CHARACTERS, Expression, read_expression, symbols_of
 from turnwise.rewards.mathematics import is_echo, is_right, mathematics
@@ -112,7 +112,7 @@ class Scripted:
         return result
 
 
-DIED = symbolic.ToolError("it ended its process")
+DIED = ToolError("it ended its process")
 SCRIPTS: dict[str, tuple[list[Any], bool]] = {
     "a": ([True], True),
     "b": ([False], False),
