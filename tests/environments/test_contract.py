@@ -29,7 +29,7 @@ class Case(NamedTuple):
     options: dict[str, Any] = {}
     few: dict[str, Any] = {}
     """Options for another process, in their place: it makes and plays all of it again."""
-    most: int = 300
+    most: int = 100
     compared: int = 16
     counted: bool = False
     """Whether the declared success of random actions is that of all its tasks."""
@@ -84,7 +84,7 @@ CASES = {  # by name, and a word for its options where it is there twice
         hidden=("state", "answer", "commands"),
     ),
     "shop": Case(few={"count": 20}, counted=True, hidden=("product",)),
-    "shop_web": Case(few={"count": 20}, most=100, hidden=("product",)),
+    "shop_web": Case(few={"count": 20}, hidden=("product",)),
     "sokoban": Case({"tasks": {"boards": 20}}),
     "sql": Case(
         {"tasks": {"grammar": "full"}},
@@ -121,7 +121,13 @@ def has_package(case: Case) -> bool:
     return not case.package or find_spec(case.package) is not None
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("code", "desk", "reasoning_gym", "repair", "shell", "sql", "textworld")
+"""Those that take long: their programs run apart, or a smaller relative is played here too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.long) if one in LONG else one for one in CASES]
+)
 def test_the_contract(name: str, desk: dict[str, Any]) -> None:
     case = CASES[name]
     if not has_package(case):
