@@ -272,8 +272,7 @@ def _run(recipe: Recipe, folder: RunFolder, progress: bool) -> dict[str, Any]:
 
 
 def _display(progress: bool) -> Display:
-    from rich.console import Console
-
+    from turnwise.monitor.console import Console
     from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 
     return TerminalDisplay(Console(stderr=True)) if progress else SilentDisplay()

@@ -8,9 +8,8 @@ signals (`stopping.py`).
 
 from typing import NoReturn
 
-from rich.console import Console
-
 from turnwise.errors import UserError
+from turnwise.monitor.console import Console
 from turnwise.stopping import Stopped
 
 

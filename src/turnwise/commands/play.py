@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from rich.console import Console
-
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
+from turnwise.monitor.console import Console, visible
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
@@ -45,7 +44,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         nonlocal shown
         del session
         known = len(shown) if prompt[: len(shown)] == shown else 0  # a new context is shown whole
-        console.print(tokenizer.decode(prompt[known:]), style="cyan", markup=False)
+        console.print(visible(tokenizer.decode(prompt[known:])), style="cyan", markup=False)
         ends = " or ".join(end.strip() for end in scaffold.stop)
         console.print(f"End your turn with {ends}", style="dim")
         try:

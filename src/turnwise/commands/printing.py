@@ -7,9 +7,9 @@ import json
 import math
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from turnwise.monitor.console import Console
 from turnwise.monitor.display import TerminalDisplay
 
 console = Console()

@@ -22,6 +22,7 @@ from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.studies.figures import Figures
 from turnwise.evaluation.studies.measures import Measured
 from turnwise.evaluation.studies.page import by_metric, measured_text
+from turnwise.monitor.console import visible
 from turnwise.storage.run_folder import RunFolder
 
 DISAGREEMENTS = 20
@@ -97,7 +98,7 @@ def disagreement_table(summary: Mapping[str, Any]) -> Table:
         answer = "" if one["answer"] is None else one["answer"]
         verdicts = (words[one["before"]], words[one["after"]])
         name = f"{one['task']} #{one['episode']}"
-        table.add_row(name, *verdicts, Text(answer), Text(one["detail"]))
+        table.add_row(name, *verdicts, Text(visible(answer)), Text(visible(one["detail"])))
     if len(found) > DISAGREEMENTS:
         table.caption = f"and {len(found) - DISAGREEMENTS} more: --json"
     return table

@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from turnwise.commands.failures import exit_code, fail
 from turnwise.config import load_recipe, shipped_recipes
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.monitor.console import Console
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:

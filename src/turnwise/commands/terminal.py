@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 from tokenizers import Tokenizer
@@ -22,6 +21,7 @@ from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.commands.words import words_text
 from turnwise.config import Recipe
 from turnwise.errors import DataError
+from turnwise.monitor.console import Console, visible
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
@@ -204,6 +204,7 @@ def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
         place = start
         for source, _, ids in _spans(row, slice(start, end)):
             for piece in _pieces(ids, place, images, tokenizer):
+                piece = visible(piece)
                 text.append(f"«{piece}»" if source == Source.MODEL else piece, STYLES[source])
             place += len(ids)
     return text
@@ -330,7 +331,7 @@ def _headline(row: Mapping[str, Any]) -> Text:
     ]
     if row["problem"] or row["detail"]:
         parts.append(row["problem"] or row["detail"])
-    return Text(" · ".join(parts), style="bold")
+    return Text(visible(" · ".join(parts)), style="bold")
 
 
 def _numbers(values: Sequence[float]) -> str:

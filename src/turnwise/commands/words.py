@@ -9,19 +9,20 @@ from typing import Any
 
 from rich.text import Text
 
+from turnwise.monitor.console import visible
 from turnwise.tokens import Source
 
 
 def words_text(row: Mapping[str, Any], styles: Mapping[Source, str]) -> Text:
     """The task, what the model said and called, and what came back; `styles` are by source."""
     text = Text()
-    text.append(f"{row['prompt']}\n", styles[Source.USER])
+    text.append(visible(f"{row['prompt']}\n"), styles[Source.USER])
     for action, step in zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True):
         calls = [f"{call['name']}({json.dumps(call['arguments'])})" for call in action["calls"]]
         said = "\n".join(filter(None, [action["text"], *calls]))
-        text.append(f"«{said}»\n", styles[Source.MODEL])
+        text.append(visible(f"«{said}»\n"), styles[Source.MODEL])
         shown = step["observation"] if step is not None else None
         if shown is not None:
             content, source = shown
-            text.append(f"{content}\n", styles[Source(source)])
+            text.append(visible(f"{content}\n"), styles[Source(source)])
     return text

@@ -6,8 +6,9 @@ Not here: what is measured (metrics.py) and what is kept (run_folder.py).
 import time
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from turnwise.monitor.console import Console
 
 PLAIN_INTERVAL = 10.0
 """Seconds between two lines where the output is a file or a pipe."""
