@@ -15,7 +15,7 @@ from turnwise.evaluation.measurement import COMPARED, Measurement, measure, meas
 from turnwise.types import Task
 
 OWN = '''
-import asyncio, json
+import asyncio, json, os
 from turnwise.environments.base import Environment
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Verdict
@@ -43,6 +43,14 @@ class Counter(Environment):
         return [call] * task.secret["n"] + [Action("", answer="done")]
     def snapshot(self): return json.dumps(self.total).encode()
     def restore(self, state): self.total = json.loads(state)
+
+class Printing(Counter):
+    @tool
+    async def add(self, number: int) -> str:
+        """Add."""
+        print("adding", number, flush=True, end="")
+        os.system("echo from another program")
+        return await super().add(number)
 
 class Hashed(Counter):
     @tool
@@ -75,8 +83,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_sound_environment(own: Path) -> None:
-    row = measure(f"{own}:Counter", {}, 100)
+@pytest.mark.parametrize("name", ["Counter", "Printing"])
+def test_a_sound_environment(own: Path, name: str) -> None:
+    row = measure(f"{own}:{name}", {}, 100)
     assert (row.tasks, row.oracle, row.noop) == (40, 1.0, 0.0)
     assert row.random is not None
     assert 0.0 < row.random < 0.6  # adds a number of the prompt or another one, some times
