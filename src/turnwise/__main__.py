@@ -1,6 +1,23 @@
-"""`python -m turnwise` is the command `turnwise`."""
+"""The command `turnwise`, as `python -m turnwise` too: Ctrl-C is one line from the beginning."""
 
-from turnwise.commands.cli import main
+import os
+import sys
+import warnings
+
+
+def main() -> None:
+    """Run the command line. Always raises SystemExit."""
+    if "--debug" not in sys.argv:
+        warnings.simplefilter("ignore", FutureWarning)  # libraries to their authors
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        from turnwise.commands import cli
+
+        cli.main()
+    except KeyboardInterrupt:  # before the commands are there
+        print("turnwise: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+
 
 if __name__ == "__main__":
     main()

@@ -79,7 +79,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not in a registry; proposes the nearest known one."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
     return ConfigError(f"unknown {kind} {name!r}: {hint}")
 
 

@@ -107,7 +107,12 @@ class Registry(Generic[T]):
         found = getattr(module, attribute, None)
         if found is None:
             fitting = {key: value for key, value in vars(module).items() if self._accepts(value)}
-            classes = fitting and all(isinstance(value, type) for value in fitting.values())
+            if not fitting:
+                raise ConfigError(
+                    f"{place}: there is no {attribute!r}, and nothing else that could be the "
+                    f"{self.kind}: {self._wanted}"
+                )
+            classes = all(isinstance(value, type) for value in fitting.values())
             what = "class" if classes else "name"
             raise ConfigError(f"{place}: {unknown_name(what, attribute, fitting)}")
         return self._accepted(target, found)

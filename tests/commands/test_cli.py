@@ -380,6 +380,31 @@ def test_play_puts_a_person_in_the_models_place(
     assert "Traceback" not in shell.err
 
 
+class Leaving(io.StringIO):
+    """A terminal whose person types Ctrl-C."""
+
+    def readline(self, size: int | None = -1) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("Ctrl-C was put off")
+
+
+def test_one_ctrl_c_ends_a_game(
+    shell: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Leaving())
+    said = shell("play", recipe, code=130)
+    assert "interrupted" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_an_option_that_is_a_setting_names_the_keys(shell: Shell) -> None:
+    said = shell("train", "demo", "--learning-rate", "1e-5", code=2).err
+    assert "no option --learning-rate; settings are written as KEY=VALUE: " in said
+    assert "learning.learning_rate, sft.learning_rate" in said
+    assert "train.steps" in shell("train", "demo", "--train.steps=5", code=2).err
+    assert "No such option" in shell("train", "demo", "--nonsense", code=2).err
+
+
 def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     for change, message in (

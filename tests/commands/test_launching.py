@@ -29,6 +29,27 @@ def test_several_nodes_are_of_use_with_any_processes_beside_the_runs(key: str) -
     assert f"{key}=2 cluster.address=auto" in result.output
 
 
+@pytest.mark.parametrize(
+    ("words", "used"),
+    [
+        ("", 1),
+        ("cluster.learners=4", 4),
+        ("cluster.samplers=2", 3),
+        ("engine=vllm engine.servers.replicas=2 engine.servers.gpus=2", 5),
+        ("engine=vllm cluster.samplers=3 cluster.address=auto engine.servers.gpus=2", 7),
+        ("model.device=cpu", 0),
+        ("cluster.learners=8", 8),
+    ],
+)
+def test_gpus_that_nothing_uses_are_said(words: str, used: int) -> None:
+    given = ["launch", "demo", *words.split(), "--on", "slurm", "--gpus", "8", "--dry-run"]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0
+    told = f"warning: 8 GPUs are booked, and the recipe uses {used}:"
+    assert (told in result.stderr) == (used < 8)
+    assert told not in result.stdout
+
+
 def test_a_job_is_submitted_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "sbatch"

@@ -86,6 +86,7 @@ def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
         ("curriculum=by_sucess", "curriculum.kind is 'by_sucess': give one of 'all' or 'by_succ"),
         ("engine.kv_cache=1", "unknown key 'engine.kv_cache': did you mean 'engine.kv_cache_tok"),
         ("algorithm.teacher.modl=x", "did you mean 'algorithm.teacher.model'"),
+        ("learning_rate=1e-5", "there are .*learning.learning_rate, sft.learning_rate"),
         ("critic.kind=head", "did you mean 'algorithm.critic.kind'"),
         ("evaluation.every=3", "did you mean 'evaluation.during_rl.every'"),
         ("cluster.address=here", "cluster.address is 'here': give 'local', 'auto', or a head"),

@@ -237,6 +237,22 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.parametrize(
+    ("base", "steps", "names"),
+    [
+        ("true", 1, ["base", "cold_start", "trained"]),
+        ("true", 0, ["base", "trained"]),
+        ("false", 0, ["cold_start", "trained"]),
+    ],
+)
+def test_the_same_weights_are_not_evaluated_twice(base: str, steps: int, names: list[str]) -> None:
+    loaded = load_recipe("demo", [f"evaluation.base={base}", f"sft.steps={steps}"])
+    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict))
+    context = SimpleNamespace(recipe=loaded, components=components)
+    found = [stage.name for stage in stages_of(context) if isinstance(stage, Evaluation)]
+    assert found == names
+
+
 @pytest.mark.parametrize(("wanted", "names"), [("true", ["no_search"]), ("false", [])])
 def test_ablations_are_evaluated_where_the_recipe_asks(wanted: str, names: list[str]) -> None:
     loaded = load_recipe("demo", [f"evaluation.ablations={wanted}"])

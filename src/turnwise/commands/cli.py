@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click.exceptions import NoSuchOption
+from typer.core import TyperGroup
 
 from turnwise.cluster.hiring import hired
 from turnwise.commands import agents
@@ -43,13 +45,32 @@ from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
 from turnwise.commands.top import top
 from turnwise.commands.viewing import view
-from turnwise.config import load_recipe
+from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
 
+
+class _Commands(TyperGroup):
+    """The commands; an option that is a key of recipes says how keys are written."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            key = error.option_name.lstrip("-").replace("-", "_")
+            keys = [key] if key in recipe_keys() else keys_that_end(key)
+            if not keys:
+                raise
+            raise ConfigError(
+                f"there is no option {error.option_name}; settings are written as KEY=VALUE: "
+                f"{', '.join(keys)}"
+            ) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Train language-model agents by reinforcement learning over whole trajectories.",
     no_args_is_help=True,
     add_completion=False,

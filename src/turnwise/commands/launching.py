@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from turnwise.cluster.hiring import gpus_of
 from turnwise.cluster.jobs import Job, kubernetes, skypilot, slurm
 from turnwise.commands.evaluating import Overrides
 from turnwise.commands.printing import print_line
@@ -75,6 +76,13 @@ def launch(
         raise ConfigError(
             "more than one node is of use with several processes alone: add cluster.workers=N, "
             "cluster.samplers=N or cluster.learners=N"
+        )
+    used = gpus_of(loaded)
+    if nodes * gpus > used:
+        typer.echo(
+            f"warning: {nodes * gpus} GPUs are booked, and the recipe uses {used}: lower --gpus, "
+            "or raise cluster.learners or cluster.samplers",
+            err=True,
         )
     folder = run or (Path(mount) if volume else Path("runs")) / loaded.name
     name = re.sub("[^a-z0-9]+", "-", loaded.name.lower()).strip("-") or "turnwise"

@@ -1,6 +1,9 @@
 """The agent loop with a person in the policy's place: the same episode, another engine."""
 
-from collections.abc import Callable, Sequence
+import json
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
@@ -48,7 +51,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         ends = " or ".join(end.strip() for end in scaffold.stop)
         console.print(f"End your turn with {ends}", style="dim")
         try:
-            line = input("> ")
+            line = _typed()
         except EOFError:
             raise UserError("the input ended before the episode did") from None
         typed = tokenizer(line, add_special_tokens=False)["input_ids"]
@@ -58,13 +61,31 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
 
     limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})
     runner = RolloutRunner(environment, scaffold, ScriptedEngine(ask), limits, PrioritySemaphore(1))
-    (group,) = await runner.collect([tasks[number]], 1, recipe.seed, "play")
+    try:
+        (group,) = await runner.collect([tasks[number]], 1, recipe.seed, "play")
+    except* _Left:
+        raise KeyboardInterrupt from None
     trajectory = group.trajectories[0]
     detail = trajectory.verdict.detail if trajectory.verdict else trajectory.problem
     console.print(
         f"{trajectory.outcome}, reward {trajectory.reward}: {detail}", style="bold", markup=False
     )
     return trajectory
+
+
+class _Left(Exception):
+    """The person has typed Ctrl-C."""
+
+
+def _typed() -> str:
+    """A line of the person's. The event loop would put Ctrl-C off until the line is there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ")
+    except KeyboardInterrupt:
+        raise _Left from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def how_to_act(
@@ -83,12 +104,28 @@ def how_to_act(
 
 def _signature(tool: Tool) -> str:
     fields = tool.schema["parameters"].get("properties", {})
-    kinds = ", ".join(f"{name}: {field.get('type', 'any')}" for name, field in fields.items())
+    kinds = ", ".join(f"{name}: {_kind(field)}" for name, field in fields.items())
     return f"{tool.name}({kinds}): {tool.schema['description']}"
+
+
+def _kind(field: Mapping[str, Any]) -> str:
+    """Say what an argument may be: `"up" | "down"`, `integer | null`, `array of string`."""
+    if "enum" in field or "const" in field:
+        return " | ".join(json.dumps(one) for one in field.get("enum", [field.get("const")]))
+    if "anyOf" in field:
+        return " | ".join(map(_kind, field["anyOf"]))
+    inner = f" of {_kind(field['items'])}" if field.get("items") else ""
+    return f"{field.get('type', 'any')}{inner}"
 
 
 def _example(tool: Tool) -> dict[str, object]:
     """Arguments of the types that the tool's parameters have, to show where they go."""
-    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     fields = tool.schema["parameters"].get("properties", {})
-    return {name: samples.get(field.get("type"), "…") for name, field in fields.items()}
+    return {name: _sample(field) for name, field in fields.items()}
+
+
+def _sample(field: Mapping[str, Any]) -> object:
+    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+    if "enum" in field or "const" in field:
+        return field.get("enum", [field.get("const")])[0]
+    return _sample(field["anyOf"][0]) if "anyOf" in field else samples.get(field.get("type"), "…")

@@ -211,13 +211,17 @@ def _check_keys(kind: type[Section], values: Mapping[str, Any], source: str) -> 
     for key, misplaced in _unknown(values, kind, ""):
         if misplaced:
             raise ConfigError(f"{source}: {key} {misplaced}")
-        moved = (_moved(key) if kind is Recipe else []) or _known(values, kind, "")
-        raise ConfigError(f"{source}: {unknown_name('key', key, moved)}")
+        moved = keys_that_end(key) if kind is Recipe else []
+        if len(moved) > 1:
+            raise ConfigError(f"{source}: unknown key {key!r}: there are {', '.join(moved)}")
+        raise ConfigError(
+            f"{source}: {unknown_name('key', key, moved or _known(values, kind, ''))}"
+        )
 
 
-def _moved(key: str) -> list[str]:
-    """Keys that stand deeper than an unknown one: `algorithm.critic.kind` for `critic.kind`,
-    `evaluation.during_rl.every` for `evaluation.every`."""
+def keys_that_end(key: str) -> list[str]:
+    """List the keys that stand deeper than an unknown one: `algorithm.critic.kind` for
+    `critic.kind`, `evaluation.during_rl.every` for `evaluation.every`."""
     section, _, leaf = key.rpartition(".")
     return [
         known

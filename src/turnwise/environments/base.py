@@ -7,18 +7,20 @@ must not be changed).
 """
 
 import copy
+import functools
+import inspect
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 from turnwise.environments.random_actions import random_script
 from turnwise.environments.tasksets import Split as Split
-from turnwise.environments.tasksets import TaskSet
-from turnwise.errors import NotSupportedError, ToolError
+from turnwise.environments.tasksets import TaskSet, checked_tasks
+from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.tokens import Source
@@ -37,6 +39,11 @@ from turnwise.types import (
 Variant = TypeVar("Variant", bound="Environment")
 Rewards = Literal["unknown", "shares", "signed"]
 Part = Literal["reset", "verify"]
+AWAITED = ("reset", "step", "verify", "close")
+"""Methods of an environment that are awaited; a plain one is made so (`__init_subclass__`)."""
+CALLED = ("tasks", "budget", "fresh", "tools", "oracle", "random_actions", "ablations")
+CALLED += ("snapshot", "restore", "reseed")
+"""Methods of an environment that are called without `await`."""
 
 
 def cut_words(text: str, max_tokens: int) -> str:
@@ -75,6 +82,8 @@ class Budget(NamedTuple):
 
 class Environment:
     """Base of all environments; every part but `tasks` and `verify` has a default.
+
+    What is `async def` here may be `def` in an environment that has nothing to wait for.
 
     >>> class Door(Environment):
     ...     def tasks(self, split):
@@ -129,6 +138,22 @@ class Environment:
 
     warnings: Sequence[str] = ()
     """Oddities besides those of the task set, in sentences; logged when a run begins."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make plain methods awaitable where they are awaited, and have its tasks checked. Raises
+        ConfigError for an `async def` where nothing waits."""
+        super().__init_subclass__(**options)
+        for name in AWAITED:
+            found = inspect.getattr_static(cls, name)
+            if inspect.isfunction(found) and not inspect.iscoroutinefunction(found):
+                setattr(cls, name, _awaitable(found))
+        for name in CALLED:
+            if inspect.iscoroutinefunction(inspect.getattr_static(cls, name)):
+                raise ConfigError(
+                    f"{cls.__name__}.{name} is `async def`, and nothing waits for it: write `def`"
+                )
+        if inspect.isfunction(vars(cls).get("tasks")):
+            setattr(cls, "tasks", _checking(vars(cls)["tasks"]))  # noqa: B010 - mypy sees a method
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -251,3 +276,25 @@ class Environment:
         except ToolError as error:
             return ToolResult(call, f"Error: {error}", False, time.monotonic() - start)
         return ToolResult(call, content, True, time.monotonic() - start)
+
+
+def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain method as one that is awaited; it may return what is awaited in its turn, such as
+    `super().reset(task, seed)`."""
+
+    @functools.wraps(method)
+    async def awaited(*arguments: Any, **named: Any) -> Any:
+        found = method(*arguments, **named)
+        return await found if inspect.isawaitable(found) else found
+
+    return awaited
+
+
+def _checking(tasks: Callable[..., Any]) -> Callable[..., Sequence[Task]]:
+    """The method `tasks` of a class, whose result is checked."""
+
+    @functools.wraps(tasks)
+    def checking(self: Environment, *arguments: Any, **named: Any) -> Sequence[Task]:
+        return checked_tasks(tasks(self, *arguments, **named), f"{type(self).__name__}.tasks")
+
+    return checking

@@ -58,6 +58,21 @@ def every(tasks: Tasks) -> Iterator[tuple[Split, Task]]:
     return ((split, task) for split in SPLITS for task in tasks[split])
 
 
+def checked_tasks(found: Any, place: str) -> Sequence[Task]:
+    """Return what was found, as it is. Raises DataError, which begins with its place, for anything
+    but a sequence of tasks."""
+    if isinstance(found, Mapping | str) or not hasattr(found, "__len__"):
+        raise DataError(f"{place}: {type(found).__name__} instead of a list of Task")
+    for number, task in enumerate(found):
+        if not isinstance(task, Task):
+            raise DataError(
+                f"{place}: number {number} is a {type(task).__name__}: write "
+                "Task(id, prompt, secret={...})"
+            )
+    tasks: Sequence[Task] = found
+    return tasks
+
+
 def whole_content(tasks: Tasks) -> str:
     """All that tasks show, hold and expect."""
     rows = ([split, one.prompt, dict(one.data), dict(one.secret)] for split, one in every(tasks))
@@ -95,6 +110,8 @@ class TaskSet:
         content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
         """Tasks that are split already. The digest is of what `content` makes of them."""
+        for split in SPLITS:
+            checked_tasks(tasks[split], f"the {split} tasks")
         digest = hashlib.sha256(content(tasks).encode()).hexdigest()
         return cls(tasks, digest, reference_scores, warnings)
 
@@ -109,7 +126,8 @@ class TaskSet:
     ) -> Self:
         """Tasks split by their ids, which are hashes of their content; see `shuffled_split`. Of
         those with the same id the last is kept. `content` is as in `of`."""
-        split = shuffled_split({task.id: task for task in tasks}.values(), heldout_share)
+        found = checked_tasks(list(tasks), "the tasks")
+        split = shuffled_split({task.id: task for task in found}.values(), heldout_share)
         return cls.of(split, reference_scores, warnings, content)
 
     @classmethod

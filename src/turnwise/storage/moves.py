@@ -37,6 +37,13 @@ def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
     for override in overrides:
         key = parse_override(override)[0]
         if key not in MOVABLE and not key.startswith("cluster."):
+            if key == "train.steps":
+                raise ConfigError(
+                    "--resume ends a run as it was begun, and its schedules depend on train.steps: "
+                    f"to train longer, begin another one with its weights, `turnwise export "
+                    f"{folder.path} --to FOLDER` and `turnwise train RECIPE model.name=FOLDER "
+                    "sft.steps=0 --run NEW`"
+                )
             raise ConfigError(
                 f"--resume goes on with the run's own recipe, in which {key} stays as it is: "
                 f"cluster.… may change, {', '.join(MOVABLE[:-1])} and {MOVABLE[-1]}"
