@@ -277,6 +277,13 @@ def test_checksums_are_those_of_the_systems_program(tmp_path: Path) -> None:
     assert told.stdout.count(": OK\n") == 4
 
 
+def test_equal_states_have_equal_checksums(tmp_path: Path) -> None:
+    learner = {name: torch.arange(3.0) for name in ("moments", "weights", "ä")}
+    saved = [checkpoint.save(tmp_path / f"{n}", 1, Files(), Files(), {}, learner) for n in range(6)]
+    assert len({(folder / checkpoint.SUMS).read_bytes() for folder in saved}) == 1
+    assert torch.equal(read(checkpoint.load(saved[0]).learner)["ä"], torch.arange(3.0))
+
+
 def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     """Across stages as well, and never in silence."""
     cold = checkpoint.save(tmp_path / "cold_start", 0, Files(), Files(), {}, {})
@@ -317,7 +324,10 @@ def test_what_is_left_of_interrupted_saves_is_no_checkpoint_and_goes(tmp_path: P
             assert [name for name in names(tmp_path) if "123" in name] == []
 
     checkpoint.save(tmp_path, 5, Seen(), Files(), {}, {})
-    assert names(tmp_path) == ["step-000005", "step-000009"]
+    (tmp_path / "step-000005.replaced").mkdir()
+    (tmp_path / "step-000004.replaced").mkdir()
+    checkpoint.prune(tmp_path, keep=2)
+    assert names(tmp_path) == ["step-000004.replaced", "step-000005", "step-000009"]
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,25 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path) -> 
         assert (tmp_path / "lock").exists()
         with locked(tmp_path):
             assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+def test_a_lock_that_its_owner_takes_away_meanwhile_is_made_anew(tmp_path: Path) -> None:
+    """Between the opening of the file and its lock; a lock on what is no longer there is none."""
+
+    class Vanishing(type(tmp_path)):  # type: ignore[misc]  # the system's kind of path
+        taken = False
+
+        def open(self, *arguments: Any, **named: Any) -> Any:
+            file = super().open(*arguments, **named)
+            if not self.taken:
+                self.taken = True
+                self.unlink()
+            return file
+
+    with run_lock._opened(Vanishing(tmp_path / "lock")) as file:
+        assert os.path.samestat(os.fstat(file.fileno()), (tmp_path / "lock").stat())
+        with pytest.raises(DataError, match="being written"), locked(tmp_path):
+            pass
 
 
 def test_a_process_number_that_was_given_again_holds_nothing(tmp_path: Path) -> None:

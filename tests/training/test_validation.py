@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from tests import small_runs
 from tests.small_runs import write_recipe
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.evaluations import Evaluation
@@ -89,8 +89,16 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
     options = ("evaluation.during_rl.keep_best=true", "train.keep_checkpoints=3", "train.steps=4")
     small_runs.train(recipe, folder, *options)
     (folder.path / "validation.jsonl").write_text(found(0.75, 0.5))
+    shutil.copytree(folder.path, tmp_path / "damaged")
+    half = folder.path / "timeline" / "step-000009.parquet.partial"
+    half.write_text("")  # this, and more, as kills leave it
+    (folder.checkpoints / ".step-000004.17").mkdir()
+    shutil.copytree(folder.checkpoints / "step-000003", folder.checkpoints / "step-000001")
     display = small_runs.Listening()
     context = small_runs.resume(RunFolder.open(folder.path), display)
+    assert not half.exists()
+    left = sorted(path.name for path in folder.checkpoints.iterdir())
+    assert left == ["step-000002", "step-000003", "step-000004"]
     assert display.said == ["the weights of step 2 are kept: the best on validation tasks"]
     saved = load_file(folder.checkpoints / "step-000002/model.safetensors")
     after = context.components.model.state_dict()
@@ -98,6 +106,11 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
     evaluation = folder.evaluation("trained")
     assert evaluation is not None
     assert evaluation["step"] == 2
+    damaged = RunFolder.open(tmp_path / "damaged")
+    file = damaged.checkpoints / "step-000002/model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(DataError, match=r"step-000002: model\.safetensors is damaged"):
+        small_runs.resume(damaged)
 
 
 @pytest.mark.long

@@ -126,8 +126,7 @@ def save_with(
     target, temporary = root / f"step-{step:06d}", draft(root, step)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        for leftover in root.glob(".step-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        delete_drafts(root)
         temporary.mkdir()
         known = write(temporary)
         text = json.dumps({"step": step, "state": dict(state)}, indent=1)
@@ -151,6 +150,12 @@ def save_with(
 def draft(root: Path, step: int) -> Path:
     """The folder in which this process writes the checkpoint of a step."""
     return root / f".step-{step:06d}.{os.getpid()}"
+
+
+def delete_drafts(root: Path) -> None:
+    """Delete what interrupted saves have left in the folder of a stage."""
+    for leftover in root.glob(".step-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def load(folder: Path) -> Checkpoint:
@@ -208,8 +213,11 @@ def at(root: Path, step: int) -> Path | None:
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and the one of step `best`. A folder that cannot
-    be deleted stays."""
+    """Delete all but the newest `keep` checkpoints and the one of step `best`, and what has been
+    replaced. A folder that cannot be deleted stays."""
+    for folder in root.glob("step-*.replaced"):
+        if folder.with_suffix("").is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
     for folder in _all(root)[:-keep]:
         if _step(folder) != best:
             shutil.rmtree(folder, ignore_errors=True)

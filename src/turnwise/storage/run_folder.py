@@ -141,13 +141,16 @@ class RunFolder:
 
     def begin(self, recipe: Recipe) -> None:
         """Make the folders of a run. A new one takes the place of an earlier one, and its recipe is
-        written. Raises DataError when that cannot be done."""
+        written; what a killed process has left half-written goes. Raises DataError when that
+        cannot be done."""
         try:
             if self.fresh:
                 for part in PARTS:
                     shutil.rmtree(self.path / part, ignore_errors=True)
                 for file in FILES:
                     (self.path / file).unlink(missing_ok=True)
+            for left in self.path.rglob("*.partial"):
+                left.unlink()
             for part in PARTS:
                 (self.path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:

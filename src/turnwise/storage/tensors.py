@@ -5,6 +5,7 @@ number of processes has written any other number reads, each its own part and no
 code. Not here: the numbers and words of a state, and when a checkpoint counts (`checkpoint.py`).
 """
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,6 +84,22 @@ def write(
     writer = HuggingFaceStorageWriter(str(folder), files, save_distributed=True)
     with _as(OSError, folder):
         save(_unshared(tensors), storage_writer=writer, process_group=group, no_dist=group is None)
+    rank = 0 if group is None else dist.get_rank(group)
+    for file in folder.glob(f"shard-{rank + 1:05d}-*"):
+        _order_metadata(file)
+
+
+def _order_metadata(path: Path) -> None:
+    """Sort the metadata of a safetensors file, which its writer puts in another order each time:
+    equal tensors are equal bytes."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        assert len(text) <= length, f"{len(text)} bytes of header for {length}"
+        file.seek(8)
+        file.write(text.ljust(length))
 
 
 def read(state: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:

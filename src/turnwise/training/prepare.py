@@ -16,7 +16,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint
+from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components, build_components
@@ -39,7 +39,9 @@ def prepare(
     check_recipe_and_algorithm(recipe, algorithm)
     if folder.fresh and recipe.reward_model is not None:
         check_sources(recipe.reward_model.data, folder.path)
-    saved = None if folder.fresh else _newest_checkpoint(folder, display)
+    saved = (
+        None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
+    )
     weights = saved.folder if saved is not None else None
     others = (hired.workers, hired.samplers, hired.servers)
     components = build_components(recipe, weights, folder.path, *others)
@@ -77,10 +79,15 @@ def set_aside(damaged: Mapping[Path, str], display: Display) -> None:
         display.say(f"warning: {problem}; it is kept as {kept.name}")
 
 
-def _newest_checkpoint(folder: RunFolder, display: Display) -> Checkpoint | None:
-    """Find where to go on; damaged checkpoints after it are set aside."""
+def _newest_checkpoint(folder: RunFolder, keep: int, display: Display) -> Checkpoint | None:
+    """Find where to go on; damaged checkpoints after it are set aside, and what a killed process
+    has left is deleted."""
     found, damaged = checkpoint.newest(folder.checkpoints)
     set_aside(damaged, display)
+    for stage in StageName:
+        checkpoint.delete_drafts(root := checkpoint.root_of(folder.checkpoints, stage))
+        if stage is not StageName.REINFORCEMENT:  # which keeps its best one too
+            checkpoint.prune(root, keep)
     if found is not None:
         checkpoint.check_learner(found.folder)
     if found is not None and damaged:

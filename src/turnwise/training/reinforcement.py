@@ -28,6 +28,7 @@ from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.schedule import RolloutSchedule
 from turnwise.rollout.staleness import StalenessError, check_staleness
 from turnwise.seeds import derive
+from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.threads import frozen_gc
 from turnwise.training.alarms import check_coverage, check_logprob_gap
@@ -112,6 +113,8 @@ class ReinforcementLoop:
         for _ in range(self.step):
             context.display.advance()
         await self.validate()  # an interrupted process may have left it undone
+        keep = context.recipe.train.keep_checkpoints
+        checkpoint.prune(context.folder.checkpoints, keep, self._best)  # and this
 
     async def learn(self) -> Played:
         """Wait for a step's groups, learn from them, and write down what they were."""
@@ -203,14 +206,18 @@ class ReinforcementLoop:
             self.recorder.taught_nothing(self.step + 1, BEYOND_BOUND)
             raise
 
+    @property
+    def _best(self) -> int | None:
+        """The step whose checkpoint is kept beside the newest ones."""
+        return self.watch.best_step(self.recorder.history) or self.validation.best_step
+
     def _save(self) -> None:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}
         state["multipliers"] = self.multipliers.values
         state["schedule"] = self.schedule.state()
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state()
-        best = self.watch.best_step(self.recorder.history) or self.validation.best_step
-        self.learners.save(self.step, state, best)
+        self.learners.save(self.step, state, self._best)
         self._unsaved = False
 
     async def _beside_sampling(self, work: Callable[[], Result]) -> Result:
