@@ -61,16 +61,18 @@ def _quota(system: Path) -> int:
     return os.cpu_count() or 1
 
 
-def configure_threads(count: int) -> None:
-    """Use `count` threads in this process, and let idle ones sleep soon.
-
-    Wait policy and number of kernels are read when torch is loaded for the first time, so call this
-    before.
-    """
+def set_variables() -> None:
+    """Set the wait policy and the number of kernels, which are read when torch is loaded for the
+    first time: call this before anything may load it."""
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def configure_threads(count: int) -> None:
+    """Use `count` threads in this process, and let idle ones sleep soon; loads torch."""
+    set_variables()
     import torch
     from transformers.utils import logging
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from click.exceptions import NoSuchOption
-from typer.core import TyperGroup
+from typer.main import get_command
 
 from turnwise.cluster.hiring import hired
 from turnwise.commands import agents
@@ -51,26 +50,7 @@ from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
 
-
-class _Commands(TyperGroup):
-    """The commands; an option that is a key of recipes says how keys are written."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except NoSuchOption as error:
-            key = error.option_name.lstrip("-").replace("-", "_")
-            keys = [key] if key in recipe_keys() else keys_that_end(key)
-            if not keys:
-                raise
-            raise ConfigError(
-                f"there is no option {error.option_name}; settings are written as KEY=VALUE: "
-                f"{', '.join(keys)}"
-            ) from None
-
-
 app = typer.Typer(
-    cls=_Commands,
     help="Train language-model agents by reinforcement learning over whole trajectories.",
     no_args_is_help=True,
     add_completion=False,
@@ -208,7 +188,10 @@ def play(
     configure(loaded)
     from turnwise.commands.play import play_episode
 
-    asyncio.run(play_episode(loaded, task, console))
+    try:
+        asyncio.run(play_episode(loaded, task, console))
+    except KeyboardInterrupt as ended:
+        fail("interrupted", exit_code(ended))
 
 
 @app.command(name="list")
@@ -327,7 +310,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
-        app([argument for argument in given if argument != "--debug"])
+        words = [argument for argument in given if argument != "--debug"]
+        _check_options(words)
+        app(words)
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
         error = first_error(raised)
         if debug:
@@ -337,6 +322,23 @@ def main(arguments: list[str] | None = None) -> None:
         if not own_place(error):
             raise  # a bug in turnwise
         fail(f"{located(error)}; --debug shows the traceback", 2)
+
+
+def _check_options(words: list[str]) -> None:
+    """Raise ConfigError for an option that is none and is named as settings are, of a command that
+    takes settings: it says how they are written."""
+    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
+    command = commands.get(words[0]) if words else None
+    if command is None or all(one.name != "overrides" for one in command.params):
+        return
+    known = {name for one in command.params for name in one.opts} | {"--help"}
+    for option in [word.partition("=")[0] for word in words if word.startswith("--")]:
+        key = option.removeprefix("--").replace("-", "_")
+        keys = [one for one in recipe_keys() if one == key] or keys_that_end(key)
+        if option not in known and keys:
+            raise ConfigError(
+                f"there is no option {option}; settings are written as KEY=VALUE: {', '.join(keys)}"
+            )
 
 
 @contextmanager

@@ -128,4 +128,6 @@ def _sample(field: Mapping[str, Any]) -> object:
     samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     if "enum" in field or "const" in field:
         return field.get("enum", [field.get("const")])[0]
-    return _sample(field["anyOf"][0]) if "anyOf" in field else samples.get(field.get("type"), "…")
+    return (
+        _sample(field["anyOf"][0]) if "anyOf" in field else samples.get(str(field.get("type")), "…")
+    )

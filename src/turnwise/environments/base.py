@@ -41,8 +41,10 @@ Rewards = Literal["unknown", "shares", "signed"]
 Part = Literal["reset", "verify"]
 AWAITED = ("reset", "step", "verify", "close")
 """Methods of an environment that are awaited; a plain one is made so (`__init_subclass__`)."""
-CALLED = ("tasks", "budget", "fresh", "tools", "oracle", "random_actions", "ablations")
-CALLED += ("snapshot", "restore", "reseed")
+CALLED = (
+    *("tasks", "budget", "fresh", "tools", "oracle", "random_actions", "ablations"),
+    *("snapshot", "restore", "reseed"),
+)
 """Methods of an environment that are called without `await`."""
 
 

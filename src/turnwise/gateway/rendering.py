@@ -6,9 +6,9 @@ of an agent's messages are new (`contexts.py`).
 
 import json
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import ScaffoldConfig
 from turnwise.errors import InfrastructureError
@@ -18,6 +18,10 @@ from turnwise.scaffolds.registry import make_scaffold, shows_images
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 KEPT_SCAFFOLDS = 64
 """Sets of tools whose scaffolds are kept."""
@@ -34,7 +38,7 @@ class Scaffolds:
     def __init__(
         self,
         config: ScaffoldConfig,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         encode_image: Callable[[bytes], Sequence[int]] | None = None,
     ) -> None:
         """`encode_image` gives the tokens that stand for a PNG, where the model takes images."""

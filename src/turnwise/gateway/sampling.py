@@ -9,8 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
@@ -22,6 +21,9 @@ from turnwise.gateway.requests import Choice, Ending, Message, Request, SampledT
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Action, ToolCall
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Sampler:
         sessions: EngineSessions | ShortSessions,
         contexts: Contexts,
         scaffolds: Scaffolds,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         limits: RolloutConfig,
         seed: int,
     ) -> None:

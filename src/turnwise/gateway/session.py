@@ -14,9 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from turnwise.capture import Capture, reasons
 from turnwise.chat.endpoint import ChatEndpoint
@@ -31,6 +29,10 @@ from turnwise.gateway.requests import RefusedError, Reply, Request
 from turnwise.gateway.sampling import Sampler
 from turnwise.tokens import Tokens
 from turnwise.types import Outcome, Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 REPLY_PREFIX = re.compile("^(chatcmpl-|resp_|msg_)")
 """The words before a reply's id in the dialects."""
@@ -107,7 +109,7 @@ class Session:
     limits: RolloutConfig
     engine: Engine
     scaffolds: Scaffolds
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: "PreTrainedTokenizerBase"
     roles: Mapping[str, Role] = field(default_factory=dict)
     """The roles of the agent by name; empty for one, the policy."""
     credit_by_role: bool = False

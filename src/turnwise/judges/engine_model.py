@@ -8,8 +8,7 @@ text. Not here: how an engine gets its weights.
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from itertools import count
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from turnwise.chat.endpoint import Reply
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
@@ -18,6 +17,10 @@ from turnwise.judges.base import Message
 from turnwise.scaffolds.templates import pieces
 from turnwise.seeds import derive
 from turnwise.tokens import Segment, Source
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 _SESSIONS = count()
 """Numbers of the calls of this process; nothing but the sessions' names depends on them."""
@@ -29,7 +32,7 @@ class EngineModel:
     def __init__(
         self,
         engine: Engine,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         weights: Callable[[], str],
         *,
         temperature: float = 0.0,

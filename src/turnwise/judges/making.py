@@ -6,8 +6,7 @@ Not here: the settings (`config/judge.py`).
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from turnwise.chat.endpoint import check_endpoint
 from turnwise.chat.recording import Recording
@@ -35,6 +34,10 @@ from turnwise.judges.scripted_model import ScriptedModel
 from turnwise.registry import load_function
 from turnwise.rewards.parts import RewardPart, Scope
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
 ANSWERS = "judge.jsonl"
 """The file in which answers are kept, in a run's folder or in the one that is given."""
 
@@ -45,7 +48,7 @@ class Policy:
     weights, under which answers are kept."""
 
     engine: Engine
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: "PreTrainedTokenizerBase"
     weights: Callable[[], str]
     date: str = ""
     """The run's, for chat templates that write today's."""

@@ -7,7 +7,6 @@ written down (`rewards/unsupervised.py`).
 
 import math
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +15,9 @@ import torch
 from turnwise.config import LearningConfig
 from turnwise.forward.logprobs import certainties, entropies
 from turnwise.learning.scoring import Measure, score_contexts, scored_by
+from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import RewardPart
 from turnwise.types import Trajectory
-
-PARTS: Mapping[str, RewardPart] = {
-    "entropy": RewardPart(0, 1, "mean entropy of the policy at its tokens, of the highest"),
-    "self_certainty": RewardPart(0, math.inf, "mean divergence of uniform from the policy, nats"),
-}
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Certainty:
     def parts(self) -> dict[str, RewardPart]:
         """Both as parts of rewards, by name."""
         functions = {"entropy": self.entropy, "self_certainty": self.self_certainty}
-        return {name: replace(PARTS[name], function=one) for name, one in functions.items()}
+        return {name: replace(CERTAINTY[name], function=one) for name, one in functions.items()}
 
     def entropy(self, trajectory: Trajectory) -> float:
         """The mean over sampled tokens of the policy's entropy, as a share of log V; 0 for none.

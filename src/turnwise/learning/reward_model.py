@@ -31,7 +31,8 @@ from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
 from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
-from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.rewards.model_parts import REWARD_MODEL
+from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
 
@@ -65,7 +66,7 @@ class RewardModel(nn.Module):
         learning: micro-batches, autocast, gradient clipping, betas, weight decay, warm-up.
     """
 
-    part: ClassVar[RewardPart] = RewardPart(0, 1, "chance of success, by a reward model")
+    part: ClassVar[RewardPart] = REWARD_MODEL["outcome"]
 
     def __init__(
         self, policy: nn.Module, config: RewardModelConfig, learning: LearningConfig
@@ -255,9 +256,7 @@ class RewardModel(nn.Module):
 class ProcessRewardModel(RewardModel):
     """The form `process`."""
 
-    part: ClassVar[RewardPart] = RewardPart(
-        -1, 1, "change of the chance of success, by a reward model", Scope.TURNS, (-1, 1)
-    )
+    part: ClassVar[RewardPart] = REWARD_MODEL["process"]
 
     def _reading(self, tokens: Tokens, turns: int) -> Reading:
         """Read before each turn, with all that was observed until then, and at the end."""
@@ -276,7 +275,7 @@ class ProcessRewardModel(RewardModel):
 class PairsRewardModel(RewardModel):
     """The form `pairs`."""
 
-    part: ClassVar[RewardPart] = RewardPart(0, 1, "chance of being preferred, by a reward model")
+    part: ClassVar[RewardPart] = REWARD_MODEL["pairs"]
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
         """Pair the best of each group with its worst, the second with the second last, and so on,

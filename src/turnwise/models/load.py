@@ -4,7 +4,6 @@ families of `forward/images.py`, and the embedded `tiny`.
 Not here: what the weights are used for. Nothing is downloaded unless the name is a hub's.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.rotations import fix_rotations
 from turnwise.forward.routers import route_in_float32
 from turnwise.models.in_files import keep_in_files
-from turnwise.models.shipped import TINY, tiny_folder
+from turnwise.models.places import check_folder, source_of
 from turnwise.seeds import derive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -48,7 +47,7 @@ def load_model(
     tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
-    source = str(weights) if weights is not None and not config.lora_rank else _source(config)
+    source = str(weights) if weights is not None and not config.lora_rank else source_of(config)
     images = takes_images(config)
     kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
     try:
@@ -64,7 +63,7 @@ def load_model(
         fix_rotations(model, longest)
         model.longest_text = longest
     if images:
-        attach_reader(model, tokenizer, _source(config))
+        attach_reader(model, tokenizer, source_of(config))
     if config.gradient_checkpointing:
         recompute_layers(model)
     model.offload_activations = config.offload_activations
@@ -81,8 +80,8 @@ def takes_images(config: ModelConfig) -> bool:
 
 def model_type(config: ModelConfig) -> str:
     """The type that transformers gives the model that a recipe names."""
-    source = _source(config)
-    _check_folder(source)
+    source = source_of(config)
+    check_folder(source)
     try:
         return str(AutoConfig.from_pretrained(source).model_type)
     except (OSError, ValueError, KeyError) as error:
@@ -91,8 +90,8 @@ def model_type(config: ModelConfig) -> str:
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     """The tokenizer of the model that a recipe names. Raises DataError when it has no tokenizer."""
-    source = _source(config)
-    _check_folder(source)
+    source = source_of(config)
+    check_folder(source)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
     except Exception as error:
@@ -113,23 +112,6 @@ def device_of(config: ModelConfig) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"model.device {name!r}: {_first_line(error)}") from error
     return device
-
-
-def _source(config: ModelConfig) -> str:
-    return str(tiny_folder(config.name)) if config.name in TINY else config.name
-
-
-def _check_folder(source: str) -> None:
-    folder = Path(source)
-    if not folder.is_dir():
-        if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
-            raise DataError(f"model {source}: there is no such folder")
-        return
-    if not (folder / "config.json").is_file():
-        raise DataError(f"model {source}: the folder has no config.json")
-    names = set(os.listdir(folder))
-    if not names & {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json"}:
-        raise DataError(f"model {source}: the folder has no tokenizer (tokenizer.json)")
 
 
 def _with_adapters(

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from transformers import PreTrainedTokenizerBase
-
 from turnwise.capture import Capture
 from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
 from turnwise.config import (
@@ -38,6 +36,10 @@ from turnwise.times import Doing, Span
 from turnwise.types import Outcome, Trajectory, Verdict
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+if TYPE_CHECKING:
     from turnwise.gateway.server import Gateway
 
 Policy = TrainedPolicy | FrozenPolicy | EndpointPolicy
@@ -62,7 +64,7 @@ class AgentHost:
     agent: Agent
     gateway: "Gateway"
     scaffolds: Scaffolds
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: "PreTrainedTokenizerBase"
     spans: Spans | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     """The agent's roles by name; empty for one, the policy."""
@@ -72,7 +74,7 @@ class AgentHost:
         cls,
         config: AnyAgentConfig,
         scaffold: ScaffoldConfig,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         encode_image: Callable[[bytes], Sequence[int]] | None = None,
         frozen: Mapping[str, Engine] | None = None,
     ) -> "AgentHost":

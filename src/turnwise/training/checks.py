@@ -9,27 +9,21 @@ from collections.abc import Sequence
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe, ScriptedDemonstrations
-from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.config import Recipe
+from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.signals.hindsight import check_context
 from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room
 from turnwise.learning.signals.teacher import check_vocabulary
 from turnwise.monitor.trackers import check_trackers
-from turnwise.rewards.parts import Scope
 from turnwise.rollout.context import REQUEST
-from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
-from turnwise.synthesis.demonstrations import check_behaviours
 from turnwise.tokens import Source
 from turnwise.training import cluster_checks
-from turnwise.training.algorithm_checks import (
-    check_algorithm_for_environment,
-    check_algorithm_for_recipe,
-)
+from turnwise.training.algorithm_checks import check_algorithm_for_recipe
 from turnwise.training.components import Components
+from turnwise.training.first_checks import check_demonstrations, check_environment
 from turnwise.training.reactions import check_reaction
 from turnwise.training.refining import make_refinement
 from turnwise.types import Observation, Task
@@ -39,9 +33,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
     recipe.token_engine  # noqa: B018 - refuses one that nothing can be trained with
     check_algorithm_for_recipe(recipe, algorithm)
-    chosen = recipe.sft.demonstrations
-    if isinstance(chosen, ScriptedDemonstrations) and _demonstrates(recipe, algorithm):
-        check_behaviours(chosen.behaviours)
+    check_demonstrations(recipe, algorithm, fresh=False)
     check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
     cluster_checks.check_cluster(recipe)
@@ -54,12 +46,7 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     if parts.environment.shows_images:
         _check_images(recipe, algorithm)
     cluster_checks.check_model(recipe, parts.model)
-    _check_sandbox(recipe, parts.environment)
-    _check_horizon(recipe, parts.environment)
-    check_algorithm_for_environment(algorithm, parts.environment, parts.reward)
-    scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
-    if scripted and _demonstrates(recipe, algorithm):
-        _check_oracle(parts.environment, tasks[0])
+    check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
     check_vocabulary(recipe, parts.tokenizer)
     make_refinement(parts)  # says what it lacks
     _check_summary(recipe, parts.scaffold)
@@ -75,13 +62,6 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
         check_answer(tasks[0], parts.scaffold, oracle, longest, context)
 
 
-def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
-    """Whether there are demonstrations: for the cold start, to be mixed into RL, or to compare with
-    imitation alone."""
-    mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
-    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
-
-
 def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
     """Summaries, whose request takes room as well."""
     limits = recipe.rollout
@@ -95,18 +75,6 @@ def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
             f"rollout.context is summarise, and asking for a summary takes {longest} tokens: with "
             f"four turns of rollout.max_turn_tokens = {limits.max_turn_tokens} that is more than "
             f"rollout.max_tokens = {limits.max_tokens}; raise it to {needed}, or lower the other"
-        )
-
-
-def _check_horizon(recipe: Recipe, environment: Environment) -> None:
-    """Raise ConfigError for a horizon that grows with a number which the environment does not
-    report of episodes."""
-    horizon, parts = recipe.rollout.horizon, environment.spec.parts
-    known = [name for name, part in parts.items() if part.scope == Scope.TRAJECTORY]
-    if horizon is not None and horizon.part and horizon.part not in known:
-        raise ConfigError(
-            f"rollout.horizon.part is {horizon.part!r}, but of an episode the environment reports "
-            f"{', '.join(known) or 'nothing'}: name one of these, or leave part out"
         )
 
 
@@ -127,29 +95,3 @@ def _check_images(recipe: Recipe, algorithm: Algorithm) -> None:
                 f"the environment shows images, for which {name} has no place: leave it out, or "
                 "have the environment tell its observations in words"
             )
-
-
-def _check_sandbox(recipe: Recipe, environment: Environment) -> None:
-    """Raise ConfigError where programs may run for longer than their verdict has: an agent that
-    writes them could have an episode left ungraded."""
-    sandbox, most = environment.sandbox, recipe.rollout.max_seconds
-    if not isinstance(sandbox, CodeSandbox):
-        return
-    seconds, programs = sandbox.settings.limits.seconds, environment.verdict_programs
-    if programs * seconds >= most:
-        count = "one" if programs == 1 else str(programs)
-        raise ConfigError(
-            f"programs in the sandbox may run for {seconds:g} seconds, and a verdict that runs "
-            f"{count} has rollout.max_seconds = {most:g}: raise rollout.max_seconds, or lower the "
-            "environment's seconds"
-        )
-
-
-def _check_oracle(environment: Environment, task: Task) -> None:
-    try:
-        environment.oracle(task)
-    except NotSupportedError as error:
-        raise ConfigError(
-            f"the cold start needs the environment's oracle: {error}. Set sft.steps=0, or give the "
-            "environment one"
-        ) from error

@@ -18,12 +18,11 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.engines.vllm.process import Machines
 from turnwise.environments.base import Environment
-from turnwise.environments.registry import environment_of, needs_of
 from turnwise.errors import ConfigError, DataError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
-from turnwise.judges.making import Judge, Policy, check_judge, make_judge
+from turnwise.judges.making import Judge, Policy, make_judge
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
@@ -34,13 +33,13 @@ from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import DividedSemaphore, PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Progress, RolloutRunner
-from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
+from turnwise.training.first_checks import checked_environment
 from turnwise.training.rewarding import parts_of_models, reward_of
 
 
@@ -148,13 +147,6 @@ class Components:
         )
 
 
-def _check_sandbox(environment: Environment) -> None:
-    """Raise ConfigError, before a model is loaded, if the environment's sandbox cannot be had."""
-    sandbox = environment.sandbox
-    if isinstance(sandbox, CodeSandbox):
-        sandbox.tier  # noqa: B018 - finds it
-
-
 def check_images(environment: Environment, recipe: Recipe) -> None:
     """Raise ConfigError where the policy would not be shown what there is to see; of the model only
     the configuration is loaded."""
@@ -185,39 +177,6 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
         )
 
 
-def check_workers(environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError where other processes cannot play the episodes."""
-    name = environment.spec.name
-    if recipe.cluster.workers and environment.shows_images:
-        raise ConfigError(
-            f"environment {name} shows images, whose tokens only the process of the run can make: "
-            "set cluster.workers=0"
-        )
-    if recipe.cluster.workers and recipe.cluster.address != "local":
-        _check_needs(environment, recipe)
-
-
-def _check_needs(environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError where parts of an episode cannot be done by different processes."""
-    name, needs = environment.spec.name, environment.needs
-    if needs != needs_of(recipe):
-        said = {part: dict(each) for part, each in needs.items()}
-        raise ConfigError(
-            f"environment {name} has needs that its class does not name, {said}: set "
-            "environment.needs in the recipe"
-        )
-    if any(needs.values()) and not environment.restorable:
-        raise ConfigError(
-            f"environment.needs divides episodes of {name}, whose state cannot be saved: give it "
-            "snapshot() and restore(), or set environment.needs={}"
-        )
-    if needs.get("reset") and recipe.environment.latency is not None:
-        raise ConfigError(
-            "environment.latency is drawn anew at each reset, which environment.needs.reset puts "
-            "elsewhere: leave one of them out"
-        )
-
-
 def build_components(
     recipe: Recipe,
     weights: Path | None = None,
@@ -225,24 +184,18 @@ def build_components(
     workers: Workers | None = None,
     samplers: Launcher | None = None,
     servers: Machines | None = None,
+    environment: Environment | None = None,
 ) -> Components:
-    """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is
-    the run's: an engine has its files there, and a judge its answers. `workers` play the episodes,
-    `samplers` starts processes that sample, and vLLM's are started on `servers`; without them, this
-    process and its machine do all.
+    """Build everything a recipe names, but for an environment that is there; `weights` is a
+    checkpoint of such a run, `folder` is the run's: an engine has its files there, and a judge its
+    answers. `workers` play the episodes, `samplers` starts processes that sample, and vLLM's are
+    started on `servers`; without them, this process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
     recipe.token_engine  # noqa: B018 - refuses one that says words
-    environment = environment_of(recipe)
-    _check_sandbox(environment)
+    environment = environment or checked_environment(recipe)
     check_images(environment, recipe)
-    check_workers(environment, recipe)
-    if recipe.judge is not None:
-        check_judge(recipe.judge)
-    reward_of(
-        recipe, environment, parts_of_models(recipe)
-    )  # what is wrong with it is said before a model is loaded
     longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
     model, tokenizer = load_model(recipe.model, weights, recipe.seed, longest, in_files)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)

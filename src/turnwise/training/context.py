@@ -103,13 +103,17 @@ class Demonstrations:
     async def tokens(self) -> list[Tokens]:
         """Return the same demonstrations at every call; played ones are written as the trajectories
         `demonstrations`. Raises DataError for a file that cannot be used."""
-        if not self._tokens:
-            chosen = self.recipe.sft.demonstrations
-            if isinstance(chosen, RecordedDemonstrations):
-                self._tokens.extend(self._read(chosen))
-            else:
-                self._tokens.extend(await self._play(chosen))
+        self.read()
+        chosen = self.recipe.sft.demonstrations
+        if not self._tokens and isinstance(chosen, ScriptedDemonstrations):
+            self._tokens.extend(await self._play(chosen))
         return self._tokens
+
+    def read(self) -> None:
+        """Read those of a file, where there is one. Raises DataError for what cannot be used."""
+        chosen = self.recipe.sft.demonstrations
+        if not self._tokens and isinstance(chosen, RecordedDemonstrations):
+            self._tokens.extend(self._read(chosen))
 
     def _read(self, chosen: RecordedDemonstrations) -> list[Tokens]:
         """The conversations of the file that an episode has room for."""

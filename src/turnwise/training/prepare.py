@@ -4,37 +4,39 @@ Not here: what the stages share (`context.py`), and the checks themselves (`chec
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.cluster.hiring import Hired
 from turnwise.config import Recipe
-from turnwise.environments.splits import check_splits
-from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
-from turnwise.training.components import Components, build_components
+from turnwise.training.components import build_components
 from turnwise.training.context import Demonstrations, RunContext
+from turnwise.training.first_checks import Known, demonstrates, known_of
 from turnwise.training.reward_data import check_sources
-from turnwise.types import Task
 
 
 def prepare(
-    recipe: Recipe, folder: RunFolder, display: Display, hired: Hired | None = None
+    recipe: Recipe,
+    folder: RunFolder,
+    display: Display,
+    hired: Hired | None = None,
+    known: Known | None = None,
 ) -> RunContext:
     """Build the parts of a run, which goes on from the folder's newest checkpoint if it has one.
-    Processes that are `hired` do a part of it; without them, this process does all.
+    Processes that are `hired` do a part of it; without them, this process does all. What is `known`
+    already is not made again.
 
     Raises ConfigError or DataError for what cannot work, before anything is written.
     """
     begun, hired = time.monotonic(), hired or Hired()
     folder.check_run()
+    known = known or known_of(recipe, folder.fresh)
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
     if folder.fresh and recipe.reward_model is not None:
@@ -44,27 +46,25 @@ def prepare(
     )
     weights = saved.folder if saved is not None else None
     others = (hired.workers, hired.samplers, hired.servers)
-    components = build_components(recipe, weights, folder.path, *others)
+    components = build_components(recipe, weights, folder.path, *others, known.environment)
     recipe = components.recipe  # with the type that the update is computed in, and the date
-    learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
-    tasks = _tasks(components, "train", learned)
-    check_parts(components, algorithm, tasks)
-    heldout, validation = _heldout(components)
-    check_splits(components.environment, tasks, [*heldout, *validation])
+    check_parts(components, algorithm, known.tasks)
+    demonstrations = Demonstrations(recipe, components, folder, display, known.tasks)
+    if folder.fresh and demonstrates(recipe, algorithm):
+        demonstrations.read()
     folder.begin(recipe)
     folder.write_tokenizer(components.tokenizer)
     if saved is not None:
         begun -= saved.state["seconds"]
-    demonstrations = Demonstrations(recipe, components, folder, display, tasks)
     return RunContext(
         recipe,
         algorithm,
         components,
         folder,
         display,
-        tasks,
-        heldout,
-        validation,
+        known.tasks,
+        known.heldout,
+        known.validation,
         demonstrations,
         saved,
         hired,
@@ -93,25 +93,3 @@ def _newest_checkpoint(folder: RunFolder, keep: int, display: Display) -> Checkp
     if found is not None and damaged:
         display.say(f"warning: the run goes on from {found.folder}, the one before")
     return found
-
-
-def _heldout(components: Components) -> tuple[Sequence[Task], Sequence[Task]]:
-    """The tasks of evaluation and those of evaluations during RL, without any in common. Raises
-    ConfigError where there are too few for both."""
-    config = components.recipe.evaluation
-    during = config.during_rl.tasks if config.during_rl is not None else 0
-    found = _tasks(components, "heldout", config.tasks + during)
-    chosen = choose_tasks(found, config.tasks + during, config.seed)
-    if during and len(chosen) < config.tasks + during:
-        raise ConfigError(
-            f"evaluation.tasks = {config.tasks} and evaluation.during_rl.tasks = {during} have no "
-            f"task in common, and there are {len(found)} held-out tasks: lower one of them"
-        )
-    return chosen[: config.tasks], chosen[config.tasks :]
-
-
-def _tasks(components: Components, split: Any, wanted: int) -> Sequence[Task]:
-    tasks = components.environment.tasks(split) if wanted else []
-    if wanted and not tasks:
-        raise DataError(f"environment {components.recipe.environment.name} has no {split} tasks")
-    return tasks

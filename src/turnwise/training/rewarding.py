@@ -6,31 +6,35 @@ Not here: how parts are added up (`rewards/composition.py`), and how the models 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.judges.making import Judge, part_of
-from turnwise.learning.certainty import PARTS, Certainty
-from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.rewards.composition import Reward, make_reward
+from turnwise.rewards.model_parts import CERTAINTY, REWARD_MODEL
 from turnwise.rewards.parts import RewardPart, Scope
+
+if TYPE_CHECKING:
+    from turnwise.learning.certainty import Certainty
+    from turnwise.learning.reward_model import RewardModel
 
 
 def parts_of_models(
     recipe: Recipe,
     judge: Judge | None = None,
-    reward_model: RewardModel | None = None,
-    certainty: Certainty | None = None,
+    reward_model: "RewardModel | None" = None,
+    certainty: "Certainty | None" = None,
 ) -> dict[str, RewardPart]:
     """The parts that models measure: a judge's, a reward model's, the policy's certainty. Without
     the models they have the same ranges, and no number."""
-    parts = dict(PARTS if certainty is None else certainty.parts)
+    parts = dict(CERTAINTY if certainty is None else certainty.parts)
     if recipe.judge is not None:
         parts["judge"] = part_of(recipe.judge, judge)
     if recipe.reward_model is not None:
-        part = FORMS[recipe.reward_model.form].part
+        part = REWARD_MODEL[recipe.reward_model.form]
         function = None if reward_model is None else reward_model.part_of
         parts["reward_model"] = replace(part, function=function)
     return parts
@@ -58,9 +62,9 @@ def _check_certainty(recipe: Recipe, reward: Reward | None) -> None:
     """Raise ConfigError where the policy's certainty would be measured at another temperature than
     that of sampling."""
     used = {term.config.use or term.name for term in reward.terms} if reward is not None else set()
-    if recipe.rollout.temperature_schedule is not None and used & PARTS.keys():
+    if recipe.rollout.temperature_schedule is not None and used & CERTAINTY.keys():
         raise ConfigError(
-            f"reward.parts has {', '.join(sorted(used & PARTS.keys()))}, measured at one "
+            f"reward.parts has {', '.join(sorted(used & CERTAINTY.keys()))}, measured at one "
             "temperature, and rollout.temperature_schedule changes it: leave one of them out"
         )
 

@@ -20,7 +20,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import Display
 from turnwise.scaffolds.registry import SCAFFOLDS
 from turnwise.stopping import stoppable
-from turnwise.threads import configure_threads
+from turnwise.threads import configure_threads, set_variables
 
 if TYPE_CHECKING:
     from turnwise.storage.checkpoint import Checkpoint
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from turnwise.training.components import Components
     from turnwise.training.context import RunContext
     from turnwise.training.evaluations import Evaluated
+    from turnwise.training.first_checks import Known
 
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
@@ -44,6 +45,18 @@ def configure(recipe: Recipe) -> None:
     """Refuse unknown names, before anything heavy is imported; then set the threads."""
     check_names(recipe)
     configure_threads(recipe.threads)
+
+
+def _known(recipe: Recipe, fresh: bool) -> "Known":
+    """Refuse what can be known to be wrong, before anything heavy is imported; then set the
+    threads."""
+    check_names(recipe)
+    set_variables()
+    from turnwise.training.first_checks import known_of
+
+    known = known_of(recipe, fresh)
+    configure_threads(recipe.threads)
+    return known
 
 
 def check_names(recipe: Recipe) -> None:
@@ -70,12 +83,12 @@ def prepared(
     main thread, signals end it in good order (`stopping.py`)."""
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
-        configure(recipe)
+        known = _known(recipe, folder.fresh)
         with hire(recipe, folder.path) as found:
             from turnwise.storage.moves import keep_moves
             from turnwise.training.prepare import prepare
 
-            context = prepare(recipe, folder, display, found)
+            context = prepare(recipe, folder, display, found, known)
             if not folder.fresh:
                 keep_moves(folder, recipe, context.saved)
             yield context
@@ -111,7 +124,12 @@ def evaluate_recipe(
             "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
             "folder, or leave it out with reward=false reward_model=false evaluation.best_of="
         )
-    configure(recipe)
+    check_names(recipe)
+    set_variables()
+    from turnwise.training.first_checks import evaluated
+
+    environment = evaluated(recipe)
+    configure_threads(recipe.threads)
     from turnwise.training.components import build_components
 
     saved = None if policy is None else checkpoint_of(policy, display)
@@ -125,7 +143,7 @@ def evaluate_recipe(
     with hire(recipe.model_copy(update={"cluster": cluster}), kept) as found:
         own = None if found.servers is None else kept
         others = (found.workers, found.samplers, found.servers)
-        parts = build_components(recipe, weights, own, *others)
+        parts = build_components(recipe, weights, own, *others, environment)
 
         async def work() -> dict[str, Any]:
             try:

@@ -1,0 +1,71 @@
+"""Where a model lies: one of those that come with turnwise, a folder, or a name on Hugging Face's
+hub; and whether it is there, before anything is loaded. Loads no model library.
+"""
+
+import os
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from turnwise.config import ModelConfig
+from turnwise.errors import DataError
+from turnwise.models.shipped import TINY, tiny_folder
+
+SECONDS = 5.0
+"""The hub's time for an answer."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""Environment variables that say not to ask the hub."""
+
+
+def source_of(config: ModelConfig) -> str:
+    """The folder or the hub's name of the model that a recipe names."""
+    return str(tiny_folder(config.name)) if config.name in TINY else config.name
+
+
+def check_model(config: ModelConfig) -> None:
+    """Raise DataError where a model's folder is none, and where its name is on a hub that does not
+    answer, or does not know it. The hub is asked once, and not for what was loaded before."""
+    source = source_of(config)
+    check_folder(source)
+    if not Path(source).is_dir() and not _cached(source) and not any(map(os.environ.get, OFFLINE)):
+        _ask_hub(source)
+
+
+def check_folder(source: str) -> None:
+    """Raise DataError for a path that is no folder of a model with a tokenizer."""
+    folder = Path(source)
+    if not folder.is_dir():
+        if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+            raise DataError(f"model {source}: there is no such folder")
+        return
+    if not (folder / "config.json").is_file():
+        raise DataError(f"model {source}: the folder has no config.json")
+    names = set(os.listdir(folder))
+    if not names & {"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json"}:
+        raise DataError(f"model {source}: the folder has no tokenizer (tokenizer.json)")
+
+
+def _cached(source: str) -> bool:
+    """Whether the hub's cache has something of a model, where its library keeps it."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    return (cache / f"models--{source.replace('/', '--')}").is_dir()
+
+
+def _ask_hub(source: str) -> None:
+    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    asked = Request(f"{hub}/{quote(source)}/resolve/main/config.json", method="HEAD")
+    try:
+        urlopen(asked, timeout=SECONDS).close()
+    except HTTPError as error:
+        if error.code == 404:
+            raise DataError(
+                f"model {source}: {hub} has none of that name, and there is no such folder"
+            ) from None  # others, such as one that asks for a token, are left to the hub's library
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise DataError(
+            f"model {source}: there is no such folder, and {hub} cannot be reached ({reason}): "
+            "give a folder, or see to the network"
+        ) from None

@@ -1,0 +1,213 @@
+"""What can be known of a recipe before a model library is imported: its mistakes are told at once.
+
+The environment is made, its tasks and demonstrations are read; nothing is played. Not here: names
+(`start.py`), and what depends on the model or its tokenizer (`checks.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
+from turnwise.environments.base import Environment, Split
+from turnwise.environments.registry import environment_of, needs_of
+from turnwise.environments.splits import check_splits
+from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.evaluation.evaluate import choose_tasks
+from turnwise.judges.making import check_judge
+from turnwise.models.places import check_model
+from turnwise.rewards.composition import Reward
+from turnwise.rewards.parts import Scope
+from turnwise.sandbox.base import CodeSandbox
+from turnwise.synthesis.conversations import read_conversations
+from turnwise.synthesis.demonstrations import check_behaviours
+from turnwise.training.algorithm_checks import (
+    check_algorithm_for_environment,
+    check_algorithm_for_recipe,
+)
+from turnwise.training.rewarding import parts_of_models, reward_of
+from turnwise.types import Task
+
+
+@dataclass(frozen=True)
+class Known:
+    """The parts of a run that need no model. Example: `known_of(recipe).tasks`."""
+
+    environment: Environment
+    tasks: Sequence[Task]
+    """The tasks of training; empty where nothing is trained."""
+    heldout: Sequence[Task]
+    """The tasks of evaluation."""
+    validation: Sequence[Task]
+    """More held-out tasks, for evaluations during RL; empty where there are none."""
+
+
+def known_of(recipe: Recipe, fresh: bool = True) -> Known:
+    """Make what a run needs beside a model; a run that goes on has read its demonstrations.
+
+    Raises ConfigError or DataError, in one line, for whatever of it is wrong.
+    """
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    check_algorithm_for_recipe(recipe, algorithm)
+    check_demonstrations(recipe, algorithm, fresh)
+    environment = checked_environment(recipe)
+    learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
+    tasks = _tasks(recipe, environment, "train", learned)
+    reward = reward_of(recipe, environment, parts_of_models(recipe))
+    check_environment(recipe, environment, reward, algorithm, tasks)
+    heldout, validation = _heldout(recipe, environment)
+    check_splits(environment, tasks, [*heldout, *validation])
+    check_model(recipe.model)
+    return Known(environment, tasks, heldout, validation)
+
+
+def evaluated(recipe: Recipe) -> Environment:
+    """The environment of an evaluation. Raises ConfigError or DataError where it, or the model,
+    cannot be had, or there is nothing to evaluate."""
+    environment = checked_environment(recipe)
+    if not recipe.evaluation.tasks or not environment.tasks("heldout"):
+        raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
+    check_model(recipe.model)
+    return environment
+
+
+def checked_environment(recipe: Recipe) -> Environment:
+    """Make the environment of a recipe. Raises ConfigError where it, its sandbox, the judge or the
+    reward cannot be had."""
+    environment = environment_of(recipe)
+    if isinstance(environment.sandbox, CodeSandbox):
+        environment.sandbox.tier  # noqa: B018 - finds it
+    _check_workers(environment, recipe)
+    if recipe.judge is not None:
+        check_judge(recipe.judge)
+    reward_of(recipe, environment, parts_of_models(recipe))
+    return environment
+
+
+def check_environment(
+    recipe: Recipe,
+    environment: Environment,
+    reward: Reward | None,
+    algorithm: Algorithm,
+    tasks: Sequence[Task],
+) -> None:
+    """Raise ConfigError where an environment lacks what the recipe and its algorithm need; `tasks`
+    are those of training, with their secrets; the reward is that in place of its own."""
+    _check_programs(recipe, environment)
+    _check_horizon(recipe, environment)
+    check_algorithm_for_environment(algorithm, environment, reward)
+    scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
+    if scripted and demonstrates(recipe, algorithm):
+        _check_oracle(environment, tasks[0])
+
+
+def check_demonstrations(recipe: Recipe, algorithm: Algorithm, fresh: bool = True) -> None:
+    """Raise ConfigError or DataError for demonstrations that there are not."""
+    chosen = recipe.sft.demonstrations
+    if not demonstrates(recipe, algorithm):
+        return
+    if isinstance(chosen, ScriptedDemonstrations):
+        check_behaviours(chosen.behaviours)
+    elif isinstance(chosen, RecordedDemonstrations) and fresh:
+        read_conversations(Path(chosen.file))
+
+
+def demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
+    """Whether there are demonstrations: for the cold start, to be mixed into RL, or to compare with
+    imitation alone."""
+    mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
+    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
+
+
+def _heldout(recipe: Recipe, environment: Environment) -> tuple[Sequence[Task], Sequence[Task]]:
+    """The tasks of evaluation and those of evaluations during RL, without any in common. Raises
+    ConfigError where there are too few for both."""
+    config = recipe.evaluation
+    during = config.during_rl.tasks if config.during_rl is not None else 0
+    found = _tasks(recipe, environment, "heldout", config.tasks + during)
+    chosen = choose_tasks(found, config.tasks + during, config.seed)
+    if during and len(chosen) < config.tasks + during:
+        raise ConfigError(
+            f"evaluation.tasks = {config.tasks} and evaluation.during_rl.tasks = {during} have no "
+            f"task in common, and there are {len(found)} held-out tasks: lower one of them"
+        )
+    return chosen[: config.tasks], chosen[config.tasks :]
+
+
+def _tasks(recipe: Recipe, environment: Environment, split: Split, wanted: int) -> Sequence[Task]:
+    tasks = environment.tasks(split) if wanted else []
+    if wanted and not tasks:
+        raise DataError(f"environment {recipe.environment.name} has no {split} tasks")
+    return tasks
+
+
+def _check_workers(environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError where other processes cannot play the episodes."""
+    name = environment.spec.name
+    if recipe.cluster.workers and environment.shows_images:
+        raise ConfigError(
+            f"environment {name} shows images, whose tokens only the process of the run can make: "
+            "set cluster.workers=0"
+        )
+    if recipe.cluster.workers and recipe.cluster.address != "local":
+        _check_needs(environment, recipe)
+
+
+def _check_needs(environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError where parts of an episode cannot be done by different processes."""
+    name, needs = environment.spec.name, environment.needs
+    if needs != needs_of(recipe):
+        said = {part: dict(each) for part, each in needs.items()}
+        raise ConfigError(
+            f"environment {name} has needs that its class does not name, {said}: set "
+            "environment.needs in the recipe"
+        )
+    if any(needs.values()) and not environment.restorable:
+        raise ConfigError(
+            f"environment.needs divides episodes of {name}, whose state cannot be saved: give it "
+            "snapshot() and restore(), or set environment.needs={}"
+        )
+    if needs.get("reset") and recipe.environment.latency is not None:
+        raise ConfigError(
+            "environment.latency is drawn anew at each reset, which environment.needs.reset puts "
+            "elsewhere: leave one of them out"
+        )
+
+
+def _check_horizon(recipe: Recipe, environment: Environment) -> None:
+    """Raise ConfigError for a horizon that grows with a number which the environment does not
+    report of episodes."""
+    horizon, parts = recipe.rollout.horizon, environment.spec.parts
+    known = [name for name, part in parts.items() if part.scope == Scope.TRAJECTORY]
+    if horizon is not None and horizon.part and horizon.part not in known:
+        raise ConfigError(
+            f"rollout.horizon.part is {horizon.part!r}, but of an episode the environment reports "
+            f"{', '.join(known) or 'nothing'}: name one of these, or leave part out"
+        )
+
+
+def _check_programs(recipe: Recipe, environment: Environment) -> None:
+    """Raise ConfigError where programs may run for longer than their verdict has: an agent that
+    writes them could have an episode left ungraded."""
+    sandbox, most = environment.sandbox, recipe.rollout.max_seconds
+    if not isinstance(sandbox, CodeSandbox):
+        return
+    seconds, programs = sandbox.settings.limits.seconds, environment.verdict_programs
+    if programs * seconds >= most:
+        count = "one" if programs == 1 else str(programs)
+        raise ConfigError(
+            f"programs in the sandbox may run for {seconds:g} seconds, and a verdict that runs "
+            f"{count} has rollout.max_seconds = {most:g}: raise rollout.max_seconds, or lower the "
+            "environment's seconds"
+        )
+
+
+def _check_oracle(environment: Environment, task: Task) -> None:
+    try:
+        environment.oracle(task)
+    except NotSupportedError as error:
+        raise ConfigError(
+            f"the cold start needs the environment's oracle: {error}. Set sft.steps=0, or give the "
+            "environment one"
+        ) from error
