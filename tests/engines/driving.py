@@ -24,7 +24,6 @@ def run(
     max_tokens: int = 200,
     deterministic: bool = True,
     kv_cache_tokens: int | None = None,
-    autocast: bool = False,
 ) -> None:
     """Run `body` against an engine, with a deadline: nothing may hang."""
 
@@ -36,7 +35,6 @@ def run(
             max_tokens=max_tokens,
             deterministic=deterministic,
             kv_cache_tokens=kv_cache_tokens,
-            autocast=autocast,
         )
         try:
             await asyncio.wait_for(body(engine), A_HANG)

@@ -20,6 +20,7 @@ from turnwise.forward.equality import (
 from turnwise.forward.images import reader_of
 from turnwise.forward.packing import Row, kept_places, reason_against
 from turnwise.forward.routing import Replay, replayed_experts
+from turnwise.forward.small_llama_update import hidden_of_row, is_written_out
 from turnwise.forward.twin import shallow_twin_of
 from turnwise.tokens import Image
 
@@ -43,6 +44,8 @@ def hidden_states(
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
+    if selected.any() and not any(images) and is_written_out(base, autocast):
+        return hidden_of_row(base, Row.of(inputs, selected))
     arguments = inputs_of(base, decoder_of(base), inputs, images)
     kept = kept_places(selected)
     padded = kept.sum() < WORTH * kept.numel()

@@ -1,0 +1,177 @@
+"""The layers of a small Llama or Qwen3 in an update, written out over a row without padding.
+
+In a small model much of an update is not products but what lies between them. Here products that
+read one input are one product, norms are one operation, and the last layer computes past its keys
+and values only the tokens that are asked for, which are a third of a trajectory with tools. A model
+is computed in this way only if that gives what its own layers give, and their gradients. Not here:
+which models are small (`small_llama.py`), and the output layer (`logprobs.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from turnwise.forward.equality import is_rounding, longest_product, ordinary_tokens
+from turnwise.forward.packing import Row
+from turnwise.forward.small_llama import is_small_llama
+from turnwise.forward.twin import twin_of
+
+TEXTS = (2, 70)
+"""Texts and tokens of each on which layers are compared."""
+_fitting: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""Models that have been found to fit, or not."""
+
+
+def is_written_out(base: Any, autocast: bool) -> bool:
+    """Whether a model of transformers is computed here: small, in float32 on a CPU, with full
+    attention, all of whose weights this process has. That follows from its configuration, so that
+    a run that goes on computes as before."""
+    if autocast or not is_small_llama(base) or base.device.type != "cpu":
+        return False
+    if getattr(base, "is_activation_checkpointing", False) or base.config.attention_dropout:
+        return False
+    if any(weights.dtype != torch.float32 for weights in base.parameters()):
+        return False
+    if any(getattr(layer.self_attn, "sliding_window", None) for layer in base.model.layers):
+        return False
+    if base not in _fitting:
+        _fitting[base] = _agrees(base)
+    return _fitting[base]
+
+
+def hidden_of_row(base: Any, row: Row) -> Tensor:
+    """The hidden states of the asked places, float32[m, width], after the last norm."""
+    with torch.autocast("cpu", enabled=False):
+        body, asked = base.model, row.asked
+        hidden = body.embed_tokens(row.ids[0])
+        cosines, sines = (part[0] for part in body.rotary_emb(hidden[None], row.positions))
+        for layer in body.layers[:-1]:
+            hidden = _layer(layer, hidden, (cosines, sines), row.lengths)
+        hidden = _last_layer(
+            body.layers[-1], hidden, (cosines, sines), row.lengths, asked, row.positions[0]
+        )
+        found: Tensor = _normed(hidden, body.norm)
+    return found
+
+
+def _layer(
+    layer: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor], lengths: Sequence[int]
+) -> Tensor:
+    """All tokens of a row after a layer, [n, width]."""
+    attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
+    weights = attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight
+    packed = functional.linear(normed, torch.cat(weights))
+    parts = torch.split(packed, [len(weight) for weight in weights], -1)
+    queries, keys, values = (part.view(len(hidden), -1, attention.head_dim) for part in parts)
+    queries = _turned(queries, getattr(attention, "q_norm", None), rotation)
+    keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
+    texts = zip(
+        *(torch.split(part, list(lengths)) for part in (queries, keys, values)), strict=True
+    )
+    return _mixed(layer, hidden, torch.cat([_attended(*text) for text in texts]))
+
+
+def _last_layer(
+    layer: Any,
+    hidden: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    lengths: Sequence[int],
+    asked: Tensor,
+    places: Tensor,
+) -> Tensor:
+    """The asked tokens of a row after a layer, [m, width]; `places` are those of all in their
+    texts, int64[n]."""
+    attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
+    weights = attention.k_proj.weight, attention.v_proj.weight
+    parts = functional.linear(normed, torch.cat(weights)).chunk(2, -1)
+    keys, values = (part.view(len(hidden), -1, attention.head_dim) for part in parts)
+    queries = attention.q_proj(normed[asked]).view(len(asked), -1, attention.head_dim)
+    of_asked = rotation[0][asked], rotation[1][asked]
+    queries = _turned(queries, getattr(attention, "q_norm", None), of_asked)
+    keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
+    ends = torch.tensor(lengths).cumsum(0)
+    counts = torch.searchsorted(asked, ends).diff(prepend=ends.new_zeros(1)).tolist()
+    texts = zip(
+        torch.split(queries, counts),
+        torch.split(keys, list(lengths)),
+        torch.split(values, list(lengths)),
+        torch.split(places[asked], counts),
+        strict=True,
+    )
+    mixed = [
+        _attended(own, seen, said, torch.arange(len(seen)) <= at[:, None])
+        for own, seen, said, at in texts
+        if len(at)
+    ]
+    return _mixed(layer, hidden[asked], torch.cat(mixed))
+
+
+def _attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention of one text, [queries, heads * size], of [tokens, heads, size] each."""
+    count = len(queries)
+    states = [part.transpose(0, 1)[None] for part in (queries, keys, values)]
+    mixed = functional.scaled_dot_product_attention(
+        *states, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+    )
+    return mixed[0].transpose(0, 1).reshape(count, -1)
+
+
+def _mixed(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
+    """The rest of a layer: output projection and feed-forward, each added to its input."""
+    hidden = hidden + layer.self_attn.o_proj(attended)
+    feed_forward, normed = layer.mlp, _normed(hidden, layer.post_attention_layernorm)
+    weights = feed_forward.gate_proj.weight, feed_forward.up_proj.weight
+    gate, up = functional.linear(normed, torch.cat(weights)).chunk(2, -1)
+    found: Tensor = hidden + feed_forward.down_proj(functional.silu(gate) * up)
+    return found
+
+
+def _normed(states: Tensor, norm: Any) -> Tensor:
+    return functional.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
+
+
+def _turned(heads: Tensor, norm: Any, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Heads [n, heads, size], normed where the model norms them, turned to their positions."""
+    heads = heads if norm is None else _normed(heads, norm)
+    cosines, sines = (part[:, None] for part in rotation)
+    first, second = heads.chunk(2, -1)
+    return heads * cosines + torch.cat([-second, first], -1) * sines
+
+
+@torch.inference_mode(False)
+def _agrees(base: Any) -> bool:
+    """Whether hidden states and gradients are, up to rounding, those that the model's own layers
+    give in float64; with weights of a fixed seed, whatever the model's are now."""
+    twin = twin_of(base)
+    texts, tokens = TEXTS
+    inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)
+    selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
+    row = Row.of(inputs, selected)
+    found = _probed(twin, lambda: hidden_of_row(twin, row))
+    exact = twin.double()
+
+    def last() -> Tensor:
+        hidden: Tensor = exact.model(input_ids=inputs, use_cache=False).last_hidden_state
+        return hidden[selected]
+
+    def own() -> list[Tensor]:
+        return _probed(exact, last)
+
+    return is_rounding(found, own, exact.parameters(), torch.float32, longest_product(exact))
+
+
+def _probed(model: Any, hidden: Callable[[], Tensor]) -> list[Tensor]:
+    """Hidden states [m, width], and the gradient of some sum of them by each weight."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    exactly = torch.autocast("cpu", enabled=False)
+    with torch.inference_mode(False), torch.enable_grad(), exactly:
+        found = hidden()
+        if not found.requires_grad or not weights:
+            return [found.detach()]
+        total = (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum()
+        gradients = torch.autograd.grad(total, weights, materialize_grads=True)
+    return [found.detach(), *gradients]
