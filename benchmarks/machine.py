@@ -7,7 +7,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-MATRIX = 2048
+MATRIX, SMALL = 2048, 256
+SLOW = 5.0
+"""GFLOP/s of a small product below which no large one is tried: it would take seconds."""
 COPIED = 1 << 26
 """float32 numbers, 256 MiB: more than a cache's share of one tenant of the machine."""
 REPEATS = 7
@@ -28,14 +30,19 @@ def describe(threads: int) -> dict[str, Any]:
 
 def rates() -> dict[str, float]:
     """GFLOP/s of square products of 2048, in float32 and in bfloat16, and GB/s of copying memory
-    (read and written bytes). The best of some tries: what the machine can do."""
+    (read and written bytes). The best of some tries: what the machine can do. A type
+    that is slow is measured by products of 256."""
     import torch
 
     found = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        left, right = torch.randn(2, MATRIX, MATRIX).to(dtype)
-        seconds = fastest(lambda left=left, right=right: left @ right)
-        found[f"{name} product, GFLOP/s"] = round(2 * MATRIX**3 / seconds / 1e9)
+        for size in (SMALL, MATRIX):
+            left, right = torch.randn(2, size, size).to(dtype)
+            seconds = fastest(lambda left=left, right=right: left @ right)
+            rate = 2 * size**3 / seconds / 1e9
+            if rate < SLOW:
+                break
+        found[f"{name} product, GFLOP/s"] = round(rate, 1)
     source, target = torch.ones(COPIED), torch.empty(COPIED)
     seconds = fastest(lambda: target.copy_(source))
     found["memory, GB/s"] = round(2 * 4 * COPIED / seconds / 1e9, 1)

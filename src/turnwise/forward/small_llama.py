@@ -20,11 +20,11 @@ from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 from turnwise.forward.cache import CacheExtent, PoolCache, PoolLayer
 from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.masks import FULL, SLIDING, Masks
-from turnwise.forward.twin import twin_of
+from turnwise.forward.twin import shallow_twin_of
 
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not change with the length of the text."""
-LARGEST = 1 << 26
+LARGEST = 200_000_000
 """Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
 it gains."""
 DTYPES = (torch.float32, torch.bfloat16)
@@ -51,7 +51,7 @@ def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLla
     weights of a fixed seed, whatever the model's are now."""
     if not is_small_llama(model):
         return None
-    twin = twin_of(model)
+    twin = shallow_twin_of(model)
     ids = torch.tensor([ordinary_tokens(model, min(PROBE, longest))])
     found = _probed(SmallLlama(twin, longest, masks), ids.numpy(), len(twin.model.layers))
     exact, ids = twin.double(), ids.to(twin.device)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from turnwise.forward.equality import is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.packing import Row
 from turnwise.forward.small_llama import is_small_llama
-from turnwise.forward.twin import twin_of
+from turnwise.forward.twin import shallow_twin_of
 
 TEXTS = (2, 70)
 """Texts and tokens of each on which layers are compared."""
@@ -146,7 +146,7 @@ def _turned(heads: Tensor, norm: Any, rotation: tuple[Tensor, Tensor]) -> Tensor
 def _agrees(base: Any) -> bool:
     """Whether hidden states and gradients are, up to rounding, those that the model's own layers
     give in float64; with weights of a fixed seed, whatever the model's are now."""
-    twin = twin_of(base)
+    twin = shallow_twin_of(base)
     texts, tokens = TEXTS
     inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)
     selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
