@@ -113,9 +113,9 @@ def _last_layer(
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention of one text, [queries, heads * size], of [tokens, heads, size] each."""
     count = len(queries)
-    states = [part.transpose(0, 1)[None] for part in (queries, keys, values)]
+    query, key, value = (part.transpose(0, 1)[None] for part in (queries, keys, values))
     mixed = functional.scaled_dot_product_attention(
-        *states, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+        query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=True
     )
     return mixed[0].transpose(0, 1).reshape(count, -1)
 
