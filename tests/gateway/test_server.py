@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
 from turnwise.config import RolloutConfig, ScaffoldConfig
-from turnwise.gateway import server
+from turnwise.gateway import connections
 from turnwise.gateway.address import Address
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.server import Gateway
@@ -187,7 +187,7 @@ async def _raw(address: Address, sent: bytes, seconds: float = 2) -> bytes:
 def test_header_floods_and_silent_clients_lose_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.2)
+    monkeypatch.setattr(connections, "PATIENCE", 0.2)
 
     async def work(gateway: Gateway, session: Session, address: Address, client: Any) -> None:
         flood = b"POST / HTTP/1.1\r\n" + b"a: " + b"x" * 200_000 + b"\r\n"

@@ -25,12 +25,18 @@ CHARACTERS_PER_TOKEN = 4
 CUT_OFF, WITHOUT_WORDS = "an answer that was cut off: raise max_tokens", "an answer without words"
 """Problems of a model that answered."""
 NO_COMPLETION = "it does not answer as /chat/completions does"
+ASKERS_FAULT = frozenset({400, 413, 422})
+"""HTTP codes for messages that an endpoint does not take."""
 TOO_LONG = ("context_length_exceeded", "maximum context length")
 """Words of endpoints for messages that are longer than the model's context."""
 
 
 class NoWordsError(InfrastructureError):
     """A model answered, and nothing of it can be used: it said nothing, or was cut off."""
+
+
+class BadQuestionError(InfrastructureError):
+    """An endpoint that has answered others refuses these messages."""
 
 
 class LongError(InfrastructureError):
@@ -71,7 +77,7 @@ class ChatEndpoint:
         self._url = f"{url.rstrip('/')}/chat/completions"
         self._seconds, self._attempts = seconds, attempts
         key = os.environ.get(key_variable, "") if key_variable else ""
-        self._key = key
+        self._key, self._answered = key, False
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         # Reading the certificates takes longer than many a request: once, and where they are used.
         self._verify = ssl.create_default_context() if url.startswith("https://") else False
@@ -87,7 +93,7 @@ class ChatEndpoint:
         return await self._asked(body, _turn)
 
     async def _asked(self, body: Mapping[str, Any], read: Read[Found]) -> Found:
-        problem = ""
+        problem, status = "", 0
         client = httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=False)
         async with client as http:
             for attempt in range(self._attempts):
@@ -102,12 +108,15 @@ class ChatEndpoint:
                 except httpx2.TransportError as error:
                     problem = str(error) or type(error).__name__
                     continue
-                found, problem = read(answer)
+                (found, problem), status = read(answer), answer.status_code
                 if found is not None:
+                    self._answered = True
                     return found
                 if not _may_change(answer.status_code):
                     break
         failed = NoWordsError if problem in (CUT_OFF, WITHOUT_WORDS) else InfrastructureError
+        if self._answered and status in ASKERS_FAULT:
+            failed = BadQuestionError
         if any(sign in problem for sign in TOO_LONG):
             failed = LongError
         if self._key:

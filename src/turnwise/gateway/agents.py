@@ -16,6 +16,7 @@ from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
 from turnwise.errors import ConfigError, located
 from turnwise.gateway import spans
 from turnwise.gateway.address import Address
+from turnwise.gateway.bounds import check_depth
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.programs import CommandPlayer, Returned
 from turnwise.gateway.remote import RemotePlayer
@@ -59,7 +60,9 @@ class Model:
         recipe's, the first if not given. Raises RefusedError for what the gateway refuses."""
         assert self._session is not None  # the gateway makes them
         body: dict[str, Any] = {"model": role or self.name, "messages": messages}
+        self._session.check_refusals()
         try:
+            check_depth([messages, tools])
             request = chat_completions.read(body | ({"tools": tools} if tools else {}))
         except RefusedError as refused:
             self._session.refused(refused)

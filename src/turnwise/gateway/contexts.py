@@ -50,6 +50,8 @@ class Exchange:
     """None while it is sampled."""
     message: Message | None = None
     """The message that the agent gets."""
+    key: Key = ()
+    """The parts by which it is known again."""
     delivered: bool = False
     """Whether the agent has it."""
     finished: int = -1
@@ -150,11 +152,11 @@ class Contexts:
             shown, tokens = place.context.exchanges[place.exchanges].shown, context.tokens
         else:
             shown = tuple(messages[0 if place is None else place.messages :])
-            tokens = self._rendered(scaffold, context, messages, shown, number)
+            tokens = self._rendered(scaffold, context, messages, shown, number, most)
         if len(tokens) >= most:
             raise RefusedError(
-                f"context_length_exceeded: these messages are {len(tokens)} tokens, and a context "
-                f"has at most {most}",
+                f"context_length_exceeded: these messages are {len(tokens)} tokens and more, and a "
+                f"context has at most {most}",
                 field="messages",
             )
         fresh = tuple(keys[len(keys) - len(shown) :])
@@ -175,7 +177,8 @@ class Contexts:
     ) -> None:
         """Keep what was sampled."""
         exchange.written, exchange.action = completion.tokens, action
-        exchange.message, exchange.finished = message, self._finished
+        exchange.message, exchange.key = message, key_of(message)
+        exchange.finished = self._finished
         self._finished += 1
         sampled = completion.tokens, completion.logprobs, completion.version
         exchange.context.tokens = exchange.context.tokens.with_sampled(
@@ -260,8 +263,9 @@ class Contexts:
         messages: Sequence[Message],
         shown: Sequence[Message],
         number: int,
+        most: int,
     ) -> Tokens:
-        """The context's tokens and those of the messages after it."""
+        """The context's tokens and those of the messages after it, as far as there is room."""
         tokens, turn = context.tokens, number
         written: Sequence[int] = ()
         calls: Sequence[ToolCall] = ()
@@ -281,6 +285,8 @@ class Contexts:
             else:
                 segments = beginning(scaffold, group)
             tokens, begun, rest = tokens.with_segments(segments, turn), True, rest[len(group) :]
+            if len(tokens) >= most:
+                break
             if rest:
                 echo = rest.pop(0)
                 source, written, turn = self._repeated(scaffold, echo, number, _user_speaks(rest))
@@ -304,10 +310,8 @@ class Contexts:
 
     def _known(self, message: Message) -> Exchange | None:
         """The last reply of the policy that a message repeats."""
-        for exchange in reversed(self.exchanges):
-            if exchange.message is not None and key_of(exchange.message) == key_of(message):
-                return exchange
-        return None
+        key = key_of(message)
+        return next((one for one in reversed(self.exchanges) if one.key == key), None)
 
 
 def _user_speaks(messages: Sequence[Message]) -> bool:
@@ -325,7 +329,7 @@ def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) 
         if after == len(messages):
             return _Place(context, count, after, again=True)
         reply = exchange.message
-        if reply is None or key_of(reply) != keys[after][:-1]:
+        if reply is None or exchange.key != keys[after][:-1]:
             break
         same_ids = [one.id for one in reply.calls] == [one.id for one in messages[after].calls]
         cursor = after + 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.chat.endpoint import ChatEndpoint, LongError
+from turnwise.chat.endpoint import BadQuestionError, ChatEndpoint, LongError
 from turnwise.chat.turns import ChatTurn
 from turnwise.config import RolloutConfig
 from turnwise.gateway.dialects.writing import arguments_json
@@ -45,6 +45,8 @@ class EndpointSpeaker:
             )
         except LongError as error:
             raise RefusedError(f"context_length_exceeded: {error}", field="messages") from None
+        except BadQuestionError as error:  # what was asked is the agent's doing
+            raise RefusedError(str(error), field="messages") from None
         self.replies += len(turns)
         self.called += sum(len(turn.calls) for turn in turns)
         self.written += sum(turn.written for turn in turns)

@@ -18,6 +18,7 @@ from typing import IO
 from turnwise.errors import InfrastructureError
 from turnwise.gateway import guard
 from turnwise.gateway.address import Address
+from turnwise.gateway.blots import blotted
 from turnwise.gateway.session import GivenReward, Session
 from turnwise.types import Task
 
@@ -52,8 +53,8 @@ class CommandPlayer:
             if code == 0:
                 return Returned()
             said.seek(0, os.SEEK_END)
-            said.seek(max(0, said.tell() - SHOWN))
-            words = said.read().decode(errors="replace").strip()
+            said.seek(max(0, said.tell() - 2 * SHOWN))  # a secret may begin before what is shown
+            words = blotted(said.read().decode(errors="replace").strip(), address.secret)[-SHOWN:]
         return Returned(error=f"{self._command[0]} ended with code {code}: {words}")
 
 

@@ -68,7 +68,7 @@ class Offers:
 
     async def next(self, seconds: float) -> Offer | None:
         """The first task, for the caller to mark as taken or to give back; None where there is none
-        for so many seconds, at most LONGEST_POLL."""
+        for so many seconds, a number, at most LONGEST_POLL."""
         try:
             async with asyncio.timeout(min(seconds, LONGEST_POLL)):
                 while True:

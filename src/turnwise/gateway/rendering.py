@@ -5,6 +5,7 @@ of an agent's messages are new (`contexts.py`).
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,8 @@ class Scaffolds:
 
     def _make(self, tools: Sequence[ToolSchema]) -> Scaffold:
         names = [one.name for one in tools]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        counts = Counter(names)
+        twice = next((name for name in names if counts[name] > 1), None)
         if twice is not None:
             raise RefusedError(f"two tools are called {twice!r}", field="tools")
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from turnwise.types import ToolCall
+from turnwise.types import ToolCall, encodable
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["stop", "calls", "length"]
@@ -134,4 +134,5 @@ class RefusedError(Exception):
         self, message: str, status: int = 400, field: str = "", kind: str = "invalid_request_error"
     ) -> None:
         super().__init__(message)
-        self.message, self.status, self.field, self.kind = message, status, field, kind
+        self.message, self.field = encodable(message), encodable(field)
+        self.status, self.kind = status, kind

@@ -20,6 +20,7 @@ from typing import Any
 from turnwise.errors import ConfigError
 from turnwise.gateway import forward
 from turnwise.gateway.address import Address
+from turnwise.gateway.blots import blotted
 from turnwise.gateway.programs import SHOWN, Returned, variables
 from turnwise.gateway.session import Session
 from turnwise.sandbox import folder as packing
@@ -118,7 +119,7 @@ class SandboxedPlayer:
         finally:
             await in_thread(sandbox.close)
             await asyncio.wait([running])
-        return _returned(words[0], result, problem)
+        return _returned(words[0], result, problem, address.secret)
 
 
 def _run(
@@ -151,8 +152,8 @@ def _put(folder: Path, workspace: Workspace) -> None:
             place.chmod(entry.mode | 0o600)
 
 
-def _returned(program: str, result: Result, problem: str) -> Returned:
-    said = (result.stdout.text + result.stderr.text).strip()[-SHOWN:]
+def _returned(program: str, result: Result, problem: str, secret: str) -> Returned:
+    said = blotted((result.stdout.text + result.stderr.text).strip(), secret)[-SHOWN:]
     if result.status is Status.OK:
         return Returned(error=problem)
     code = f"code {result.exit_status}" if result.status is Status.NONZERO else str(result.status)

@@ -10,11 +10,10 @@ Not here: the formats (`dialects/`), and what a request does (`session.py`).
 
 import asyncio
 import hmac
-import json
 import math
 import secrets
 import socket
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -24,22 +23,19 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnwise.errors import InfrastructureError
 from turnwise.gateway import spans
 from turnwise.gateway.address import Address
+from turnwise.gateway.connections import Impatient, body_of, one_more, raise_open_files, read_bytes
 from turnwise.gateway.dialects import chat_completions, messages
 from turnwise.gateway.dialects.registry import DIALECTS, Dialect
 from turnwise.gateway.remote import Offers
 from turnwise.gateway.requests import RefusedError
 from turnwise.gateway.sandboxed import UnixFolder
 from turnwise.gateway.session import GivenReward, Session
+from turnwise.types import encodable
 
-LARGEST_BODY = 10_000_000
-"""Bytes of a request's body."""
-PATIENCE = 30.0
-"""Seconds that a client has for the headers of a request, and for its body."""
 REMEMBERED = 10_000
 """Episodes that have ended and are still known by their addresses."""
 Handler = Callable[[Request, Session], Awaitable[Response]]
@@ -107,6 +103,7 @@ class Gateway:
             self._folder.remove()
 
     async def _start(self) -> None:
+        raise_open_files()
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             place = self._host, self._port
@@ -120,6 +117,7 @@ class Gateway:
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._url = f"http://{host}:{sockets[0].getsockname()[1]}"
         app = Starlette(routes=self._routes(), exception_handlers={404: _no_route, 405: _no_route})
+        app.state.reading = Counter()
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -127,7 +125,7 @@ class Gateway:
             access_log=False,
             lifespan="off",
             ws="none",
-            http=_Impatient,
+            http=Impatient,
             timeout_graceful_shutdown=1,
         )
         self._server = _Server(config)
@@ -165,7 +163,8 @@ class Gateway:
             session = None
             try:
                 session = self._session(request)
-                return await handler(request, session)
+                with one_more(session):
+                    return await handler(request, session)
             except RefusedError as refused:
                 return JSONResponse(dialect.error(refused), refused.status)
             except ClientDisconnect:
@@ -201,26 +200,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Impatient(H11Protocol):
-    """Closes a connection whose first request does not come."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._impatience = self.loop.call_later(PATIENCE, self._give_up)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._impatience.cancel()
-        super().connection_lost(exc)
-
-    def _give_up(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
-
-
 def _asking(dialect: Dialect) -> Handler:
     async def handler(request: Request, session: Session) -> Response:
+        session.check_refusals()
         try:
-            asked = dialect.read(await _body(request))
+            asked = dialect.read(await body_of(request, session))
         except RefusedError as refused:
             session.refused(refused)
             raise
@@ -256,6 +240,8 @@ def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
         try:
             seconds = float(request.query_params.get("seconds", "0"))
         except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
             refused = RefusedError("seconds is a number", field="seconds")
             return JSONResponse(chat_completions.error(refused), 400)
         offer = await offers.next(seconds)
@@ -271,7 +257,7 @@ def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _count(request: Request, session: Session) -> Response:
-    asked = messages.read({"max_tokens": 1, **await _body(request)})
+    asked = messages.read({"max_tokens": 1, **await body_of(request, session)})
     return JSONResponse(messages.counted(session.count(asked)))
 
 
@@ -309,7 +295,8 @@ def _described(name: str) -> dict[str, Any]:
 
 
 async def _reward(request: Request, session: Session) -> Response:
-    given = await _body(request)
+    session.check_rewarding()
+    given = await body_of(request, session)
     for name in given:
         if name not in ("reward", "success", "parts", "reply", "role"):
             raise RefusedError(f"unknown field {name!r}", field=name)
@@ -326,47 +313,26 @@ async def _reward(request: Request, session: Session) -> Response:
     success = given.get("success", reward >= 1)
     if not isinstance(success, bool):
         raise RefusedError("success is true or false", field="success")
-    numbers = {str(name): _number(parts, name) for name in parts}
+    numbers = {encodable(name): _number(parts, name) for name in parts}
     session.rewarded(GivenReward(reward, success, numbers))
     return JSONResponse({"ok": True})
 
 
 async def _end(request: Request, session: Session) -> Response:
-    await request.body()
+    await read_bytes(request, session)
     session.ended.set()
     return JSONResponse({"ok": True})
 
 
 def _number(given: Mapping[str, Any], name: str) -> float:
     value = given.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RefusedError(f"{name} is {value!r}: give a number", field=name)
-    return float(value)
-
-
-async def _body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's body. Raises RefusedError for one that is too large, comes too
-    slowly, or is none."""
-    data = bytearray()
     try:
-        async with asyncio.timeout(PATIENCE):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > LARGEST_BODY:
-                    raise RefusedError(
-                        f"the body has more than {LARGEST_BODY} bytes",
-                        413,
-                        kind="request_too_large",
-                    )
-    except TimeoutError:
-        raise RefusedError(f"no whole body within {PATIENCE:g} s", 408) from None
-    try:
-        body = json.loads(bytes(data))
-    except (ValueError, RecursionError):
-        raise RefusedError("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise RefusedError("the body is not a JSON object")
-    return body
+        number = math.nan if isinstance(value, bool | str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RefusedError(f"{name} is {str(value)[:80]}: give a number", field=name)
+    return number
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -7,7 +7,6 @@ how the agent is run (`rollout/agent_episode.py`).
 
 import asyncio
 import hashlib
-import pickle
 import re
 import time
 from collections import Counter
@@ -21,12 +20,14 @@ from turnwise.chat.endpoint import ChatEndpoint
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
 from turnwise.errors import InfrastructureError
+from turnwise.gateway.bounds import check_request
 from turnwise.gateway.contexts import Contexts, Exchange
 from turnwise.gateway.endpoints import EndpointSpeaker
 from turnwise.gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import RefusedError, Reply, Request
 from turnwise.gateway.sampling import Sampler
+from turnwise.gateway.usage import Usage
 from turnwise.tokens import Tokens
 from turnwise.types import Outcome, Turn
 
@@ -38,6 +39,8 @@ REPLY_PREFIX = re.compile("^(chatcmpl-|resp_|msg_)")
 """The words before a reply's id in the dialects."""
 MODEL = "policy"
 """The name of the only model that there is, where an agent has no roles."""
+FEWEST_REFUSALS = 16
+"""Requests that may be refused in any episode; where rollout.max_turns is more, so many."""
 
 
 @dataclass(frozen=True)
@@ -71,35 +74,7 @@ class GivenReward:
     """Rewards of single roles in place of `reward`."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Counts of what an agent's requests were, by name."""
-
-    dialects: Counter[str] = field(default_factory=Counter)
-    tools: Counter[str] = field(default_factory=Counter)
-    """Requests in which a tool was offered."""
-    ignored: Counter[str] = field(default_factory=Counter)
-    """Requests with a field that has no bearing here."""
-    contexts: Counter[str] = field(default_factory=Counter)
-    """Contexts by the reason why each was begun."""
-    endings: Counter[str] = field(default_factory=Counter)
-    """Replies by how they ended: `stop`, `calls`, `length`, or `malformed`."""
-
-    def count(self, request: Request, exchanges: Sequence[Exchange], reply: Reply) -> None:
-        """Add one."""
-        self.dialects[request.dialect] += 1
-        self.tools.update(tool.name for tool in request.tools)
-        self.ignored.update(request.ignored)
-        malformed = [one.action is not None and one.action.error is not None for one in exchanges]
-        for place, choice in enumerate(reply.choices):
-            wrong = bool(malformed) and malformed[place]
-            self.endings["malformed" if wrong else choice.ending] += 1
-        for exchange in exchanges:
-            if exchange.context.own[0] is exchange:
-                self.contexts[exchange.context.cause] += 1
-
-
-@dataclass
+@dataclass(eq=False)
 class Session:
     """The requests of one episode, until it is closed."""
 
@@ -134,6 +109,8 @@ class Session:
     """The budget at which a request was refused, unless a later reply was given."""
     failure: str = field(default="", init=False)
     """The failure of the engine, unless a later reply was given."""
+    requests: int = field(default=0, init=False)
+    """Requests at its address that are under way."""
     bug: BaseException | None = field(default=None, init=False)
     """An error of turnwise's own in answering."""
 
@@ -198,6 +175,18 @@ class Session:
         """Count a request that was refused, here or before it could be asked."""
         self._refused[refused.field or refused.kind] += 1
 
+    def check_refusals(self) -> None:
+        """Raise RefusedError where so many requests were refused that no more are read."""
+        most = max(FEWEST_REFUSALS, self.limits.max_turns)
+        if self._refused.total() > most:
+            self.limit = Outcome.TRUNCATED_TURNS
+            raise RefusedError(
+                f"the episode's budget is spent: {most} requests were refused",
+                403,
+                "rollout.max_turns",
+                "permission_error",
+            )
+
     def arrived(self, reply: Reply) -> None:
         """Note that the agent has a reply."""
         for exchange in self._exchanges.get(reply.id, ()):
@@ -207,18 +196,19 @@ class Session:
         """The tokens that a request's messages are. Raises RefusedError where they cannot be
         rendered."""
         self._check_open()
+        check_request(request, self.limits.max_tokens)
         tools, scaffold = self.scaffolds.of(request)
         return Contexts().begin(tools, scaffold, request.messages, 2**31).start
 
     def rewarded(self, reward: GivenReward) -> None:
         """Keep the reward of the episode. Raises RefusedError where it is not the agent's."""
-        self._check_rewarding()
+        self.check_rewarding()
         self.reward = reward
 
     def reward_reply(self, reply: str, reward: float) -> None:
         """Keep the reward of one turn, by the id of the reply, before which each dialect has a word
         of its own. Raises RefusedError for an id of none, and where rewards are not the agent's."""
-        self._check_rewarding()
+        self.check_rewarding()
         exchanges = self._exchanges.get(REPLY_PREFIX.sub("", reply))
         if not exchanges:
             raise RefusedError(f"there is no reply {reply!r}", 404, "reply", "not_found_error")
@@ -228,7 +218,7 @@ class Session:
     def reward_role(self, role: str, reward: float) -> None:
         """Keep the reward of one role. Raises RefusedError for a role that is not trained, and
         where rewards are not the agent's."""
-        self._check_rewarding()
+        self.check_rewarding()
         problem = self.problem_with_role(role)
         if problem:
             raise RefusedError(problem, field="role")
@@ -286,7 +276,8 @@ class Session:
         if self.closed or self.ended.is_set():
             raise _ended()
 
-    def _check_rewarding(self) -> None:
+    def check_rewarding(self) -> None:
+        """Raise RefusedError where rewards are not the agent's, or the episode has ended."""
         self._check_open()
         if not self.rewarded_by_agent:
             raise RefusedError(
@@ -323,6 +314,7 @@ class Session:
         role = self._role(request)
         self._check_budget(request)
         try:
+            check_request(request, self.limits.max_tokens)
             with self.waiting():
                 spoken = await self._speakers[role].speak(request)
         except RefusedError as refused:
@@ -399,4 +391,5 @@ def _over(name: str, most: int) -> RefusedError:
 
 def _key(request: Request) -> str:
     """A name of a request, equal for equal ones."""
-    return hashlib.sha256(pickle.dumps(request)).hexdigest()
+    images = [one.images for one in request.messages]  # which their messages do not show
+    return hashlib.sha256(repr((request, images)).encode()).hexdigest()

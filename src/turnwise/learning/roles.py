@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from turnwise.tokens import Tokens
+from turnwise.tokens import KeptTokens, Tokens
 from turnwise.types import Group, Trajectory, Verdict
 
 
@@ -102,4 +102,6 @@ def _tokens(trajectory: Trajectory, places: Sequence[int]) -> Tokens:
             np.int64,
         ),
         images,
+        None if tokens.experts is None else tokens.experts[kept],
+        KeptTokens.chosen([(tokens.kept, kept)]),
     )

@@ -5,6 +5,7 @@ here: the agent loop of turnwise's own (`episode.py`), and how requests become t
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -20,14 +21,17 @@ from turnwise.config import (
     TrainedPolicy,
 )
 from turnwise.engines.base import Engine
-from turnwise.errors import InfrastructureError, MissingExtraError
+from turnwise.errors import InfrastructureError, MissingExtraError, located
+from turnwise.gateway.address import Address
 from turnwise.gateway.agents import Agent, make_agent
+from turnwise.gateway.blots import blotted
 from turnwise.gateway.programs import Returned
 from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.sandboxed import SandboxedPlayer
-from turnwise.gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session, Usage
+from turnwise.gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
 from turnwise.gateway.spans import EpisodeSpans, Spans
+from turnwise.gateway.usage import Usage
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
 from turnwise.rollout.episode import Episode
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from turnwise.gateway.server import Gateway
 
+log = logging.getLogger(__name__)
 Policy = TrainedPolicy | FrozenPolicy | EndpointPolicy
 ENDPOINT_SECONDS = 300.0
 """Deadline of one attempt at a reply of an endpoint's model."""
@@ -196,7 +201,7 @@ class AgentEpisode(Episode):
                 Span(Doing.SAMPLING, start - self._begun, end - self._begun)
                 for start, end in session.waits
             ]
-        self._conclude(playing, session, late)
+        self._conclude(playing, session, address, late)
 
     async def _ended_in_time(self, playing: "asyncio.Task[Returned]", session: Session) -> bool:
         """Wait for the agent. The time in which it waits for the model does not count, because how
@@ -215,13 +220,17 @@ class AgentEpisode(Episode):
                 ended.cancel()
         return True
 
-    def _conclude(self, playing: "asyncio.Task[Returned]", session: Session, late: bool) -> None:
+    def _conclude(
+        self, playing: "asyncio.Task[Returned]", session: Session, address: Address, late: bool
+    ) -> None:
         """Say how the agent's work ended. Always raises EpisodeEnded."""
         if session.bug is not None:
-            raise session.bug
+            log.error("a bug in answering an agent", exc_info=session.bug)
+            why = f"a bug of turnwise's in answering the agent: {located(session.bug)}"
+            raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, why)
         if playing.done() and not playing.cancelled():
             try:
-                self._returned = playing.result()
+                self._returned = _without_secrets(playing.result(), address.secret)
             except InfrastructureError as error:
                 raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
         # After its `/end` an agent may end as it likes, and when: its code is a race then.
@@ -265,6 +274,11 @@ class AgentEpisode(Episode):
         if given is None:
             raise VerdictError(NO_REWARD)
         return Verdict(given.reward, given.success, given.parts, roles=given.roles)
+
+
+def _without_secrets(returned: Returned, secret: str) -> Returned:
+    answer = returned.answer and blotted(returned.answer, secret)
+    return replace(returned, answer=answer, error=blotted(returned.error, secret))
 
 
 def _joined(reward: GivenReward | None, roles: Mapping[str, float]) -> GivenReward | None:

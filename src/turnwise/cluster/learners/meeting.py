@@ -10,15 +10,21 @@ import os
 import pickle
 import platform
 import secrets
+import selectors
 import socket
 import struct
+import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 SECRET_BYTES = 32
 HELLO_SECONDS = 10.0
 """Seconds that a connection has to show whose it is."""
+MOST_STRANGERS = 64
+"""Connections that have not yet shown it; of more, the first are closed."""
+LONGEST_HELLO = 4096
+"""Bytes of the message in which a rank says that it is there."""
 _LENGTH = struct.Struct("!Q")
 
 
@@ -59,33 +65,92 @@ class Arrival:
     process: int
 
 
+@dataclass(eq=False)
+class _Stranger:
+    """A connection that has not yet shown whose it is."""
+
+    connection: socket.socket
+    until: float
+    said: bytearray = field(default_factory=bytearray)
+    wanted: int = SECRET_BYTES
+    """Bytes of what it has to say, as far as that is known."""
+
+
 class Door:
     """Rank 0's side: the port to which the others come. Example: `door.arrival(1.0)`."""
 
     def __init__(self, host: str) -> None:
         self._server = socket.create_server((host, 0))
+        self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
         self.secret = secrets.token_bytes(SECRET_BYTES)
+        self._strangers: list[_Stranger] = []
 
     def arrival(self, seconds: float) -> tuple[Arrival, socket.socket] | None:
-        """Wait for the next rank, and return its connection; None where none comes in time, or
-        only a stranger without the secret."""
-        self._server.settimeout(seconds)
-        try:
-            connection, _ = self._server.accept()
-        except TimeoutError:
-            return None
-        connection.settimeout(HELLO_SECONDS)
-        with connection.makefile("rb") as stream, suppress(OSError):
-            known = hmac.compare_digest(stream.read(SECRET_BYTES), self.secret)
-            if known and (said := receive(stream)) is not None:
-                return pickle.loads(said), connection
-        connection.close()
-        return None
+        """Wait for the next rank, and return its connection; None where none comes in time.
+        Connections that are silent, slow or without the secret hold nobody up."""
+        until = time.monotonic() + seconds
+        while True:
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._server, selectors.EVENT_READ)
+                for one in self._strangers:
+                    ready.register(one.connection, selectors.EVENT_READ, one)
+                events = ready.select(max(0.0, until - time.monotonic()))
+            for key, _ in events:
+                if key.data is None:
+                    self._let_knock()
+                elif (arrival := self._heard(key.data)) is not None:
+                    return arrival, key.data.connection
+            now = time.monotonic()
+            late = [one for one in self._strangers if one.until < now]
+            for one in late + self._strangers[:-MOST_STRANGERS]:
+                self._send_away(one)
+            if now >= until:
+                return None
 
     def close(self) -> None:
-        """Refuse later connections."""
+        """Refuse later connections, and end those of strangers."""
         self._server.close()
+        for one in list(self._strangers):
+            self._send_away(one)
+
+    def _let_knock(self) -> None:
+        with suppress(OSError):  # gone again
+            connection, _ = self._server.accept()
+            connection.setblocking(False)
+            self._strangers.append(_Stranger(connection, time.monotonic() + HELLO_SECONDS))
+
+    def _heard(self, one: _Stranger) -> Arrival | None:
+        """Read what there is of a connection; the arrival where it is whole."""
+        try:
+            data = one.connection.recv(one.wanted - len(one.said))
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        one.said += data
+        head = SECRET_BYTES + _LENGTH.size
+        if data and len(one.said) < one.wanted:
+            return None
+        known = hmac.compare_digest(one.said[:SECRET_BYTES], self.secret)
+        if known and one.wanted == SECRET_BYTES:
+            one.wanted = head
+            return None
+        if known and one.wanted == head == len(one.said):
+            one.wanted += _LENGTH.unpack(one.said[SECRET_BYTES:])[0]
+            if head < one.wanted <= head + LONGEST_HELLO:
+                return None
+        if known and data and len(one.said) > head:
+            self._strangers.remove(one)
+            arrival: Arrival = pickle.loads(one.said[head:])
+            return arrival
+        self._send_away(one)
+        return None
+
+    def _send_away(self, one: _Stranger) -> None:
+        if one in self._strangers:
+            self._strangers.remove(one)
+        one.connection.close()
 
 
 def arrive(meeting: Meeting) -> socket.socket:

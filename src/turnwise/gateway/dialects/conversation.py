@@ -69,9 +69,11 @@ def check_caller(call: Fields) -> None:
 def distinct(fields: Fields, tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
     """The tools, as long as no two have one name. Raises RefusedError otherwise."""
     names = [tool.name for tool in tools]
+    seen = set[str]()
     for number, name in enumerate(names):
-        if name in names[:number]:
+        if name in seen:
             raise fields.refused(f"tools[{number}].name", f"{name!r} is there twice")
+        seen.add(name)
     return tuple(tools)
 
 

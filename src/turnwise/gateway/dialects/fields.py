@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise.gateway.bounds import check_depth
 from turnwise.gateway.requests import RefusedError
 from turnwise.strict_json import DECODER
 from turnwise.types import encodable
@@ -158,9 +159,7 @@ class Fields:
 
     def _encodable(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
         """The value without halves of surrogate pairs, which no tokenizer takes."""
-        try:
-            written = json.dumps(value, ensure_ascii=False)
-        except RecursionError:
-            raise self.refused(name, "is nested too deeply") from None
+        check_depth(value, self._place(name))
+        written = json.dumps(value, ensure_ascii=False)
         clean = encodable(written)
         return value if clean == written else dict(json.loads(clean))
