@@ -241,6 +241,7 @@ def test_roles_are_compared_with_the_same_role_of_other_episodes() -> None:
             one.tokens.turn[one.tokens.mask].tolist()
         )
         assert set(one.tokens.turn.tolist()) == {0, 1}
+        assert one.tokens.kept is not None  # what each was drawn among, which check_record checks
         check_record(one.tokens)
 
 
