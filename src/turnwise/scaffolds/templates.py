@@ -6,12 +6,15 @@ Not here: how the texts are encoded (`text.py`), and templates in Python (`nativ
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 Said = tuple[str, str]
 """A message's role, and what stands before its text."""
@@ -23,7 +26,7 @@ OPENED = re.compile(r"<think>\s*\Z")
 
 
 def pieces(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: "PreTrainedTokenizerBase",
     messages: Sequence[Said],
     parts: bool = False,
     day: str = "",
@@ -47,7 +50,7 @@ def pieces(
     )
 
 
-def writes_today(tokenizer: PreTrainedTokenizerBase) -> bool:
+def writes_today(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Whether the template writes today's date."""
     return "strftime_now" in str(tokenizer.chat_template)
 
@@ -72,7 +75,7 @@ def _marker(place: int) -> str:
 
 
 def _rendered(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Said], parts: bool, day: str
+    tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Said], parts: bool, day: str
 ) -> str:
     marked = []
     for place, (role, before) in enumerate(messages):
