@@ -11,7 +11,7 @@ from turnwise.errors import ConfigError
 
 VALUES: dict[str, Any] = {
     "name": "it",
-    "recipe": "demo",
+    "recipe": "search",
     "seeds": [0, 1],
     "arms": {"one": {}, "two": {"train": {"steps": 3}}},
     "metrics": {"success": {"report": "trained.success"}},

@@ -23,7 +23,7 @@ from turnwise.studies.plan import planned_runs
 
 VALUES = {
     "name": "it",
-    "recipe": "demo",
+    "recipe": "search",
     "seeds": [0],
     "arms": {"one": {}, "two": {"learning": {"mask_observations": False}}},
     "metrics": {"success": {"report": "trained.success"}},

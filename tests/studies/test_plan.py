@@ -25,7 +25,7 @@ def planned(
 ) -> dict[str, PlannedRun]:
     values: dict[str, Any] = {
         "name": "it",
-        "recipe": "demo",
+        "recipe": "search",
         "seeds": [3, 4],
         "arms": {"one": {}, "two": {"train": {"steps": 7}}},
         "metrics": {"success": {"report": "trained.success"}},

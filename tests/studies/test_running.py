@@ -46,7 +46,7 @@ def runs(tmp_path: Path) -> Runs:
 
 
 def run(name: str, after: str | None = None, *changes: str, threads: int = 1) -> PlannedRun:
-    recipe = load_recipe("demo", [f"threads={threads}", "train.steps=2", *changes])
+    recipe = load_recipe("search", [f"threads={threads}", "train.steps=2", *changes])
     return PlannedRun(name, name, 0, recipe, after)
 
 
@@ -138,7 +138,7 @@ def test_all_processes_end_when_this_one_is_interrupted(
 
 def test_servers_of_vllm_run_alone_where_there_are_gpus(runs: Runs) -> None:
     runs.machine = Machine(8, ("0", "1"))
-    served = replace(run("served"), recipe=load_recipe("demo", ["threads=1", "engine=vllm"]))
+    served = replace(run("served"), recipe=load_recipe("search", ["threads=1", "engine=vllm"]))
     runs.pending = [run("slow one"), served]
     try:
         runs._start()

@@ -76,15 +76,15 @@ def test_a_function_of_ones_own(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_metric_that_no_run_will_have_is_refused(metric: dict[str, str], error: str) -> None:
-    recipe = load_recipe("demo", ["train.steps=0", "evaluation.base=false"])
+    recipe = load_recipe("search", ["train.steps=0", "evaluation.base=false"])
     with pytest.raises(ConfigError, match=f"metric 'm'.*{error}"):
         check_metrics({"m": MetricConfig.model_validate(metric)}, [recipe], set)
 
 
 def test_an_evaluation_has_tasks_and_may_be_an_ablation() -> None:
-    recipe = load_recipe("demo")
+    recipe = load_recipe("search")
     ablation = {"m": MetricConfig(report="no_search.success")}
     check_metrics(ablation, [recipe], lambda: {"no_search"})
-    none = load_recipe("demo", ["evaluation.tasks=0"])
+    none = load_recipe("search", ["evaluation.tasks=0"])
     with pytest.raises(ConfigError, match=r"no arm has evaluation\.tasks"):
         check_metrics(ablation, [none], lambda: {"no_search"})

@@ -21,7 +21,7 @@ VALUES: dict[str, Any] = {
     "title": "It",
     "about": "A system.",
     "source": "A paper",
-    "recipe": "demo",
+    "recipe": "search",
     "seeds": [3, 5, 7],
     "arms": {"new": {}, "old": {}},
     "metrics": {
