@@ -16,8 +16,8 @@ from turnwise.config import (
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.judges.making import part_of
-from turnwise.learning.certainty import PARTS
 from turnwise.learning.reward_model import FORMS
+from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 
 MEASURED = {
@@ -84,7 +84,7 @@ def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     yield "judge", '`judge.form = "pairwise"`', part_of(PairwiseJudgeConfig(form="pairwise"))
     for form, model in FORMS.items():
         yield "reward_model", f'`reward_model.form = "{form}"`', model.part
-    for name, part in PARTS.items():
+    for name, part in CERTAINTY.items():
         yield name, "the policy", part
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from turnwise.config import LearningConfig
-from turnwise.learning.certainty import PARTS, Certainty
+from turnwise.learning.certainty import Certainty
+from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.tokens import Tokens
 from turnwise.types import Group
 
@@ -58,5 +59,7 @@ def test_an_episode_without_a_sampled_token(load_model: LoadModel, make_groups: 
 
 def test_ranges_are_those_of_the_functions(load_model: LoadModel) -> None:
     parts = Certainty(load_model(), LearningConfig(), 1.0).parts
-    assert parts.keys() == PARTS.keys()
-    assert all((parts[name].low, parts[name].high) == (p.low, p.high) for name, p in PARTS.items())
+    assert parts.keys() == CERTAINTY.keys()
+    assert all(
+        (parts[name].low, parts[name].high) == (p.low, p.high) for name, p in CERTAINTY.items()
+    )

@@ -78,7 +78,7 @@ def checked_environment(recipe: Recipe) -> Environment:
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.tier  # noqa: B018 - finds it
-    _check_workers(environment, recipe)
+    check_workers(environment, recipe)
     if recipe.judge is not None:
         check_judge(recipe.judge)
     reward_of(recipe, environment, parts_of_models(recipe))
@@ -142,7 +142,7 @@ def _tasks(recipe: Recipe, environment: Environment, split: Split, wanted: int) 
     return tasks
 
 
-def _check_workers(environment: Environment, recipe: Recipe) -> None:
+def check_workers(environment: Environment, recipe: Recipe) -> None:
     """Raise ConfigError where other processes cannot play the episodes."""
     name = environment.spec.name
     if recipe.cluster.workers and environment.shows_images:

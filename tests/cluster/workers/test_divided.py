@@ -43,8 +43,8 @@ from turnwise.rollout.runner import RolloutRunner, members_of, new_groups
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
-from turnwise.training.components import check_workers
 from turnwise.training.context import RunContext
+from turnwise.training.first_checks import check_workers
 from turnwise.types import Outcome, Trajectory
 
 NOTING = f"environment.name={HERE / 'environments.py'}:Noting"

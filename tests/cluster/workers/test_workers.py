@@ -30,8 +30,9 @@ from turnwise.rollout.runner import members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
-from turnwise.training.components import Components, build_components, check_workers
+from turnwise.training.components import Components, build_components
 from turnwise.training.context import RunContext
+from turnwise.training.first_checks import check_workers
 from turnwise.types import Group, Outcome, Trajectory
 
 HERE = Path(__file__).parent
