@@ -53,7 +53,7 @@ def test_a_plan_as_json(shell: Shell) -> None:
     assert best["division"]["staleness"] <= 1
     assert best["learner_memory"]["total"] > 2 * 2**30
     assert best["step_cost"] is None
-    assert found["assumptions"]["episodes a step"] == 128
+    assert found["assumptions"]["episodes a step"] == 64
 
 
 @pytest.mark.parametrize(

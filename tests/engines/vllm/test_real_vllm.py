@@ -293,7 +293,7 @@ def wait_for(server: ServerProcess) -> None:
 
 
 def test_a_run_goes_on_after_kill_9_and_is_resumed(tmp_path: Path, python: str) -> None:
-    """As a user has it: the command line, the demo's recipe, two runs."""
+    """As a user has it: the command line, a shipped recipe, two runs."""
     run = tmp_path / "run"
     settings = (
         f"engine=vllm engine.servers.python={python} "
@@ -305,7 +305,7 @@ def test_a_run_goes_on_after_kill_9_and_is_resumed(tmp_path: Path, python: str) 
     command = [sys.executable, "-m", "turnwise", "train"]
     with (tmp_path / "log").open("wb") as log:
         first = subprocess.Popen(
-            [*command, "demo", *settings.split(), "--run", str(run)], stdout=log, stderr=log
+            [*command, "search", *settings.split(), "--run", str(run)], stdout=log, stderr=log
         )
         wait_for_step(run, 2, first)
         for process in processes(str(run)):

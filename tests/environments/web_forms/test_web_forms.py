@@ -90,7 +90,7 @@ def test_one_kind_and_images_that_no_model_is_shown() -> None:
     few = WebForms(count=5, kinds=["inbox"])
     assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
     assert "random" not in few.spec.reference_scores
-    recipe = load_recipe("demo")
+    recipe = load_recipe("search")
     check_images(few, recipe)
     few.shows_images = True
     with pytest.raises(ConfigError, match=r"images, and model tiny \(qwen3\) takes none"):
