@@ -342,6 +342,7 @@ def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> Non
     # There are 939 requests of function_calling's three kinds, for both splits, and about 500
     # boards of sokoban's size.
     assert recipe.evaluation.tasks >= {
+        "demo": 300,  # five minutes
         "function_calling": 400,
         "long_walk": 200,
         "sokoban": 140,
