@@ -17,6 +17,7 @@ from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.judges.making import check_judge
 from turnwise.models.places import check_model
+from turnwise.monitor.trackers import check_trackers
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
 from turnwise.sandbox.base import CodeSandbox
@@ -50,6 +51,7 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     """
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_algorithm_for_recipe(recipe, algorithm)
+    check_trackers(recipe.monitor.trackers)
     check_demonstrations(recipe, algorithm, fresh)
     environment = checked_environment(recipe)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps

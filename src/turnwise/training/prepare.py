@@ -36,9 +36,9 @@ def prepare(
     """
     begun, hired = time.monotonic(), hired or Hired()
     folder.check_run()
-    known = known or known_of(recipe, folder.fresh)
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
+    known = known or known_of(recipe, folder.fresh)
     if folder.fresh and recipe.reward_model is not None:
         check_sources(recipe.reward_model.data, folder.path)
     saved = (
