@@ -19,4 +19,4 @@ REWARD_MODEL: Mapping[str, RewardPart] = {
     ),
     "pairs": RewardPart(0, 1, "chance of being preferred, by a reward model"),
 }
-"""By the form of the reward model."""
+"""The part of a reward model, by its form."""

@@ -141,8 +141,7 @@ class RunFolder:
 
     def begin(self, recipe: Recipe) -> None:
         """Make the folders of a run. A new one takes the place of an earlier one, and its recipe is
-        written; what a killed process has left half-written goes. Raises DataError when that
-        cannot be done."""
+        written; half-written files go. Raises DataError when that cannot be done."""
         try:
             if self.fresh:
                 for part in PARTS:

@@ -1,4 +1,4 @@
-"""What can be known of a recipe before a model library is imported: its mistakes are told at once.
+"""Checks of a recipe before a model library is imported: its mistakes are said within two seconds.
 
 The environment is made, its tasks and demonstrations are read; nothing is played. Not here: names
 (`start.py`), and what depends on the model or its tokenizer (`checks.py`).
