@@ -5,8 +5,7 @@
 
 A policy update (`grpo`) of 64 trajectories of 256 tokens, by random models of the sizes of
 `engine.py`, the two in turns. The second also has the time in which the first process's whole model
-gets the new weights. With `--kernels off` models are computed by their own layers, and weights are
-put together layer by layer, as large ones are.
+gets the new weights.
 """
 
 import argparse
