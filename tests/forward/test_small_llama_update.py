@@ -70,7 +70,6 @@ def test_it_is_what_an_update_computes() -> None:
     ("shape", "changes"),
     [
         ("qwen3", {"attention_bias": True}),
-        ("qwen3", {"attention_dropout": 0.1}),
         ("qwen3 with a window", {}),
     ],
 )

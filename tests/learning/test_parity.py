@@ -87,10 +87,10 @@ def check(
 
 
 def check_in_bfloat16(model: Any, kind: Any = EmbeddedEngine, strict: bool = False) -> None:
-    """With bfloat16 beside weights in float32, or weights in bfloat16."""
+    """With updates in bfloat16 beside weights in float32, or weights in bfloat16."""
     beside = model.dtype == torch.float32
     rounding = {"autocast": beside, "rounded": True, "strict": strict}
-    check(model, kind, ROUNDED_PARITY, rounding, autocast=beside)
+    check(model, kind, ROUNDED_PARITY, rounding)
 
 
 def certain(model: Any, times: float = 8) -> Any:
@@ -167,13 +167,13 @@ def test_numbers_that_are_none_are_no_agreement() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rounding_of_a_certain_model_is_no_fault(dtype: torch.dtype) -> None:
     """It is beyond the bound, which a bound that was chosen is strict about."""
-    model = certain(tiny_model("qwen3")).to(dtype)
+    model = certain(tiny_model("qwen3"), 16).to(dtype)
     check_in_bfloat16(model)
     with pytest.raises(NotSupportedError, match=r"bound is 0\.05; rounding .* It is rounding"):
         check_in_bfloat16(model, strict=True)
 
 
-@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize(
     ("kind", "fault", "dtype"),
     [
