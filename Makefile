@@ -10,7 +10,7 @@ TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,postgres,reasoning-
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-all coverage test-bounds test-slow test-vllm chromium check docs format reference setup
+.PHONY: demo test test-all test-long coverage test-bounds test-slow test-vllm chromium check docs format reference setup
 
 # `make demo CHANGES="train.steps=30"` changes the recipe.
 demo: .venv/ready
@@ -23,6 +23,10 @@ test: .venv/developing
 # All of it but what is marked `slow` or `vllm`.
 test-all: .venv/developing
 	$(PYTEST)
+
+# What is marked `long` alone.
+test-long: .venv/developing
+	$(PYTEST) -m "long and not slow and not vllm"
 
 # Which lines `make test` runs, in this process; what tests start in others is not counted.
 coverage: .venv/developing

@@ -274,7 +274,7 @@ class Trajectory:
     capture: Capture | None = None
     """The account of an agent's calls, where an agent of the user's own has played the episode."""
     first: Observation | None = None
-    """What `Environment.reset` returned; None where it did not."""
+    """The observation that `Environment.reset` returned; None where it returned none."""
     answer_cut: bool = False
     """Whether each right answer that stood in what a tool returned was cut away before the model
     saw it (`Environment.truncate`); False where right answers are not known."""

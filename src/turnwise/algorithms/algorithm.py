@@ -82,7 +82,7 @@ class Algorithm:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
     differs: str = ""
-    """What the row leaves out of its source, or has otherwise."""
+    """The points in which the row differs from its source; empty where in none."""
 
     def part(self, choice: str) -> Part:
         """Look up the part that was chosen, once. Example: grpo.part("aggregation").description."""

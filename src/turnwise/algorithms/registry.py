@@ -117,7 +117,7 @@ def table() -> list[dict[str, Any]]:
 
 
 def _note(row: Algorithm) -> str:
-    """What a row has otherwise than its source, and what it comes to."""
+    """Say in which points a row differs from its source, and what its ratios come to."""
     differs = f"otherwise than in its source: {row.differs}" if row.differs else ""
     return "; ".join(filter(None, (differs, ratio_note(row))))
 

@@ -148,7 +148,7 @@ def _times(gain: float) -> str:
 
 
 def _machine(device: torch.device) -> str:
-    """What the speed of products depends on."""
+    """Name all that the speed of products depends on."""
     given = [f"{name}={os.environ[name]}" for name in SWITCHES if name in os.environ]
     if device.type == "cuda":
         return " ".join([torch.cuda.get_device_name(device), torch.__version__, *given])

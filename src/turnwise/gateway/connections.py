@@ -1,4 +1,4 @@
-"""What one client may take of the server: connections, files, time, and bytes of bodies.
+"""Limits of a client's share of the server: connections, files, time, and bytes of bodies.
 
 Not here: the routes (`server.py`), and what a request may have in it (`bounds.py`).
 """

@@ -119,7 +119,7 @@ def choice(text: str) -> str | None:
 
 
 def unassigned(text: str) -> tuple[str, set[str]]:
-    """What a text gives to letters, with these: `5` and x of `x = 5`."""
+    """Split an assignment into its value and the letters: `5` and x of `x = 5`."""
     bare = unwrapped(text)
     found = _ASSIGNED.match(bare)
     return (bare[found.end() :], set(re.findall("[a-zA-Z]", found[1]))) if found else (bare, set())

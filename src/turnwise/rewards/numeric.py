@@ -23,7 +23,7 @@ from fractions import Fraction
 from turnwise.rewards.expressions import unwrapped
 
 MAX_CHARACTERS, MAX_WRITTEN = 80, 300
-"""Of a number with its unit, and of all that is written around it."""
+"""Characters of a number with its unit, and of all that is written around it, at most."""
 MIN_PLACES = 2
 """Decimal places of an answer that stands for a value without a last digit."""
 MAX_UNIT_WORDS = 4
@@ -151,7 +151,7 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def _shown(text: str) -> str:
-    """What an answer shows, without its wrapping, in lower case."""
+    """Take an answer out of its wrapping, in lower case."""
     if len(text) > MAX_WRITTEN:
         return text
     bare = unwrapped(text).lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$")
@@ -239,7 +239,7 @@ def _named(unit: str) -> str:
 
 
 def _measure(unit: str) -> tuple[str, Fraction] | None:
-    """What a known unit measures, and its size; of areas and volumes too."""
+    """Look up the dimension of a known unit, and its size; of areas and volumes too."""
     power = _POWERS.get(unit[-1:], 1)
     found = CONVERSIONS.get(unit.rstrip("²³"))
     return found and (f"{found[0]} {power}", found[1] ** power)

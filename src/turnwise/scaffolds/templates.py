@@ -31,8 +31,8 @@ def pieces(
     parts: bool = False,
     day: str = "",
 ) -> list[str]:
-    """What the template writes before, between and after the texts of these messages, of which each
-    stands once, whole and in order; then the beginning of the model's turn.
+    """Render what the template writes before, between and after the texts of these messages, of
+    which each stands once, whole and in order; then the beginning of the model's turn.
 
     Contents are texts, or lists of parts where the template knows these alone; with `parts` the
     other way round. `day` (2026-11-26) is what the template takes for today. Raises ConfigError for

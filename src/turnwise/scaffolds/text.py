@@ -41,7 +41,7 @@ class TextScaffold:
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools. `date`
         (2026-11-26) is today's for a chat template that writes it; a run fixes it. Raises
-        ConfigError for what is no date."""
+        ConfigError for an invalid date."""
         self._tokenizer = tokenizer
         check_day(date)
         self._date = date
@@ -77,8 +77,8 @@ class TextScaffold:
 
     @property
     def _opened(self) -> str:
-        """What every prompt ends with where the chat template begins a thought: it belongs to the
-        turn, and stands before its text."""
+        """The end of every prompt where the chat template begins a thought: it belongs to the turn,
+        and stands before its text."""
         return opened(self._frame[1])
 
     def _text(self, tokens: Sequence[int]) -> str:

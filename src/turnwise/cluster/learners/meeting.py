@@ -88,7 +88,7 @@ class Door:
 
     def arrival(self, seconds: float) -> tuple[Arrival, socket.socket] | None:
         """Wait for the next rank, and return its connection; None where none comes in time.
-        Connections that are silent, slow or without the secret hold nobody up."""
+        Connections that are silent, slow or without the secret hold no rank up."""
         until = time.monotonic() + seconds
         while True:
             with selectors.DefaultSelector() as ready:

@@ -86,7 +86,7 @@ def effect_text(effect: Effect, figures: Figures) -> str:
 
 
 def detectable_text(effect: Effect, figures: Figures) -> str:
-    """What could have been shown, for a claim that was not; empty for the others."""
+    """Say which effect could have been shown, for a claim that was not; empty for the others."""
     least = detectable(effect.by_seed, len(figures.effects))
     if effect.verdict != "not shown" or least is None or figures.smallest:
         return ""
