@@ -1,6 +1,7 @@
 """JSON as its standard has it: no key twice, neither NaN nor infinity."""
 
 import json
+import math
 from typing import Any
 
 
@@ -15,5 +16,12 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+def _finite(written: str) -> float:
+    number = float(written)
+    if math.isinf(number):
+        raise ValueError(f"{written[:20]} is too large a number")
+    return number
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unique)
 """A decoder that raises ValueError for other text, RecursionError for text nested too deeply."""

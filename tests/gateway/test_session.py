@@ -197,3 +197,43 @@ def test_a_reward_of_a_turn_is_its_step_s() -> None:
         assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
 
     asyncio.run(work())
+
+
+def test_a_reply_without_the_call_that_was_demanded_is_malformed() -> None:
+    async def work(said: str) -> tuple[str, bool]:
+        own = session(HashedEngine([said]))
+        reply = await asked(own, PROMPT, needs_call=True)
+        _, (turn,), _ = own.record()
+        await asked(own, went_on(PROMPT, reply, "Call it."), needs_call=True)
+        check_record(own.record()[0])
+        return reply.choices[0].text, turn.action.error is None
+
+    assert asyncio.run(work("<answer> Paris</answer>")) == ("Paris", False)
+    assert asyncio.run(work("<lookup> France</lookup>")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "stop", "text", "stopped_at"),
+    [
+        ("<answer> It is Paris</answer>", ("is",), "It ", "is"),
+        ("<answer> Zürich</answer>", ("rich",), "Zü", "rich"),
+        ("<answer> Zürich</answer>", ("ü",), "Z", "ü"),
+        ("<answer> Paris</answer>", ("ri", "r"), "Pa", "r"),
+        ("<answer> Paris</answer>", ("Rome",), "Paris", ""),
+        ("<answer> Paris </answer>", (" </answer>",), "Paris", " </answer>"),
+    ],
+)
+def test_a_reply_ends_before_the_first_string_of_stop(
+    said: str, stop: tuple[str, ...], text: str, stopped_at: str
+) -> None:
+    """Whatever the token in which it ended has behind that."""
+    (choice,) = asyncio.run(asked(session(HashedEngine([said])), PROMPT, stop=stop)).choices
+    assert (choice.text, choice.stopped_at) == (text, stopped_at)
+
+
+def test_the_bytes_of_listed_tokens_join_to_the_reply() -> None:
+    said = "<answer> Zürich — 時間 👩‍🚀</answer>"
+    reply = asyncio.run(asked(session(HashedEngine([said])), PROMPT, logprobs=True))
+    tokens = reply.choices[0].tokens
+    assert b"".join(one.bytes for one in tokens).decode().startswith(said)
+    assert "�" in [one.text for one in tokens]

@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx2
 
+from turnwise.strict_json import DECODER
+from turnwise.types import encodable
+
 
 @dataclass(frozen=True)
 class AskedCall:
@@ -42,7 +45,7 @@ class ChatTurn:
 def read_turn(answer: httpx2.Response) -> ChatTurn | None:
     """The turn of an answer of `/chat/completions`; None for an answer that is none."""
     try:
-        content = answer.json()
+        content = json.loads(encodable(json.dumps(answer.json(), ensure_ascii=False)))
         choice = content["choices"][0]
         message = choice["message"]
         asked = message.get("tool_calls") or []
@@ -59,7 +62,8 @@ def read_turn(answer: httpx2.Response) -> ChatTurn | None:
 def _call(asked: Mapping[str, Any]) -> AskedCall:
     function = asked["function"]
     try:
-        arguments = json.loads(function.get("arguments") or "{}")
+        arguments = DECODER.decode(function.get("arguments") or "{}")
+        json.dumps(arguments, ensure_ascii=False).encode()  # half of a character is refused
     except (ValueError, RecursionError):
         arguments = None
     given = arguments if isinstance(arguments, dict) else None

@@ -13,6 +13,7 @@ from typing import Any
 from turnwise.chat.endpoint import BadQuestionError, ChatEndpoint, LongError
 from turnwise.chat.turns import ChatTurn
 from turnwise.config import RolloutConfig
+from turnwise.gateway.dialects.conversation import own_id
 from turnwise.gateway.dialects.writing import arguments_json
 from turnwise.gateway.requests import Choice, Ending, Message, RefusedError, Request
 from turnwise.gateway.sampling import Spoken
@@ -95,14 +96,17 @@ def _written(message: Message) -> Mapping[str, Any]:
 
 
 def _choice(turn: ChatTurn) -> Choice:
-    """A turn as the agent gets it; a call that cannot be read is shown as words."""
-    calls = tuple(
-        ToolCall(one.name, one.arguments, one.id) for one in turn.calls if one.arguments is not None
-    )
+    """A turn as the agent gets it, each call with an id of its own; a call that cannot be read is
+    shown as words."""
+    calls: dict[str, ToolCall] = {}
+    for one in turn.calls:
+        if one.arguments is not None:
+            own = own_id(one.id, calls)
+            calls[own] = ToolCall(one.name, one.arguments, own)
     text = turn.text
     if len(calls) < len(turn.calls):
-        calls, text = (), f"{text}\n{json.dumps(list(turn.asked))}".strip()
+        calls, text = {}, f"{text}\n{json.dumps(list(turn.asked))}".strip()
     ending: Ending = "calls" if calls else "stop"
     if turn.cut_off:
         ending = "length"
-    return Choice(text, calls=calls, ending=ending, sampled=turn.written)
+    return Choice(text, calls=tuple(calls.values()), ending=ending, sampled=turn.written)

@@ -73,6 +73,9 @@ class Request:
     """Fields that have no bearing here, such as `temperature`, which is the recipe's."""
     stream_usage: bool = False
     """Whether an event of its own says how many tokens there were, where that is a choice."""
+    needs_call: bool = False
+    """Whether the agent has no use for a reply without a call: one is malformed. The policy is not
+    told."""
     thoughts: bool = True
     """Whether the agent is ready for thoughts beside the words."""
 
@@ -81,8 +84,14 @@ class Request:
 class SampledToken:
     """A token as a reply lists it."""
 
-    text: str
+    bytes: bytes
+    """UTF-8, which may end or begin inside a character."""
     logprob: float
+
+    @property
+    def text(self) -> str:
+        """Its characters, with a mark in place of parts of one."""
+        return self.bytes.decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,8 @@ class Choice:
     """Number of its tokens."""
     tokens: Sequence[SampledToken] = ()
     """Its tokens, if they were asked for."""
+    thought_tokens: int = 0
+    """Number of tokens that its thought is, written by itself."""
     stopped_at: str = ""
     """The string of the request's `stop` that ended it, if one did."""
 
@@ -121,6 +132,11 @@ class Reply:
     def sampled(self) -> int:
         """Tokens of all choices."""
         return sum(choice.sampled for choice in self.choices)
+
+    @property
+    def thought(self) -> int:
+        """Tokens of all choices' thoughts."""
+        return sum(choice.thought_tokens for choice in self.choices)
 
 
 class RefusedError(Exception):

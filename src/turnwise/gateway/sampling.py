@@ -8,7 +8,8 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from turnwise.config import RolloutConfig
@@ -18,12 +19,15 @@ from turnwise.gateway.contexts import Contexts, Exchange
 from turnwise.gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Choice, Ending, Message, Request, SampledToken
+from turnwise.gateway.token_bytes import TokenBytes
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Action, ToolCall
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+NO_CALL = "the agent's tool_choice demands a call of a tool"
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Sampler:
                 self.contexts.forget(exchange)
         action = _with_ids(scaffold.parse(completion.tokens), f"{self.role}{exchange.number}")
         choice = self._choice(action, completion, request)
+        if request.needs_call and not action.calls and action.error is None:
+            action = replace(action, answer=None, error=NO_CALL)
         message = Message("assistant", choice.text, choice.calls)
         self.contexts.finish(exchange, completion, action, message)
         return choice
@@ -128,24 +134,40 @@ class Sampler:
         text = action.answer or ""
         if action.error is not None:
             text = action.text.removesuffix(str(self._tokenizer.eos_token or ""))
-        stopped_at = next((end for end in request.stop if text.endswith(end)), "")
-        text = text.removesuffix(stopped_at)
+        stopped_at = _first(request.stop, action.text)
+        text = text.partition(stopped_at)[0] if stopped_at else text
         ending: Ending = "calls" if action.calls else "stop"
         if completion.stop_reason in (StopReason.MAX_TOKENS, StopReason.CONTEXT):
             ending = "length"
         listed: tuple[SampledToken, ...] = ()
         if request.logprobs:
             pairs = zip(completion.tokens, completion.logprobs, strict=True)
-            listed = tuple(SampledToken(self._tokenizer.decode([one]), p) for one, p in pairs)
+            listed = tuple(SampledToken(self._bytes(one), p) for one, p in pairs)
+        thought = "" if action.error is not None else action.thought
         return Choice(
             text,
-            thought="" if action.error is not None else action.thought,
+            thought=thought,
+            thought_tokens=len(self._tokenizer.encode(thought, add_special_tokens=False)),
             calls=action.calls,
             ending=ending,
             stopped_at=stopped_at,
             sampled=len(completion.tokens),
             tokens=listed,
         )
+
+    @cached_property
+    def _bytes(self) -> TokenBytes:
+        return TokenBytes(self._tokenizer)
+
+
+def _first(stops: Sequence[str], text: str) -> str:
+    """The string at whose end sampling stopped, which may be inside a token; empty for none.
+
+    >>> _first((".", "warm"), "It is warm. And")
+    'warm'
+    """
+    found = [(text.find(one) + len(one), one) for one in stops if one in text]
+    return min(found, default=(0, ""))[1]
 
 
 def _with_ids(action: Action, name: str) -> Action:

@@ -172,7 +172,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "context_management.edits[0].type",
     ),
     "thinking": ({"thinking": {"type": "deep"}}, "thinking.type"),
-    "choice": ({"tool_choice": {"type": "any"}, "tools": [TOOL]}, "tool_choice"),
+    "choice": ({"tool_choice": {"type": "best"}, "tools": [TOOL]}, "tool_choice"),
     "one tool": ({"tool_choice": {"type": "tool", "name": "weather"}}, "tool_choice"),
     "one call": (
         {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},

@@ -105,7 +105,7 @@ def test_several_replies_with_log_probabilities() -> None:
         assert texts == [choice.text for choice in TWO.choices]
         assert [choice.finish_reason for choice in reply.choices] == ["stop", "length"]
         read = [[token.logprob for token in one.logprobs.content] for one in reply.choices]
-        assert read == [[-0.5, -0.25, -2.0], [-0.5]]
+        assert read == [[-0.5, -0.25, -2.0, -0.125], [-0.5]]
 
 
 @pytest.mark.parametrize("stream", [False, True])

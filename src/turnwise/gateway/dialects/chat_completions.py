@@ -10,9 +10,9 @@ from typing import Any
 
 from turnwise.gateway.dialects.conversation import (
     Conversation,
-    check_choice,
     distinct,
     joined,
+    read_choice,
     read_stops,
     read_tool,
 )
@@ -55,7 +55,7 @@ def read(body: Mapping[str, Any]) -> Request:
     for message in fields.objects("messages"):
         _read_message(message, conversation)
     tools = distinct(fields, [_read_tool(tool) for tool in fields.objects("tools")])
-    _check_options(fields, tools)
+    _check_options(fields)
     request = Request(
         conversation.complete(fields, "messages"),
         tools,
@@ -66,6 +66,7 @@ def read(body: Mapping[str, Any]) -> Request:
         count=fields.number("n", MOST_CHOICES) or 1,
         logprobs=fields.flag("logprobs"),
         stream=fields.flag("stream"),
+        needs_call=read_choice(fields, tools),
         stream_usage=_read_stream_usage(fields),
         ignored=fields.ignored,
     )
@@ -111,7 +112,7 @@ def error(refused: RefusedError) -> dict[str, Any]:
     return openai_error(refused)
 
 
-def _check_options(fields: Fields, tools: tuple[ToolSchema, ...]) -> None:
+def _check_options(fields: Fields) -> None:
     if not fields.flag("parallel_tool_calls", default=True):
         raise fields.refused("parallel_tool_calls", "false is not supported: leave it out")
     if "response_format" in fields:
@@ -120,7 +121,6 @@ def _check_options(fields: Fields, tools: tuple[ToolSchema, ...]) -> None:
         wanted.end()
     if set(fields.texts("modalities")) - {"text"}:
         raise fields.refused("modalities", "only 'text' is supported")
-    check_choice(fields, tools)
 
 
 def _read_bound(fields: Fields) -> int | None:
@@ -250,7 +250,7 @@ def _logprobs(choice: Choice) -> dict[str, Any]:
         {
             "token": token.text,
             "logprob": token.logprob,
-            "bytes": list(token.text.encode(errors="replace")),
+            "bytes": list(token.bytes),
             "top_logprobs": [],
         }
         for token in choice.tokens
@@ -260,4 +260,10 @@ def _logprobs(choice: Choice) -> dict[str, Any]:
 
 def _usage(reply: Reply) -> dict[str, Any]:
     read, written = reply.prompt_tokens, reply.sampled
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": reply.thought},
+    }

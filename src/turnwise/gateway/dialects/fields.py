@@ -160,6 +160,9 @@ class Fields:
     def _encodable(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
         """The value without halves of surrogate pairs, which no tokenizer takes."""
         check_depth(value, self._place(name))
-        written = json.dumps(value, ensure_ascii=False)
+        try:
+            written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            raise self.refused(name, "has a number that JSON lacks") from None
         clean = encodable(written)
         return value if clean == written else dict(json.loads(clean))

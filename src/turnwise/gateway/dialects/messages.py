@@ -11,9 +11,9 @@ from typing import Any
 from turnwise.gateway.dialects.conversation import (
     Conversation,
     check_caller,
-    check_choice,
     distinct,
     joined,
+    read_choice,
     read_stops,
     read_tool,
 )
@@ -59,19 +59,20 @@ def read(body: Mapping[str, Any]) -> Request:
         raise fields.refused("messages", "must have at least one message")
     for message in messages:
         _read_message(message, conversation)
-    if conversation.messages[-1].role == "assistant":
+    read = conversation.complete(fields, "messages")
+    if read[-1].role == "assistant":
         raise messages[-1].refused("role", "must not be 'assistant' at the end: no reply is begun")
     tools = distinct(fields, [_read_tool(tool) for tool in fields.objects("tools")])
-    check_choice(fields, tools)
     _check_options(fields)
     request = Request(
-        tuple(conversation.messages),
+        read,
         tools,
         dialect=NAME,
         model=fields.text("model"),
         max_tokens=fields.number("max_tokens"),
         stop=read_stops(fields, "stop_sequences"),
         stream=fields.flag("stream"),
+        needs_call=read_choice(fields, tools),
         thoughts=_read_thinking(fields),
         ignored=fields.ignored,
     )

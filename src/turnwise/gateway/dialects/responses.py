@@ -13,9 +13,9 @@ from turnwise.gateway.dialects import response_events
 from turnwise.gateway.dialects.conversation import (
     Conversation,
     check_caller,
-    check_choice,
     distinct,
     joined,
+    read_choice,
     read_tool,
 )
 from turnwise.gateway.dialects.fields import Fields
@@ -65,7 +65,6 @@ def read(body: Mapping[str, Any]) -> Request:
         _read_items(content, conversation)
     offered = [one for tool in fields.objects("tools") for one in _read_tools(tool)]
     tools = distinct(fields, offered)
-    check_choice(fields, tools)
     _check_options(fields)
     request = Request(
         conversation.complete(fields, "input"),
@@ -74,6 +73,7 @@ def read(body: Mapping[str, Any]) -> Request:
         model=fields.text("model"),
         max_tokens=fields.number("max_output_tokens"),
         stream=fields.flag("stream"),
+        needs_call=read_choice(fields, tools),
         ignored=fields.ignored,
     )
     fields.end()
@@ -98,7 +98,10 @@ def events(request: Request, reply: Reply) -> Iterator[str]:
 
 
 def error(refused: RefusedError) -> dict[str, Any]:
-    """The body of an error."""
+    """The body of an error. What other dialects call messages is the input here."""
+    if refused.field == "messages":
+        message = refused.message.removeprefix("messages: ")
+        refused = RefusedError(message, refused.status, "input", refused.kind)
     return openai_error(refused)
 
 
@@ -160,8 +163,9 @@ def _read_items(items: list[Fields], conversation: Conversation) -> None:
             conversation.add(message)
             calling = message.role == "assistant"
         elif kind == "function_call":
-            before = conversation.messages.pop() if calling else Message("assistant", "")
-            conversation.add(replace(before, calls=(*before.calls, _read_call(item))))
+            if not calling:
+                conversation.add(Message("assistant", ""))
+            conversation.add_call(_read_call(item))
             calling = True
         elif kind == "function_call_output":
             call = conversation.answered(item, "call_id")
@@ -243,7 +247,7 @@ def _head(request: Request, reply: Reply, status: str) -> dict[str, Any]:
         "temperature": None,
         "top_p": None,
         "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "tool_choice": "required" if request.needs_call else "auto",
         "tools": tools,
         "truncation": "disabled",
     }
@@ -297,6 +301,6 @@ def _usage(reply: Reply) -> dict[str, Any]:
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": reply.thought},
         "total_tokens": read + written,
     }
