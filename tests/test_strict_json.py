@@ -15,6 +15,7 @@ def test_it_reads_json() -> None:
         ('{"a": 1, "a": 2}', "a key is there twice"),
         ("NaN", "NaN is no JSON number"),
         ("[-Infinity]", "-Infinity is no JSON number"),
+        ('{"a": -1e999}', "-1e999 is too large a number"),
         ("{'a': 1}", "Expecting property name"),
         ("{} {}", "Extra data"),
     ],

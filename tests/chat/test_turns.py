@@ -34,6 +34,7 @@ def completion(message: dict[str, Any], **choice: Any) -> str:
 def test_words_without_thinking() -> None:
     turn = turn_of(completion({"content": "<think>hm</think> Paris"}))
     assert turn == ChatTurn("Paris", read=7, written=3)
+    assert turn_of(completion({"content": "\ud800!"})).text == "?!"
 
 
 def test_calls_and_what_is_no_object() -> None:
@@ -43,6 +44,8 @@ def test_calls_and_what_is_no_object() -> None:
         asked("c", "look", "[1]"),
         asked("d", "look", '{"x": '),
         asked("e", "wait", None),
+        asked("f", "look", '{"x": NaN}'),
+        asked("g", "look", '{"x": "\\ud800"}'),
     ]
     turn = turn_of(completion({"content": None, "tool_calls": calls}))
     assert turn.text == ""
@@ -52,6 +55,8 @@ def test_calls_and_what_is_no_object() -> None:
         AskedCall("c", "look", None),
         AskedCall("d", "look", None),
         AskedCall("e", "wait", {}),
+        AskedCall("f", "look", None),
+        AskedCall("g", "look", None),
     )
     assert list(turn.asked) == calls
 

@@ -48,6 +48,36 @@ PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00:~\x9bU"
     b"\x00\x00\x00\nIDATx\x9cc`\x00\x00\x00\x02\x00\x01H\xaf\xa4q\x00\x00\x00\x00IEND\xaeB`\x82"
 )
+SCRIPTS = "Ώρα — 時間, ไทย, עברית, 👩‍🚀, e\u0301, \u2028, \u0085, \x00, \x1b[2J"
+LONG = " ".join(f"{number}: über" for number in range(400))
+NESTED = {"a": [{"b": [None, True, -1.5e-9, 2**70, '}{"\\']}], "": {"時": "\n\t"}}
+CALL = ToolCall("weather", NESTED, "call_7")
+CHOICES: dict[str, Choice] = {
+    "plain": Choice("It is warm.", sampled=4),
+    "nothing": Choice("", sampled=1),
+    "blank": Choice(" \n ", sampled=2),
+    "lines": Choice("\n\nIt\r\nis\r\n\r\nwarm.\n\n", sampled=9),
+    "events": Choice('data: [DONE]\n\nevent: ping\ndata: {"type": "error"}\n\n', sampled=12),
+    "json": Choice('{"role": "assistant", "content": "</s>"}', sampled=12),
+    "scripts": Choice(SCRIPTS, sampled=60),
+    "long": Choice(LONG, sampled=2_000),
+    "cut off": Choice("It is", ending="length", sampled=2),
+    "cut off in thought": Choice("", THOUGHT, ending="length", sampled=9, thought_tokens=9),
+    "stopped": Choice("It is", sampled=3, stopped_at=" warm"),
+    "thought": Choice("Yes.", SCRIPTS, sampled=70, thought_tokens=60),
+    "thought alone": Choice("", THOUGHT, sampled=20, thought_tokens=20),
+    "calls": Choice("", calls=CALLS, ending="calls", sampled=9),
+    "words and calls": Choice(WORDS, calls=CALLS, ending="calls", sampled=31),
+    "all": Choice(WORDS, THOUGHT, (*CALLS, CALL), "calls", 50, thought_tokens=15),
+    "nested": Choice("", calls=(CALL,), ending="calls", sampled=30),
+    "many calls": Choice(
+        "",
+        calls=tuple(ToolCall("clock", {"n": n}, f"call_{n}") for n in range(30)),
+        ending="calls",
+        sampled=300,
+    ),
+    "cut off after a call": Choice("", calls=CALLS[:1], ending="length", sampled=9),
+}
 
 
 class Served:

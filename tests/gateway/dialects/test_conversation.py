@@ -109,3 +109,45 @@ def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -
     place = "tool_choice.function.name" if dialect == "chat_completions" else "tool_choice.name"
     check_refused(lambda: read(one_tool, "a", "b"), place)
     check_refused(lambda: read(any_tool), "tool_choice")
+
+
+CALLING = Message("assistant", "", (ToolCall("clock", {}, "c"),))
+BAD_ARGUMENTS: dict[str, Any] = {
+    "not a number": {"x": float("nan")},
+    "infinite": {"x": [float("inf")]},
+    "twice": '{"x": 1, "x": 2}',
+    "constant": '{"x": NaN}',
+    "too large": '{"x": 1e999}',
+    "list": "[1]",
+    "text": '"x"',
+    "half": '{"x": ',
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS)
+@by_dialect
+def test_arguments_that_are_no_json_are_refused(dialect: str, arguments: Any) -> None:
+    said = written(dialect, [Message("user", "?"), CALLING, Message("tool", "1", call="c")])
+    place = {
+        "chat_completions": "messages[1].tool_calls[0].function.arguments",
+        "responses": "input[1].arguments",
+        "messages": "messages[1].content[0].input",
+    }[dialect]
+    if dialect == "chat_completions":
+        said[1]["tool_calls"][0]["function"]["arguments"] = arguments
+    elif dialect == "responses":
+        said[1]["arguments"] = arguments
+    else:
+        said[1]["content"][0]["input"] = arguments
+    check_refused(lambda: ALL[dialect].read(body(dialect, said)), place)
+
+
+@by_dialect
+def test_a_schema_with_a_number_that_json_lacks_is_refused(dialect: str) -> None:
+    offered = tool(dialect, "clock")
+    holder = offered.get("function", offered)
+    name = "input_schema" if dialect == "messages" else "parameters"
+    holder[name] = {"type": "object", "maximum": float("inf")}
+    place = f"tools[0].function.{name}" if "function" in offered else f"tools[0].{name}"
+    said = written(dialect, [Message("user", "?")])
+    check_refused(lambda: ALL[dialect].read(body(dialect, said, tools=[offered])), place)

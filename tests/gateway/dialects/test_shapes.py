@@ -13,11 +13,13 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from tests.gateway.dialects.serving import CALLING, CUT_OFF, PLAIN, SILENT, TWO
+from tests.gateway.dialects.serving import CHOICES, TWO
 from turnwise.gateway.dialects import chat_completions, messages, responses
 from turnwise.gateway.requests import RefusedError, Reply, Request, ToolSchema
 
-REPLIES = {"calling": CALLING, "silent": SILENT, "plain": PLAIN, "cut off": CUT_OFF, "two": TWO}
+REPLIES = {"two": TWO} | {
+    name: Reply("s1-2", "policy", (one,), 57, 1_700) for name, one in CHOICES.items()
+}
 TYPES: dict[ModuleType, tuple[Any, Any]] = {
     chat_completions: (ChatCompletion, ChatCompletionChunk),
     responses: (Response, ResponseStreamEvent),

@@ -118,11 +118,11 @@ class Fields:
         return self._encodable(name, value)
 
     def arguments(self, name: str) -> dict[str, Any]:
-        """A call's arguments: an object, or its JSON in a string."""
+        """A call's arguments: an object, or its JSON in a string, which may be empty for none."""
         value = self._left.pop(name, None)
         if isinstance(value, str):
             try:
-                value = DECODER.decode(value)
+                value = DECODER.decode(value or "{}")
             except (ValueError, RecursionError) as error:
                 raise self.refused(name, f"is not the JSON of an object: {error}") from None
         if not isinstance(value, dict):
