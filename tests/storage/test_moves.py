@@ -48,7 +48,7 @@ def test_what_could_not_be_written_is_not_noted(folder: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("train.steps=5", "in which train.steps stays as it is: cluster.… may change, threads"),
+        ("train.steps=5", "to train longer, begin another one with its weights"),
         ("cluster=1", "in which cluster stays as it is"),
         ("cluster.lerners=2", "did you mean 'cluster.learners'"),
         ("cluster.learners=0", "cluster.learners"),

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 from tests.cluster.learners.test_learner import (
     REWARDS,
     assert_same_updates,
+    by_own_layers,
     loaded,
     pair,
     recipe_of,
@@ -53,7 +54,8 @@ def save(learner: Learner, root: Path, tokenizer: Any, step: int = 1) -> Path:
 
 def gone_on(folder: Path, recipe: Recipe, team: Team | None) -> Learner:
     """The learner of a checkpoint, of a team's processes or of one."""
-    model, reference = AutoModelForCausalLM.from_pretrained(folder), loaded(recipe, 2)
+    model = by_own_layers(AutoModelForCausalLM.from_pretrained(folder))
+    reference = loaded(recipe, 2)
     state = checkpoint.load(folder).learner
     if team is not None:
         several = DistributedLearner(team, recipe, model, reference)
