@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Qwen3Config,
@@ -307,8 +309,27 @@ def resident(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
+def smollm2() -> PreTrainedModel:
+    """A Llama with the shape of SmolLM2-135M, without an end of text."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        intermediate_size=1_536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8_192,
+        tie_word_embeddings=True,
+        eos_token_id=None,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
 def random_model(size: str) -> PreTrainedModel:
-    """A Qwen3 of that size, without an end of text."""
+    """A Qwen3 of that size, without an end of text; "135M" is a Llama of SmolLM2's shape."""
+    if size == "135M":
+        return smollm2()
     width, layers, inner = SHAPES[size]
     torch.manual_seed(0)
     model: PreTrainedModel = Qwen3ForCausalLM(

@@ -4,7 +4,8 @@
     python benchmarks/sampling.py --sizes 1M --rounds 9
 
 64 sequences of 128 tokens after prompts of 32, at temperature 1, from random Qwen3 weights with a
-vocabulary of 2,048; the two smaller models in float32, the largest in bfloat16. Contenders are
+vocabulary of 2,048, in float32; with `--sizes 135M` 16 sequences of 32 tokens of a Llama of the
+shape of SmolLM2-135M. Contenders are
 processes of their own, vLLM in an environment of its own (`peers.py`), and take turns; each says
 how many tokens every sequence got, and they must be as many. `generate` and `generate_batch` are
 those of transformers; `vllm` runs in one process, `vllm-processes` in the three of its default.
@@ -32,10 +33,12 @@ from tables import table
 
 from turnwise.threads import configure_threads
 
-SIZES = {"1M": "float32", "5M": "float32", "20M": "bfloat16"}
+SIZES = {"1M": "float32", "5M": "float32", "20M": "float32", "135M": "float32"}
 CONTENDERS = ("turnwise", "generate", "generate_batch", "vllm", "vllm-processes")
 DEFAULT = CONTENDERS[:4]
 SEQUENCES, PROMPT, NEW = 64, 32, 128
+FEWER = {"135M": (16, 32)}
+"""Sequences and new tokens of a large model, with which a round takes seconds too."""
 BYTES = {"float32": 4, "bfloat16": 2}
 LIBRARIES = ("lib/libiomp5.so",)
 """What vLLM's documentation asks to be loaded first, as far as its environment has it."""
@@ -44,7 +47,7 @@ LIBRARIES = ("lib/libiomp5.so",)
 def main() -> None:
     """Measure, print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES)[:3])
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(DEFAULT))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -71,28 +74,29 @@ def measure(
     """A row for each contender, with a model of this size."""
     from engine_measurements import random_model
 
-    dtype = SIZES[size]
+    dtype, room = SIZES[size], FEWER.get(size, (SEQUENCES, NEW))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         model = random_model(size)
         model.to(getattr(sys.modules["torch"], dtype)).save_pretrained(folder)
         started = [
-            stack.enter_context(start(name, Path(folder), dtype, arguments.threads))
+            stack.enter_context(start(name, Path(folder), dtype, arguments.threads, *room))
             for name in arguments.contenders
         ]
         ready = {contender.name: contender.answer() for contender in started}
         alternate(started, 1)  # to get warm
         answers = alternate(started, arguments.rounds)
-    check_lengths(answers)
-    work = model.num_parameters(), bytes_of_step(model)
+    check_lengths(answers, *room)
+    work = model.num_parameters(), bytes_of_step(model, *room)
     return [
-        row(name, answers, work, dtype, able) | {"": f"{size}, {name}", "ready": [ready[name]]}
+        row(name, answers, work, dtype, able, *room)
+        | {"": f"{size}, {name}", "ready": [ready[name]]}
         for name in answers
     ]
 
 
-def start(name: str, folder: Path, dtype: str, threads: int) -> Contender:
+def start(name: str, folder: Path, dtype: str, threads: int, sequences: int, new: int) -> Contender:
     """A contender's process."""
-    sizes = [dtype, str(SEQUENCES), str(PROMPT), str(NEW), str(threads)]
+    sizes = [dtype, str(sequences), str(PROMPT), str(new), str(threads)]
     here = Path(__file__).parent
     if not name.startswith("vllm"):
         command = [sys.executable, here / "sampling_here.py", name, folder, *sizes]
@@ -124,20 +128,22 @@ def cores(count: int) -> str:
     return ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:count])
 
 
-def check_lengths(answers: dict[str, list[dict[str, Any]]]) -> None:
+def check_lengths(
+    answers: dict[str, list[dict[str, Any]]], sequences: int = SEQUENCES, new: int = NEW
+) -> None:
     """All must have sampled all tokens in every round."""
     for name, rounds in answers.items():
         for found in rounds:
-            if found["lengths"] != [NEW] * SEQUENCES:
-                raise SystemExit(f"{name} sampled {found['lengths']} and not {NEW} each")
+            if found["lengths"] != [new] * sequences:
+                raise SystemExit(f"{name} sampled {found['lengths']} and not {new} each")
 
 
-def bytes_of_step(model: Any) -> int:
+def bytes_of_step(model: Any, sequences: int = SEQUENCES, new: int = NEW) -> int:
     """What one step for all sequences reads at least: weights, and half of the final caches."""
     config = model.config
-    history = PROMPT + NEW / 2
+    history = PROMPT + new / 2
     numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    return model.dtype.itemsize * int(model.num_parameters() + SEQUENCES * history * numbers)
+    return model.dtype.itemsize * int(model.num_parameters() + sequences * history * numbers)
 
 
 def row(
@@ -146,12 +152,14 @@ def row(
     work: tuple[int, int],
     dtype: str,
     able: dict[str, float],
+    sequences: int,
+    new: int,
 ) -> dict[str, Any]:
     """One contender's figures."""
     seconds = [answer["seconds"] for answer in answers[name]]
     ours = [answer["seconds"] for answer in answers.get("turnwise", [])]
     parameters, read = work
-    rate = SEQUENCES * NEW / statistics.median(seconds)
+    rate = sequences * new / statistics.median(seconds)
     share = 2 * parameters * rate / 1e9 / able[f"{dtype} product, GFLOP/s"]
     return {
         "": name,
@@ -160,7 +168,7 @@ def row(
         "processor, s": round(statistics.median(found["processor"] for found in answers[name]), 2),
         "turnwise is faster by": ratio(seconds, ours) if ours else "",
         "share of product": f"{share:.0%}",
-        "weights and caches, GB/s": round(read * rate / SEQUENCES / 1e9, 1),
+        "weights and caches, GB/s": round(read * rate / sequences / 1e9, 1),
         "rounds": [{**found, "lengths": len(found["lengths"])} for found in answers[name]],
     }
 

@@ -88,7 +88,7 @@ def loaded(recipe: Recipe, seed: int) -> PreTrainedModel:
 def by_own_layers(model: Any) -> Any:
     """The model, computed by its own layers as ranks compute it, whatever its size: those that are
     written out round otherwise, by more than is compared here. A hook of any kind does that."""
-    next(iter(model.get_decoder().children())).register_forward_hook(_as_it_is)
+    model.get_decoder().register_forward_hook(_as_it_is)
     return model
 
 
