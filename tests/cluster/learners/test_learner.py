@@ -131,10 +131,10 @@ def assert_same_optimizers(
     moments that are divided, the first part.
 
     The first moments, which are sums of gradients, are equal to 2e-6 of the length of all of them
-    together, 17 units of rounding, and none is off by more than 1e-5 of the largest of its weight. Weights are equal to
-    1e-6 where the second moment says that gradients are above rounding. Where they are not (below
-    1e-4 of the largest) Adam moves a weight by as much as any other, in the direction of what
-    rounding has left; nothing more can be said of it than how far that is.
+    together, 17 units of rounding, and none is off by more than 1e-5 of the largest of its weight.
+    Weights are equal to 1e-6 where the second moment says that gradients are above rounding. Where
+    they are not (below 1e-4 of the largest) Adam moves a weight by as much as any other, in the
+    direction of what rounding has left; nothing more can be said of it than how far that is.
     """
     assert one["moments"].keys() == other["moments"].keys()
     assert one["masters"].keys() == other["masters"].keys()
