@@ -139,6 +139,26 @@ class Capitals(Environment):
         return [Action("", calls=(call,)), Action("", answer=task.secret["answers"][0])]
 
 
+class Rooms(Capitals):
+    """A tool that changes what the verdict sees."""
+
+    def fresh(self) -> "Rooms":
+        made = super().fresh()
+        made.booked = list[int]()
+        return made
+
+    @tool
+    def book(self, room: int) -> str:
+        """Book a room."""
+        if room == 13:
+            raise KeyError("no such room")
+        self.booked.append(room)
+        return f"Room {room} is yours."
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        return Verdict(float(len(self.booked)), self.booked == [7])
+
+
 class Letters(Capitals):
     """The same, with a reward that even a random model gets some of: its share of letters."""
 

@@ -44,3 +44,15 @@ def test_a_run_keeps_the_account_of_an_agent(shell: Shell, tmp_path: Path) -> No
     assert found["Turns"].figure == 1
     assert found["Calls by dialect"].note == "chat_completions 1"
     assert found["Tokens sampled"].figure is not None
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_agent_that_raises_is_no_success(shell: Shell, tmp_path: Path, asks: bool) -> None:
+    recipe = write_recipe(tmp_path, "Letters", TABLES)
+    agent = tmp_path / "agent.py"
+    lines = AGENT.splitlines()
+    agent.write_text("\n".join([*lines[: 3 if asks else 2], "    raise ValueError('oh')"]))
+    command = "agent", "check", "--recipe", recipe, "--", f"{agent}:run"
+    shown = shell(*command, code=1).out
+    assert "ValueError: oh" in shown
+    assert ("(100%)" in shown) == asks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals
+from tests.fakes import Capitals, Rooms
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
 from tests.processes import ended
 from turnwise.config import (
@@ -112,6 +112,39 @@ def test_the_agent_s_own_reward(
     played = one(tmp_path, f"await ask()\nreturn {returned}", {"reward": "agent"})
     assert played.reward == reward
     assert (played.outcome is Outcome.SUCCESS) == success
+
+
+OWN_TOOL = """schema = {'type': 'function', 'function': {'name': 'look'}}
+await model.chat([{'role': 'user', 'content': 'Book.'}], [schema])
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome", "problem", "warned"),
+    [
+        (
+            "assert await model.call('book', room=7) == 'Room 7 is yours.'",
+            Outcome.SUCCESS,
+            "",
+            False,
+        ),
+        ("assert 'room' in await model.call('book', room='x')", Outcome.FAILURE, "", False),
+        ("assert 'no tool' in await model.call('leave')", Outcome.FAILURE, "", False),
+        ("await model.call('book', room=13)", Outcome.INFRASTRUCTURE_STEP, "KeyError", False),
+        ("pass", Outcome.FAILURE, "", True),
+    ],
+)
+def test_an_agent_calls_the_environment_s_tools_or_is_told_how(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+    outcome: Outcome,
+    problem: str,
+    warned: bool,
+) -> None:
+    played = one(tmp_path, OWN_TOOL + call, environment=Rooms(), episodes=1)
+    assert (played.outcome, problem in played.problem) == (outcome, True)
+    assert ('`await model.call("book", …)`' in caplog.text) == warned
 
 
 def test_a_missing_reward_is_none_and_one_too_many_is_said(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.config import Recipe, load_recipe
 from turnwise.config.agent import CommandAgent
 from turnwise.errors import ConfigError, DataError
-from turnwise.types import Trajectory
+from turnwise.types import Outcome, Trajectory
 
 if TYPE_CHECKING:
     from turnwise.storage.audits import Finding
@@ -71,7 +71,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
-    and where they part, which sampled tokens would be trained, and what had no bearing."""
+    and where they part, which sampled tokens would be trained, and what had no bearing. The exit
+    code is 1 where the agent raised, or the episode has no grade."""
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.start import configure
@@ -87,13 +88,15 @@ def check(
         write_audit(folder, f"agent-{task}", title, _findings(found))
     if as_json:
         print_json(vars(found))
-        return
-    table = Table("", "", show_header=False)
-    for name, value in found.counts.items():
-        table.add_row(name, str(value))
-    print_table(table)
-    for sentence in [*found.forks, found.ending]:
-        print_line(sentence)
+    else:
+        table = Table("", "", show_header=False)
+        for name, value in found.counts.items():
+            table.add_row(name, str(value))
+        print_table(table)
+        for sentence in [*found.forks, found.ending]:
+            print_line(sentence)
+    if Outcome(found.outcome).family not in ("success", "failure", "truncated"):
+        raise typer.Exit(1)
 
 
 def _findings(check: Check) -> Iterator["Finding"]:
@@ -154,11 +157,14 @@ def _account(agent: str, played: Trajectory, episode: Any, decode: Any) -> Check
         "turns": len(played.turns),
         "tools offered": _listed(usage.tools),
         "tool calls that came back": played.tool_calls,
+        "calls of the environment's tools": episode.tools_called,
         "contexts": len(tokens.spans) if len(tokens) else 0,
         "why they were begun": _listed(usage.contexts),
         "tokens, with what was read": len(tokens),
         "tokens sampled": capture.sampled,
-        "tokens that would be trained": f"{capture.trained} ({capture.coverage:.0%})",
+        "tokens that would be trained": (
+            f"{capture.trained} ({capture.coverage:.0%})" if capture.sampled else "none"
+        ),
         "not trained, and why": _listed(capture.dropped),
         **{f"role {name}": _listed(counts) for name, counts in capture.roles.items()},
         "replies by ending": _listed(usage.endings),

@@ -6,7 +6,7 @@ Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,8 @@ from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread
 from turnwise.types import Task
 
+RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+"""Runs one of the environment's tools, by its name, with arguments."""
 TABLE = ("answer", "reward", "success", "parts", "roles")
 """The keys of a table that an agent may return."""
 
@@ -52,6 +54,13 @@ class Model:
     folder: Path | None = None
     """The environment's folder for this episode, if it has one."""
     _session: Session | None = field(default=None, repr=False)
+    _run_tool: RunTool | None = field(default=None, repr=False)
+
+    async def call(self, tool: str, /, **arguments: Any) -> str:
+        """Run one of the environment's tools, as `await model.call("book", room=7)`, and return
+        its result, which tells of a mistake in the arguments too."""
+        assert self._run_tool is not None  # the episode gives it
+        return await self._run_tool(tool, arguments)
 
     async def chat(
         self, messages: list[Any], tools: list[Any] | None = None, role: str = ""
@@ -107,7 +116,12 @@ class FunctionPlayer:
         self._function = function
 
     async def play(
-        self, task: Task, address: Address, session: Session, folder: Path | None = None
+        self,
+        task: Task,
+        address: Address,
+        session: Session,
+        folder: Path | None = None,
+        run_tool: RunTool | None = None,
     ) -> Returned:
         model = Model(
             address.openai,
@@ -117,6 +131,7 @@ class FunctionPlayer:
             session.names,
             folder,
             session,
+            run_tool,
         )
         try:
             return _returned(await self.called(task, model))

@@ -6,9 +6,10 @@ here: the agent loop of turnwise's own (`episode.py`), and how requests become t
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from turnwise.capture import Capture
 from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
@@ -23,7 +24,7 @@ from turnwise.config import (
 from turnwise.engines.base import Engine
 from turnwise.errors import InfrastructureError, MissingExtraError, located
 from turnwise.gateway.address import Address
-from turnwise.gateway.agents import Agent, make_agent
+from turnwise.gateway.agents import Agent, FunctionPlayer, make_agent
 from turnwise.gateway.blots import blotted
 from turnwise.gateway.programs import Returned
 from turnwise.gateway.remote import RemotePlayer
@@ -37,7 +38,7 @@ from turnwise.rewards.verdicts import VerdictError
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.loop import EpisodeEnded
 from turnwise.times import Doing, Span
-from turnwise.types import Outcome, Trajectory, Verdict
+from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Verdict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -73,6 +74,8 @@ class AgentHost:
     spans: Spans | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     """The agent's roles by name; empty for one, the policy."""
+    said: set[str] = field(default_factory=set)
+    """Warnings that were given."""
 
     @classmethod
     def of(
@@ -143,6 +146,11 @@ class AgentEpisode(Episode):
     """The account of its calls, when it has ended."""
     usage: Usage = field(default_factory=Usage, init=False)
     """The kinds of its requests."""
+    tools_called: int = field(default=0, init=False)
+    """Calls of the environment's tools by the agent."""
+    _broken: EpisodeEnded | None = field(default=None, init=False)
+    """The end that one of these calls was."""
+    _one_tool: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _returned: Returned = field(default_factory=Returned, init=False)
     _reward: GivenReward | None = field(default=None, init=False)
     _spans: EpisodeSpans | None = field(default=None, init=False)
@@ -187,7 +195,7 @@ class AgentEpisode(Episode):
         self.usage, late = session.usage, False
         assert self._environment is not None  # there is one after a reset
         playing = asyncio.create_task(
-            host.agent.play(task, address, session, self._environment.folder)
+            self._played(task, address, session, self._environment.folder)
         )
         try:
             late = not await self._ended_in_time(playing, session)
@@ -201,7 +209,55 @@ class AgentEpisode(Episode):
                 Span(Doing.SAMPLING, start - self._begun, end - self._begun)
                 for start, end in session.waits
             ]
+        self._warn_of_unreached()
         self._conclude(playing, session, address, late)
+
+    def _played(
+        self, task: Task, address: Address, session: Session, folder: Path | None
+    ) -> Coroutine[Any, Any, Returned]:
+        """The agent's work; a function can call the environment's tools."""
+        agent = self.host.agent
+        if not isinstance(agent, FunctionPlayer):
+            return agent.play(task, address, session, folder)
+
+        async def run_tool(name: str, arguments: Mapping[str, Any]) -> str:
+            async with self._one_tool:
+                if session.closed:
+                    raise EpisodeEnded(Outcome.CANCELLED, "the episode has ended")
+                return await self._run_tool(name, arguments)
+
+        return agent.play(task, address, session, folder, run_tool)
+
+    async def _run_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool of the environment's for the agent. What breaks in it is the episode's end."""
+        assert self._environment is not None  # there is one after a reset
+        self.tools_called += 1
+        call = ToolCall(name, arguments, f"agent.{self.tools_called}")
+        work = self._environment.step(Action("", calls=(call,)))
+        late = Outcome.AGENT_RESOURCE_LIMIT
+        try:
+            step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP, late)
+            if step.abort:
+                raise EpisodeEnded(Outcome.AGENT_ABORT)
+        except EpisodeEnded as ended:
+            self._broken = ended
+            raise
+        return "\n".join(one.content for one in step.results) or step.observation.content
+
+    def _warn_of_unreached(self) -> None:
+        """Say once where the agent used tools of its own, and none of the environment's."""
+        assert self._environment is not None  # there is one after a reset
+        names = [one.name for one in self._environment.tools()]
+        if not names or self.tools_called or not self.usage.tools:
+            return
+        warning = (
+            f"the agent used tools of its own, and none of the environment's ({', '.join(names)}): "
+            "a verdict that looks at what they change sees nothing. A function calls one by "
+            f'`await model.call("{names[0]}", …)`'
+        )
+        if warning not in self.host.said:
+            self.host.said.add(warning)
+            log.warning(warning)
 
     async def _ended_in_time(self, playing: "asyncio.Task[Returned]", session: Session) -> bool:
         """Wait for the agent. The time in which it waits for the model does not count, because how
@@ -233,6 +289,8 @@ class AgentEpisode(Episode):
                 self._returned = _without_secrets(playing.result(), address.secret)
             except InfrastructureError as error:
                 raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
+        if self._broken is not None:
+            raise self._broken
         # After its `/end` an agent may end as it likes, and when: its code is a race then.
         failed = "" if session.ended.is_set() else self._returned.error
         self._reward = _joined(self._returned.reward or session.reward, session.role_rewards)
