@@ -19,9 +19,6 @@ class Search(Tool):
 
 
 def run(task, model):
-    # The policy samples as it likes: that it has to call a tool cannot be honoured.
-    policy = OpenAIModel(
-        model.name, api_base=model.base_url, api_key=model.api_key, tool_choice="auto"
-    )
+    policy = OpenAIModel(model.name, api_base=model.base_url, api_key=model.api_key)
     agent = ToolCallingAgent([Search(task.data["records"])], policy, verbosity_level=LogLevel.OFF)
     return str(agent.run(task.prompt, max_steps=4))

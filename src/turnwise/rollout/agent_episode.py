@@ -242,7 +242,8 @@ class AgentEpisode(Episode):
         except EpisodeEnded as ended:
             self._broken = ended
             raise
-        return "\n".join(one.content for one in step.results) or step.observation.content
+        observed = "" if step.observation is None else step.observation.content
+        return "\n".join(one.content for one in step.results) or observed
 
     def _warn_of_unreached(self) -> None:
         """Say once where the agent used tools of its own, and none of the environment's."""
