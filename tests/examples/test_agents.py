@@ -88,6 +88,35 @@ def test_an_agent_that_rewrites_its_history_has_a_context_for_each_turn() -> Non
     assert int(played.tokens.mask.sum()) == played.capture.sampled  # type: ignore[union-attr]
 
 
+TYPED = """
+from pydantic_ai import ToolOutput
+
+
+async def run(task, model):
+    async with AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        chat = OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client))
+        agent = Agent(chat, output_type=ToolOutput(Answer, name="final_answer"))
+
+        @agent.tool_plain
+        def search(name: str) -> str:
+            return look_up(task.data["records"], name)
+
+        return (await agent.run(task.prompt)).output["answer"]
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_agent_whose_answer_has_a_type_demands_a_call(tmp_path: Path) -> None:
+    pytest.importorskip("pydantic_ai")
+    imports = (FOLDER / "pydantic_ai_agent.py").read_text().partition("async def")[0]
+    kind = (
+        "from typing_extensions import TypedDict\n\nAnswer = TypedDict('Answer', {'answer': str})\n"
+    )
+    file = tmp_path / "typed.py"
+    file.write_text(f"import sys\nsys.path.append({str(FOLDER)!r})\n{imports}{kind}{TYPED}")
+    check(play(FunctionAgent(run=f"{file}:run"), "Concluding"))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_two_agents_with_a_hand_off_have_a_context_each() -> None:
     pytest.importorskip("agents")

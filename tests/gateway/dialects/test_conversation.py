@@ -1,16 +1,17 @@
 """Calls and their results in every dialect: matched by id, and by order where ids are alike."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.gateway.dialects.serving import check_refused
+from tests.gateway.dialects.serving import PLAIN, check_refused
 from tests.gateway.dialects.speaking import ALL, body, tool, written
 from turnwise.chat.turns import AskedCall, ChatTurn
 from turnwise.gateway.endpoints import _choice
 from turnwise.gateway.rendering import continuation
-from turnwise.gateway.requests import Message, Request
+from turnwise.gateway.requests import Message, RefusedError, Request
 from turnwise.types import ToolCall
 
 USER = Message("user", "Capitals?")
@@ -151,3 +152,50 @@ def test_a_schema_with_a_number_that_json_lacks_is_refused(dialect: str) -> None
     place = f"tools[0].function.{name}" if "function" in offered else f"tools[0].{name}"
     said = written(dialect, [Message("user", "?")])
     check_refused(lambda: ALL[dialect].read(body(dialect, said, tools=[offered])), place)
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    10**400,
+    0.5,
+    "",
+    "\ud800",
+    [],
+    [None],
+    [[]],
+    {},
+    {"": 1},
+)
+
+
+def spoilt(value: Any, odd: Any) -> Iterator[Any]:
+    """A value with something odd in each of its places."""
+    yield odd
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield from ({**value, key: other} for other in spoilt(inner, odd))
+    for place, inner in enumerate(value if isinstance(value, list) else ()):
+        yield from ([*value[:place], other, *value[place + 1 :]] for other in spoilt(inner, odd))
+
+
+def answered(dialect: str, asked: Any) -> tuple[Any, RefusedError | None]:
+    """The body of the answer to a request's, and the refusal if it is one."""
+    try:
+        return ALL[dialect].body(ALL[dialect].read(asked), PLAIN), None
+    except RefusedError as refused:
+        return ALL[dialect].error(refused), refused
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+@by_dialect
+def test_whatever_is_odd_is_read_or_refused_with_a_place(dialect: str, odd: Any) -> None:
+    said = written(dialect, [USER, CALLING, Message("tool", "1", call="c")])
+    choice = CHOICES[dialect][1]
+    whole = body(dialect, said, tools=[tool(dialect, "a")], tool_choice=choice, stream=False)
+    for one in spoilt(whole, odd):
+        answer, refused = answered(dialect, one)
+        json.dumps(answer, ensure_ascii=False).encode()
+        assert refused is None or refused.status == 400
+        assert refused is None or refused.field or one is odd
