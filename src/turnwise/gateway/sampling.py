@@ -19,13 +19,14 @@ from turnwise.gateway.contexts import Contexts, Exchange
 from turnwise.gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Choice, Ending, Message, Request, SampledToken
-from turnwise.gateway.token_bytes import TokenBytes
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Action, ToolCall
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from turnwise.gateway.token_bytes import TokenBytes
 
 NO_CALL = "the agent's tool_choice demands a call of a tool"
 
@@ -156,7 +157,9 @@ class Sampler:
         )
 
     @cached_property
-    def _bytes(self) -> TokenBytes:
+    def _bytes(self) -> "TokenBytes":
+        from turnwise.gateway.token_bytes import TokenBytes  # imports torch
+
         return TokenBytes(self._tokenizer)
 
 
