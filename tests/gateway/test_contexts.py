@@ -10,11 +10,12 @@ from jinja2 import TemplateError
 from tests.gateway.asking import PROMPT, asked, request, session, texts, went_on
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.config import ScaffoldConfig
+from turnwise.gateway.contexts import Context, _copied, _joined
 from turnwise.gateway.message_keys import keys_of
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.tokens import Segment, Source
+from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise.types import Observation, ToolCall
 
 
@@ -167,6 +168,27 @@ def test_a_whole_number_is_known_however_it_is_written() -> None:
         keys_of((Message("assistant", "", (ToolCall("add", {"n": [n, 0.5]}),)),)) for n in (1, 1.0)
     )
     assert one == other
+
+
+def test_other_tools_and_other_images_are_another_conversation() -> None:
+    async def work() -> None:
+        own = session()
+        first = await asked(own, PROMPT)
+        others = replace(request(went_on(PROMPT, first, "Sure?")), tools=())
+        own.arrived(await own.ask(others))
+        assert len(own.record()[0].spans) == 2
+
+    asyncio.run(work())
+    one, other = (keys_of((Message("user", "Look:", images=(png,)),)) for png in (b"a", b"b"))
+    assert one != other
+
+
+def test_a_context_that_begins_with_a_part_of_another_has_the_images_of_that_part() -> None:
+    images = tuple(Image(start, 2, b"") for start in (1, 5))
+    tokens = Tokens.empty().with_segments([Segment(range(8), Source.USER)], 0)
+    tokens = replace(tokens, images=images)
+    assert _copied(tokens, 4).images == images[:1]
+    assert _joined([(Context(("", ""), tokens), 4)], np.zeros(1, np.int32)).images == images[:1]
 
 
 class Templated(TagsScaffold):

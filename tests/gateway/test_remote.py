@@ -104,8 +104,9 @@ def test_who_has_no_key_gets_no_task() -> None:
             refused = await client.get(f"{server}/next", headers=headers)
             assert refused.status_code == 401
             assert refused.json()["error"]["message"] == "the key is wrong"
-        wrong = await client.get(f"{server}/next?seconds=soon", headers=KEY)
-        assert wrong.status_code == 400
+        for seconds in ("soon", "nan", "inf"):
+            wrong = await client.get(f"{server}/next?seconds={seconds}", headers=KEY)
+            assert wrong.status_code == 400
         offer = (await client.get(f"{server}/next", headers=KEY)).json()
         assert (await client.get(f"{server}/next", headers=KEY)).status_code == 204
         await ask(client, offer)

@@ -108,6 +108,8 @@ def test_a_wrong_secret_an_ended_episode_and_tricks_with_the_path_are_refused() 
             403,
             "the episode has ended",
         )
+        stranger = f"{address.server}/e/{other.episode}/{address.secret}/{end}"
+        assert (await client.post(stranger, json=QUESTION)).status_code == 401
         assert (await client.post(f"{address.openai}/chat/completions", json=QUESTION)).is_success
 
     served(work)

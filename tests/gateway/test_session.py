@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.asking import LIMITS, PROMPT, asked, request, session, went_on
+from tests.gateway.asking import LIMITS, PROMPT, asked, request, session, texts, went_on
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.config import RolloutConfig
 from turnwise.gateway.requests import Message, RefusedError
+from turnwise.gateway.sampling import _with_ids
 from turnwise.gateway.session import GivenReward
-from turnwise.types import Outcome
+from turnwise.types import Action, Outcome
 
 
 def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
@@ -108,9 +109,59 @@ def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
         tokens, turns, _ = own.record()
         check_record(tokens)
         assert len(turns) == 2
-        assert len(tokens.spans) == 1
+        (text,) = texts(own)
+        assert text.count("Sure?") == 1  # nothing stays of the request that failed
 
     asyncio.run(work())
+
+
+def test_choices_of_one_request_have_seeds_of_their_own() -> None:
+    seeds = []
+
+    class Noting(HashedEngine):
+        async def generate(self, prompt: Any, sampling: Any, **others: Any) -> Any:
+            seeds.append(sampling.seed)
+            return await super().generate(prompt, sampling, **others)
+
+    asyncio.run(asked(session(Noting()), PROMPT, count=8))
+    assert len(set(seeds)) == 8
+
+
+def test_each_choice_of_a_request_counts_in_the_budget() -> None:
+    own = session(limits=LIMITS.model_copy(update={"max_turns": 3}))
+    with pytest.raises(RefusedError, match="max_turns"):
+        asyncio.run(asked(own, PROMPT, count=4))
+    asyncio.run(asked(own, PROMPT, count=3))
+
+
+def test_an_episode_is_not_truncated_where_a_reply_came_after_the_refusal() -> None:
+    own = session()
+    with pytest.raises(RefusedError, match="context_length_exceeded"):
+        asyncio.run(asked(own, (Message("user", "x" * 10_000),)))
+    assert own.limit is Outcome.TRUNCATED_TOKENS
+    asyncio.run(asked(own, PROMPT))
+    assert own.limit is None
+
+
+def test_each_call_has_an_id_of_its_own() -> None:
+    own = session(HashedEngine(["<lookup> France</lookup>"]))
+    reply = asyncio.run(asked(own, PROMPT, count=3))
+    two = _with_ids(Action("", calls=(reply.choices[0].calls * 2)), "3").calls
+    ids = [call.id for choice in reply.choices for call in choice.calls]
+    assert len({*ids, *(call.id for call in two)}) == 5
+
+
+def test_no_reward_is_taken_after_the_end() -> None:
+    own = session()
+    reply = asyncio.run(asked(own, PROMPT))
+    own.ended.set()
+    with pytest.raises(RefusedError, match="has ended"):
+        own.rewarded(GivenReward(1.0, True))
+    with pytest.raises(RefusedError, match="has ended"):
+        own.reward_reply(reply.id, 1.0)
+    with pytest.raises(RefusedError, match="has ended"):
+        own.reward_role("policy", 1.0)
+    assert own.reward is None
 
 
 def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:

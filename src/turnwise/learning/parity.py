@@ -172,8 +172,9 @@ def check_gap(gap: float, bound: float, step: int) -> None:
         raise RunStoppedError(
             f"policy/logprob_gap is {gap:.2g} in step {step}, and engine.parity_bound is "
             f"{bound:.2g}: the learner does not give tokens the log-probabilities that the engine "
-            "sampled them with, so updates go astray. Choose another engine.name or model, or "
-            "raise the bound for a coarser dtype"
+            "sampled them with, so updates go astray. Compute in float32 "
+            "(learning.compute_dtype=float32 model.dtype=float32), or choose another engine.name "
+            "or model; a higher bound would train on wrong ratios"
         )
 
 
