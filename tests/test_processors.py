@@ -30,7 +30,7 @@ SPEED = """
 import json, torch
 from turnwise.forward.compute_type import _measured
 from turnwise.config import load_recipe
-gain = _measured(256, 512, torch.device("cpu"))
+gain = _measured(576, 1536, torch.device("cpu"))
 print(json.dumps([torch.backends.cpu.get_cpu_capability(), gain, load_recipe("demo").threads]))
 """
 
@@ -66,7 +66,7 @@ def test_avx2_alone(tmp_path: Path) -> None:
     """The variables work: bfloat16 is slow with them, and the run computes in float32."""
     capability, gain, _ = machine(AVX2)
     assert capability == "AVX2"
-    assert gain < 0.5
+    assert gain < 0.8
     assert "updates in float32" in train(tmp_path / "run", AVX2)
 
 

@@ -9,13 +9,14 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from turnwise.errors import ConfigError
 from turnwise.folders import cache_folder
@@ -29,8 +30,12 @@ SMALL = 20_000_000
 of its tokens that bfloat16's rounding shows."""
 PARITY = 0.05
 """Largest mean distance, in nats, of log-probabilities in bfloat16 from those in float32."""
-OPERATIONS = 1e8
-"""Multiplications and additions of a trial: a tenth of a second on the slowest processors."""
+FEWEST, MOST = 4, 65_536
+"""Rows of a trial."""
+LONG = 0.05
+"""Seconds of a trial that is long enough to be measured."""
+CLEAR = 5.0
+"""How many times as slow bfloat16 has to be in one trial for no other to be needed."""
 TRIALS = 5
 FILE = "compute_types.json"
 
@@ -103,24 +108,33 @@ def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
 
 
 def _measured(width: int, inner: int, device: torch.device) -> float:
-    """Seconds of a product in float32 over those of the same one under autocast to bfloat16."""
-    rows = max(16, int(OPERATIONS / (2 * width * inner)))
-    inputs = torch.ones(rows, width, device=device)
-    weights = torch.ones(inner, width, device=device)
+    """Seconds of a product and its gradients in float32 over those of the same under autocast to
+    bfloat16. Some processors have bfloat16 for the product and not for the gradients."""
+    weights = torch.ones(inner, width, device=device, requires_grad=True)
+    rows, seconds = FEWEST, 0.0
+    while seconds < LONG and rows < MOST:
+        rows *= 4
+        tries = [[_seconds(rows, weights, lower) for _ in range(2)] for lower in (False, True)]
+        exact, rounded = map(
+            min, tries
+        )  # the first try gets it warm, or a neighbour interrupts one
+        if rounded > max(LONG, CLEAR * exact):
+            return exact / rounded
+        seconds = max(exact, rounded)
+    pairs = [[_seconds(rows, weights, lower) for lower in (False, True)] for _ in range(TRIALS)]
+    return statistics.median(exact / rounded for exact, rounded in pairs)
 
-    def product(lower: bool) -> float:
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=lower):
-            return _seconds(lambda: torch.nn.functional.linear(inputs, weights), device)
 
-    pairs = [(product(False), product(True)) for _ in range(TRIALS + 1)][1:]  # one to get warm
-    return statistics.median(one / other for one, other in pairs)
-
-
-def _seconds(work: Callable[[], Any], device: torch.device) -> float:
+def _seconds(rows: int, weights: Tensor, lower: bool) -> float:
+    """Seconds of an update's work on a layer of these weights, in bfloat16 if it is `lower`."""
+    kind = weights.device.type
+    inputs = torch.ones(rows, weights.shape[1], device=weights.device, requires_grad=True)
     begun = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    with torch.autocast(kind, torch.bfloat16, enabled=lower), torch.enable_grad():
+        found = functional.linear(inputs, weights)
+    torch.autograd.grad(found, (inputs, weights), torch.ones_like(found))
+    if kind == "cuda":
+        torch.cuda.synchronize(weights.device)
     return max(time.perf_counter() - begun, 1e-9)
 
 
