@@ -14,7 +14,7 @@ from turnwise.types import ToolCall
 
 class Conversation:
     """A request's messages in their order, each result after the call that it answers. Calls of a
-    message that share an id are told apart by their order, and so are their results."""
+    message that share an id keep the order of their results."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[Message, list[ToolCall]]] = []
