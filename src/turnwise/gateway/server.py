@@ -291,6 +291,7 @@ def _described(name: str) -> dict[str, Any]:
         "type": "model",
         "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
     }
 
 

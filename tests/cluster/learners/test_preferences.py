@@ -49,8 +49,11 @@ def test_two_ranks_learn_from_pairs_as_one_does_and_one_goes_on(
     given = config, recipe.learning, 1.0, recipe.seed
     one = PreferenceLearner(loaded(recipe, 1), pairs, *given)
     two = DistributedPreferences(team, recipe, loaded(recipe, 1), pairs)
-    for _ in range(3):
-        assert two.step() == pytest.approx(one.step(), rel=2e-6, abs=1e-6)
+    for step in range(3):
+        found, expected = two.step(), one.step()
+        if step == 0:  # the policy is the reference: margins are rounding, and have no sign
+            found["preferences/accuracy"] = expected["preferences/accuracy"]
+        assert found == pytest.approx(expected, rel=2e-6, abs=1e-6)
     two.deliver()
     assert_same_weights(one.model, two.model, one.state()["optimizer"], two.state()["optimizer"])
     two.save(tmp_path, 3, tokenizer, {}, two.state(), lambda: None)
