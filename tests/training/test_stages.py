@@ -243,6 +243,7 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
         ("true", 1, ["base", "cold_start", "trained"]),
         ("true", 0, ["base", "trained"]),
         ("false", 0, ["cold_start", "trained"]),
+        ("tiny", 0, ["cold_start", "trained"]),  # base is another model, and a stage of its own
     ],
 )
 def test_the_same_weights_are_not_evaluated_twice(base: str, steps: int, names: list[str]) -> None:

@@ -60,7 +60,7 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Untrained(base) if isinstance(base, str) else Evaluation("base", environment))
     if recipe.sft.steps:
         stages.append(ColdStart())
-    if recipe.sft.steps or not recipe.evaluation.base:  # else they are the same weights
+    if recipe.sft.steps or base is not True:  # else they are the same weights
         stages.append(Evaluation("cold_start", environment))
     if recipe.train.steps:
         stages.append(Reinforcement())
