@@ -142,7 +142,7 @@ def test_the_report_counts_the_steps_of_each_reason(recipe: Path, tmp_path: Path
         display=listener,
     )
     why = no_signal.ALL_MALFORMED
-    assert listener.said == [f"warning: no learning signal in RL step 1: {why}"]
+    assert listener.said[1:] == [f"warning: no learning signal in RL step 1: {why}"]
     report = json.loads((folder.path / "report.json").read_text())
     found = {"steps": 7, "without": 7, "reasons": {why: 7}, "when": {why: "1-7"}}
     assert report["learning_signal"] == found
