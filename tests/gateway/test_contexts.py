@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jinja2 import TemplateError
 
-from tests.gateway.asking import PROMPT, asked, request, session, texts, went_on
+from tests.gateway.asking import LOOKUP, PROMPT, asked, request, session, texts, went_on
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.config import ScaffoldConfig
 from turnwise.gateway.contexts import Context, _copied, _joined
@@ -210,5 +210,15 @@ def test_messages_that_a_chat_template_refuses_are_refused_with_its_reason() -> 
         assert (caught.value.status, caught.value.field) == (400, "messages")
         assert own.bug is None
         await asked(own, PROMPT)
+
+    asyncio.run(work())
+
+
+def test_a_tool_that_the_scaffold_has_no_name_for_is_refused() -> None:
+    async def work() -> None:
+        own = session()
+        with pytest.raises(RefusedError, match="cannot be called 'answer'") as caught:
+            await own.ask(replace(request(), tools=(replace(LOOKUP, name="answer"),)))
+        assert (caught.value.status, caught.value.field, own.bug) == (400, "tools", None)
 
     asyncio.run(work())

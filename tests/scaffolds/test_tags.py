@@ -1,12 +1,14 @@
 """The tag syntax: what is an action, what is malformed, and who may write special tokens."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import byte_tokenizer
+from turnwise.errors import ConfigError
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
@@ -49,6 +51,18 @@ def test_well_formed_actions(scaffold: TagsScaffold) -> None:
     assert scaffold.parse(encode("<answer>tarfile</answer>")).answer == "tarfile"
     call = scaffold.parse(encode('<move>{"x": 1}</move>')).calls[0]
     assert call == ToolCall("move", {"x": 1})
+
+
+@pytest.mark.parametrize("name", ["think", "information", "answer"])
+def test_a_tool_whose_tag_has_another_meaning_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot be called '{name}'"):
+        TagsScaffold(TOKENIZER, [replace(Tool.of(Tools().search), name=name)])
+
+
+def test_a_tool_s_name_is_only_text() -> None:
+    scaffold = TagsScaffold(TOKENIZER, [replace(Tool.of(Tools().search), name="a.(b")])
+    assert scaffold.parse(encode("<a.(b> x</a.(b>")).calls == (ToolCall("a.(b", {"query": "x"}),)
+    assert scaffold.parse(encode("<aX(b> x</aX(b>")).error is not None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import TemplateError
 
 from turnwise.config import ScaffoldConfig
-from turnwise.errors import InfrastructureError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.gateway.requests import Message, RefusedError, Request, ToolSchema
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images
@@ -72,7 +72,7 @@ class Scaffolds:
         try:
             made = [_tool(one) for one in tools]
             return make_scaffold(self._config, self._tokenizer, made, self._encode_image)
-        except (*UNFIT, AttributeError) as error:
+        except (*UNFIT, AttributeError, ConfigError) as error:
             raise RefusedError(
                 f"scaffold {self._config.name} cannot describe these tools: {error}", field="tools"
             ) from None

@@ -33,6 +33,8 @@ INSTRUCTIONS = (
     "between <information> and </information>. You may use tools as often as you need. When you "
     "know the answer, give it inside <answer> and </answer>, without explanation.\n"
 )
+RESERVED = ("think", "information", "answer")
+"""Tags that are no tool's."""
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
@@ -48,13 +50,18 @@ class TagsScaffold(TextScaffold):
         date: str = "",
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools. Raises
-        ConfigError where turns could not end: parallel calls need an end-of-text token."""
+        ConfigError for a tool whose tag has another meaning, and where turns could not end:
+        parallel calls need an end-of-text token."""
         super().__init__(tokenizer, tools, instructions, date)
+        taken = next((name for name in self._tools if name in RESERVED), None)
+        if taken is not None:
+            raise ConfigError(f"scaffold tags: a tool cannot be called {taken!r}: rename it")
         self._names = (*self._tools, "answer")
         self._parallel = parallel_calls
         if parallel_calls and not self._end:
             raise ConfigError("scaffold.options.parallel_calls: the tokenizer has no eos_token")
-        self._tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in self._names]
+        escaped = map(re.escape, self._names)
+        self._tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in escaped]
         closing = tuple(f"</{name}>" for name in self._names)
         self.stop: tuple[str, ...] = closing[-1:] if parallel_calls else closing
         self._opening = Segment(self._encode("\n<information>"), Source.TEMPLATE)

@@ -25,7 +25,8 @@ by_dialect = pytest.mark.parametrize("path", DIALECTS, ids=lambda path: DIALECTS
 def tool(dialect: str, **fields: Any) -> dict[str, Any]:
     """A tool in the dialect's words."""
     if dialect == "chat_completions":
-        return {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
+        function = {"name": "weather", "parameters": WEATHER, **fields}
+        return {"type": "function", "function": function}
     kind = {"type": "function"} if dialect == "responses" else {}
     return {**kind, "name": "weather", PARAMETERS[dialect]: WEATHER, **fields}
 
@@ -54,6 +55,9 @@ def test_what_all_dialects_refuse_is_refused_by_name(path: str) -> None:
         ({"tools": [offered, offered]}, "tools[1].name"),
         ({"tools": [offered], "tool_choice": none}, "tool_choice"),
     ]
+    place = "tools[0].function.name" if dialect.NAME == "chat_completions" else "tools[0].name"
+    names = ("(", "a.b", "<x>", "x" * 129, "")
+    refused += [({"tools": [tool(dialect.NAME, name=name)]}, place) for name in names]
     if dialect.NAME in DEFERRED:
         for name, value in (("defer_loading", True), ("allowed_callers", ["programmatic"])):
             fields = {"tools": [tool(dialect.NAME, **{name: value})]}

@@ -3,6 +3,7 @@
 Not here: in which fields they stand (the modules of the dialects).
 """
 
+import re
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -10,6 +11,9 @@ from dataclasses import replace
 from turnwise.gateway.dialects.fields import Fields
 from turnwise.gateway.requests import Message, ToolSchema
 from turnwise.types import ToolCall
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""The names of tools that the services take."""
 
 
 class Conversation:
@@ -80,8 +84,8 @@ def joined(texts: Sequence[str], role: str) -> str:
 def read_tool(tool: Fields, parameters: str) -> ToolSchema:
     """A tool of the agent's own; `parameters` names the field of its schema."""
     name = tool.text("name")
-    if not name:
-        raise tool.refused("name", "must not be empty")
+    if not TOOL_NAME.fullmatch(name):
+        raise tool.refused("name", "must be 1 to 128 letters, digits, underscores and hyphens")
     read = ToolSchema(name, tool.text("description", ""), tool.schema(parameters))
     tool.ignore("strict")  # as sampling is: the recipe's
     if set(tool.texts("allowed_callers")) - {"direct"}:
