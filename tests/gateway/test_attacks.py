@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.asking import PROMPT, request, session
+from tests.gateway.asking import LIMITS, PROMPT, request, session
+from tests.gateway.hashed_engine import TOKENIZER
 from tests.gateway.test_server import QUESTION, served
+from turnwise.config import ScaffoldConfig
 from turnwise.gateway import bounds, connections
 from turnwise.gateway.blots import blotted
+from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Message, RefusedError, ToolSchema
+from turnwise.gateway.session import FEWEST_REFUSALS
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment
+from turnwise.types import Observation
 
 CHAT = "/v1/chat/completions"
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
@@ -67,14 +74,53 @@ def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered()
         assert refused.value.field == field
 
 
-def test_an_episode_has_a_budget_of_refused_requests() -> None:
-    own = session()
-    for _ in range(own.limits.max_turns + 1):
-        own.check_refusals()
-        own.refused(RefusedError("no", field="tools"))
-    with pytest.raises(RefusedError, match="requests were refused"):
-        own.check_refusals()
-    assert own.limit is not None
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens"])
+def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
+    async def work(gateway: Any, own: Any, address: Any, client: Any) -> None:
+        most = max(FEWEST_REFUSALS, own.limits.max_turns)
+        for refusals in range(most + 1):
+            assert own.limit is None, refusals
+            assert (await client.post(f"{address.root}{path}", json={})).status_code == 400
+        answer = await client.post(f"{address.root}{path}", json=QUESTION)
+        assert (answer.status_code, "requests were refused" in answer.text) == (403, True)
+        assert own.limit is not None
+
+    served(work)
+
+
+class Slow(TagsScaffold):
+    """Takes long to render."""
+
+    def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
+        time.sleep(0.5)
+        return super().begin(prompt, system)
+
+
+@pytest.mark.parametrize("method", ["ask", "count"])
+def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
+    async def work() -> None:
+        own = session(scaffolds=Scaffolds(ScaffoldConfig(name=f"{__file__}:Slow"), TOKENIZER))
+        asking = asyncio.create_task(getattr(own, method)(request()))
+        gap, last = 0.0, time.monotonic()
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            now = time.monotonic()
+            gap, last = max(gap, now - last), now
+        await asking
+        assert gap < 0.25
+
+    asyncio.run(work())
+
+
+def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
+    async def work() -> None:
+        limits = LIMITS.model_copy(update={"max_turns": 2})
+        own = session(limits=limits)
+        asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(one, RefusedError) for one in ended].count(False) == 2
+
+    asyncio.run(work())
 
 
 def _connected(address: Any) -> socket.socket:

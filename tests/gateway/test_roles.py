@@ -197,6 +197,19 @@ def test_an_endpoint_that_fails_leaves_the_episode_ungraded() -> None:
         asyncio.run(work(server.url))
 
 
+def test_what_an_endpoint_refuses_is_the_agent_s_doing_once_it_has_answered() -> None:
+    async def work(url: str, server: Any) -> None:
+        own = session(roles={"planner": None, "other": EndpointRole(ChatEndpoint(url, "x"), "m")})
+        await said(own, "other")
+        server.failures = [400]
+        with pytest.raises(RefusedError) as refused:
+            await said(own, "other")
+        assert (refused.value.status, refused.value.field, own.failure) == (400, "messages", "")
+
+    with serving(lambda body, number: "Yes.") as server:
+        asyncio.run(work(server.url, server))
+
+
 def test_a_role_gets_a_reward_of_its_own_where_credit_is_by_role() -> None:
     roles: dict[str, Role] = {"planner": None, "judge": frozen()}
     own = session(roles=roles, credit_by_role=True)

@@ -20,7 +20,7 @@ from turnwise.config import (
     RolloutConfig,
     ScaffoldConfig,
 )
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.gateway.address import Address
 from turnwise.gateway.programs import variables
 from turnwise.rollout.agent_episode import AgentHost
@@ -290,18 +290,52 @@ def test_an_episode_whose_gateway_stops_is_ungraded(tmp_path: Path) -> None:
     assert played.problem.startswith("the gateway has stopped: ConnectionError: refused")
 
 
-def test_a_plain_function_runs_in_a_thread(tmp_path: Path) -> None:
-    file = tmp_path / "plain.py"
-    file.write_text(
-        "import json, urllib.request\n\n\ndef run(task, model):\n"
-        "    body = {'model': model.name, 'messages': [{'role': 'user', 'content': task.prompt}]}\n"
-        "    asked = urllib.request.Request(f'{model.base_url}/chat/completions',\n"
-        "        json.dumps(body).encode(), {'content-type': 'application/json'})\n"
-        "    with urllib.request.urlopen(asked) as reply:\n"
-        "        return json.load(reply)['choices'][0]['message']['content']\n"
+class Broken(HashedEngine):
+    """Has a bug that every other request meets."""
+
+    asked = 0
+
+    async def generate(self, *given: Any, **others: Any) -> Any:
+        self.asked += 1
+        if self.asked % 2:
+            raise KeyError("a bug")
+        return await super().generate(*given, **others)
+
+
+def test_a_bug_in_answering_costs_its_episode_and_one_in_all_ends_the_run(tmp_path: Path) -> None:
+    body = "try:\n    await ask()\nexcept Exception:\n    pass\nreturn 'Paris'"
+    agent = function(tmp_path, body)
+    played = play(agent, Broken(RIGHT), episodes=4)
+    assert sorted(one.outcome for one in played) == sorted(
+        [Outcome.INFRASTRUCTURE_MODEL, Outcome.SUCCESS] * 2
     )
+    assert any(
+        "a bug of turnwise's in answering the agent: KeyError" in one.problem for one in played
+    )
+    limits = LIMITS.model_copy(update={"max_ungraded_share": 0.25})
+    with pytest.raises(RunStoppedError, match="KeyError"):
+        play(agent, Broken(RIGHT), limits, episodes=4)
+
+
+PLAIN = """import json, urllib.request
+
+def run(task, model):
+    body = {"model": model.name, "messages": [{"role": "user", "content": task.prompt}]}
+    asked = urllib.request.Request(f"{model.base_url}/chat/completions",
+        json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(asked) as reply:
+        said = json.load(reply)["choices"][0]["message"]["content"]
+"""
+
+
+def test_a_plain_function_runs_in_a_thread_and_has_the_environment_s_tools(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(PLAIN + "    return said\n")
     played = play(FunctionAgent(run=f"{file}:run"), episodes=3)
     assert [one.outcome for one in played] == [Outcome.SUCCESS] * 3
+    file.write_text(PLAIN + "    assert model.call_sync('book', room=7) == 'Room 7 is yours.'\n")
+    (played_with_tools,) = play(FunctionAgent(run=f"{file}:run"), environment=Rooms())
+    assert played_with_tools.outcome is Outcome.SUCCESS, played_with_tools.problem
 
 
 def test_a_function_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
@@ -376,6 +410,16 @@ def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
     (missing,) = play(CommandAgent(command=("no-such-program",)))
     assert missing.outcome is Outcome.INFRASTRUCTURE_STEP
     assert "cannot be started" in missing.problem
+
+
+def test_a_failed_program_s_words_are_kept_without_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "abcdefgh12345")
+    (played,) = play(command(tmp_path, "sys.exit(f'{dict(os.environ)}')"))
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "'OPENAI_API_KEY': '[secret]'" in played.problem
+    assert "abcdefgh12345" not in played.problem
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

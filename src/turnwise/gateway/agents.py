@@ -4,6 +4,7 @@ Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an
 (`rollout/agent_episode.py`), and what they are answered (`session.py`).
 """
 
+import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,12 +56,19 @@ class Model:
     """The environment's folder for this episode, if it has one."""
     _session: Session | None = field(default=None, repr=False)
     _run_tool: RunTool | None = field(default=None, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
 
     async def call(self, tool: str, /, **arguments: Any) -> str:
         """Run one of the environment's tools, as `await model.call("book", room=7)`, and return
         its result, which tells of a mistake in the arguments too."""
         assert self._run_tool is not None  # the episode gives it
         return await self._run_tool(tool, arguments)
+
+    def call_sync(self, tool: str, /, **arguments: Any) -> str:
+        """Run a tool as `call` does, for an agent that is a plain function, in its thread."""
+        assert self._loop is not None  # the episode gives it
+        calling = self.call(tool, **arguments)
+        return asyncio.run_coroutine_threadsafe(calling, self._loop).result()
 
     async def chat(
         self, messages: list[Any], tools: list[Any] | None = None, role: str = ""
@@ -69,13 +77,9 @@ class Model:
         recipe's, the first if not given. Raises RefusedError for what the gateway refuses."""
         assert self._session is not None  # the gateway makes them
         body: dict[str, Any] = {"model": role or self.name, "messages": messages}
-        self._session.check_refusals()
-        try:
+        with self._session.counting_refusals():
             check_depth([messages, tools])
             request = chat_completions.read(body | ({"tools": tools} if tools else {}))
-        except RefusedError as refused:
-            self._session.refused(refused)
-            raise
         reply = await spans.asked(self._session, request)
         self._session.arrived(reply)
         answer: dict[str, Any] = chat_completions.body(request, reply)
@@ -132,6 +136,7 @@ class FunctionPlayer:
             folder,
             session,
             run_tool,
+            asyncio.get_running_loop(),
         )
         try:
             return _returned(await self.called(task, model))

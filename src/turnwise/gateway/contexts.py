@@ -12,9 +12,11 @@ it, and a context begins anew where that changes what the policy reads. Not here
 rendered (`rendering.py`), and how a reply is sampled (`session.py`).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -25,6 +27,7 @@ from turnwise.gateway.rendering import beginning, continuation, foreign_turn, pa
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import NO_VERSION, KeptTokens, Segment, Source, Tokens
+from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Observation, Step, ToolCall, ToolResult, Turn
 
 
@@ -124,8 +127,9 @@ class Contexts:
         self._contexts: list[Context] = []
         self._numbers = 0
         self._finished = 0
+        self._beginning = asyncio.Lock()
 
-    def begin(
+    async def begin(
         self,
         tools: str,
         scaffold: Scaffold,
@@ -136,6 +140,16 @@ class Contexts:
         """Find the place of a request, and make ready to sample after it. Raises RefusedError for
         messages that cannot be rendered, and where a context of `most` tokens has no room for a
         reply; nothing is changed then."""
+        async with self._beginning:  # or two requests could go on from one end of a context
+            return await self._begin((role, tools), scaffold, messages, most)
+
+    async def _begin(
+        self,
+        begun_with: tuple[str, str],
+        scaffold: Scaffold,
+        messages: Sequence[Message],
+        most: int,
+    ) -> Exchange:
         if not messages or messages[-1].role == "assistant":
             raise RefusedError(
                 "the last message is the assistant's: end with a user's or a tool's",
@@ -143,7 +157,6 @@ class Contexts:
             )
         number = self._numbers
         keys = keys_of(messages)
-        begun_with = role, tools
         places = self._places(begun_with, keys, messages)
         kept = [place for place in places if not self._outdated(place, messages)]
         place = max(kept, key=lambda place: place.rank, default=None)
@@ -152,7 +165,9 @@ class Contexts:
             shown, tokens = place.context.exchanges[place.exchanges].shown, context.tokens
         else:
             shown = tuple(messages[0 if place is None else place.messages :])
-            tokens = self._rendered(scaffold, context, messages, shown, number, most)
+            # In a thread: a long prompt takes seconds, in which the engine has others to serve.
+            rendered = partial(self._rendered, scaffold, context, messages, shown, number, most)
+            tokens = await in_thread(rendered)
         if len(tokens) >= most:
             raise RefusedError(
                 f"context_length_exceeded: these messages are {len(tokens)} tokens and more, and a "

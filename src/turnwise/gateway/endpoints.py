@@ -28,9 +28,6 @@ class EndpointSpeaker:
     name: str
     """The model's name at the endpoint."""
     limits: RolloutConfig
-    replies: int = field(default=0, init=False)
-    called: int = field(default=0, init=False)
-    """Calls of tools in its replies."""
     written: int = field(default=0, init=False)
     """Tokens of its replies, as the endpoint counts them."""
 
@@ -48,8 +45,6 @@ class EndpointSpeaker:
             raise RefusedError(f"context_length_exceeded: {error}", field="messages") from None
         except BadQuestionError as error:  # what was asked is the agent's doing
             raise RefusedError(str(error), field="messages") from None
-        self.replies += len(turns)
-        self.called += sum(len(turn.calls) for turn in turns)
         self.written += sum(turn.written for turn in turns)
         return Spoken(tuple(map(_choice, turns)), turns[0].read)
 

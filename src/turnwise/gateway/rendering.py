@@ -7,6 +7,7 @@ of an agent's messages are new (`contexts.py`).
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
@@ -46,6 +47,7 @@ class Scaffolds:
         self._config, self._tokenizer, self._encode_image = config, tokenizer, encode_image
         self.shows_images = encode_image is not None and shows_images(config.name)
         self._made: dict[str, Scaffold] = {}
+        self._making = Lock()
 
     def of(self, request: Request) -> tuple[str, Scaffold]:
         """A name for a request's set of tools, equal for equal sets, and their scaffold. Raises
@@ -57,11 +59,12 @@ class Scaffolds:
                 f"scaffold {self._config.name} shows no images to this model", field="messages"
             )
         name = json.dumps([(one.name, one.description, one.parameters) for one in tools])
-        if name not in self._made:
-            if len(self._made) >= KEPT_SCAFFOLDS:
-                del self._made[next(iter(self._made))]
-            self._made[name] = self._make(tools)
-        return name, self._made[name]
+        with self._making:  # requests come in threads, since templates are tried here
+            if name not in self._made:
+                if len(self._made) >= KEPT_SCAFFOLDS:
+                    del self._made[next(iter(self._made))]
+                self._made[name] = self._make(tools)
+            return name, self._made[name]
 
     def _make(self, tools: Sequence[ToolSchema]) -> Scaffold:
         names = [one.name for one in tools]

@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from turnwise.config import RolloutConfig
@@ -21,6 +21,7 @@ from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Choice, Ending, Message, Request, SampledToken
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
+from turnwise.tools.tool import in_thread
 from turnwise.types import Action, ToolCall
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ class Sampler:
     async def speak(self, request: Request) -> Spoken:
         """Sample the reply. Raises RefusedError for messages and tools that cannot be rendered,
         InfrastructureError where the engine fails."""
-        tools, scaffold = self._scaffolds.of(request)
+        tools, scaffold = await in_thread(partial(self._scaffolds.of, request))
         most = self._limits.max_tokens
         exchanges = [
-            self.contexts.begin(tools, scaffold, request.messages, most, self.role)
+            await self.contexts.begin(tools, scaffold, request.messages, most, self.role)
             for _ in range(request.count)
         ]
         try:
@@ -79,7 +80,7 @@ class Sampler:
         except ExceptionGroup as errors:
             failed, others = errors.split(InfrastructureError)
             if failed is None or others is not None:
-                raise  # a bug
+                raise (others or errors).exceptions[0] from None  # a bug
             raise InfrastructureError(str(failed.exceptions[0])) from None
         return Spoken(tuple(one.result() for one in sampled), exchanges[0].start, exchanges)
 
@@ -114,7 +115,8 @@ class Sampler:
         finally:
             if completion is None:
                 self.contexts.forget(exchange)
-        action = _with_ids(scaffold.parse(completion.tokens), f"{self.role}{exchange.number}")
+        name = f"{self.role}-{exchange.number}" if self.role else f"{exchange.number}"
+        action = _with_ids(scaffold.parse(completion.tokens), name)
         choice = self._choice(action, completion, request)
         if request.needs_call and not action.calls and action.error is None:
             action = replace(action, answer=None, error=NO_CALL)

@@ -202,12 +202,8 @@ class _Server(uvicorn.Server):
 
 def _asking(dialect: Dialect) -> Handler:
     async def handler(request: Request, session: Session) -> Response:
-        session.check_refusals()
-        try:
+        with session.counting_refusals():
             asked = dialect.read(await body_of(request, session))
-        except RefusedError as refused:
-            session.refused(refused)
-            raise
         again = request.headers.get("x-stainless-retry-count", "0") != "0"
         reply = await spans.asked(session, asked, again)
         if await request.is_disconnected():
@@ -257,8 +253,9 @@ def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _count(request: Request, session: Session) -> Response:
-    asked = messages.read({"max_tokens": 1, **await body_of(request, session)})
-    return JSONResponse(messages.counted(session.count(asked)))
+    with session.counting_refusals():
+        asked = messages.read({"max_tokens": 1, **await body_of(request, session)})
+        return JSONResponse(messages.counted(await session.count(asked)))
 
 
 async def _models(request: Request, session: Session) -> Response:

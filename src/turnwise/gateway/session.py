@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnwise.capture import Capture, reasons
@@ -29,6 +30,7 @@ from turnwise.gateway.requests import RefusedError, Reply, Request
 from turnwise.gateway.sampling import Sampler
 from turnwise.gateway.usage import Usage
 from turnwise.tokens import Tokens
+from turnwise.tools.tool import in_thread
 from turnwise.types import Outcome, Turn
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ class Session:
         self._running: set[asyncio.Task[Reply]] = set()
         self._asked: dict[str, asyncio.Task[Reply]] = {}
         self._exchanges: dict[str, Sequence[Exchange]] = {}
-        self._prompts: Counter[str] = Counter()
+        self._replies, self._called = 0, 0  # of all roles: replies, those under way too, and calls
         self._refused: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._retried, self._waiting, self._since = 0, 0, 0.0
@@ -160,7 +162,7 @@ class Session:
         try:
             return await asyncio.shield(answer)
         except RefusedError as refused:
-            self.refused(refused)
+            self._count_refusal(refused)
             self._asked.pop(key, None)
             raise
         except Exception as error:
@@ -171,12 +173,10 @@ class Session:
                 raise  # the one that asked is gone; the answer is kept for when it comes again
             raise _ended() from None
 
-    def refused(self, refused: RefusedError) -> None:
-        """Count a request that was refused, here or before it could be asked."""
-        self._refused[refused.field or refused.kind] += 1
-
-    def check_refusals(self) -> None:
-        """Raise RefusedError where so many requests were refused that no more are read."""
+    @contextmanager
+    def counting_refusals(self) -> Iterator[None]:
+        """Inside, a request that is refused counts. Raises RefusedError where so many were that no
+        more are read."""
         most = max(FEWEST_REFUSALS, self.limits.max_turns)
         if self._refused.total() > most:
             self.limit = Outcome.TRUNCATED_TURNS
@@ -186,19 +186,24 @@ class Session:
                 "rollout.max_turns",
                 "permission_error",
             )
+        try:
+            yield
+        except RefusedError as refused:
+            self._count_refusal(refused)
+            raise
 
     def arrived(self, reply: Reply) -> None:
         """Note that the agent has a reply."""
         for exchange in self._exchanges.get(reply.id, ()):
             exchange.delivered = True
 
-    def count(self, request: Request) -> int:
+    async def count(self, request: Request) -> int:
         """The tokens that a request's messages are. Raises RefusedError where they cannot be
         rendered."""
         self._check_open()
         check_request(request, self.limits.max_tokens)
-        tools, scaffold = self.scaffolds.of(request)
-        return Contexts().begin(tools, scaffold, request.messages, 2**31).start
+        tools, scaffold = await in_thread(partial(self.scaffolds.of, request))
+        return (await Contexts().begin(tools, scaffold, request.messages, 2**31)).start
 
     def rewarded(self, reward: GivenReward) -> None:
         """Keep the reward of the episode. Raises RefusedError where it is not the agent's."""
@@ -276,6 +281,9 @@ class Session:
         if self.closed or self.ended.is_set():
             raise _ended()
 
+    def _count_refusal(self, refused: RefusedError) -> None:
+        self._refused[refused.field or refused.kind] += 1
+
     def check_rewarding(self) -> None:
         """Raise RefusedError where rewards are not the agent's, or the episode has ended."""
         self._check_open()
@@ -289,30 +297,19 @@ class Session:
 
     def _check_budget(self, request: Request) -> None:
         """Raise RefusedError where the episode's budget has no room for a request."""
-        replies, called = self._spent()
-        if replies + request.count > self.limits.max_turns:
+        if self._replies + request.count > self.limits.max_turns:
             self.limit = Outcome.TRUNCATED_TURNS
             raise _over("rollout.max_turns", self.limits.max_turns)
-        if called > self.limits.max_tool_calls:
+        if self._called > self.limits.max_tool_calls:
             self.limit = Outcome.TRUNCATED_TOOL_CALLS
             raise _over("rollout.max_tool_calls", self.limits.max_tool_calls)
-
-    def _spent(self) -> tuple[int, int]:
-        """The replies of all roles, those under way included, and the calls of tools in them."""
-        speakers = self._speakers.values()
-        contexts = {id(one.contexts): one.contexts for one in speakers if isinstance(one, Sampler)}
-        exchanges = [exchange for one in contexts.values() for exchange in one.exchanges]
-        elsewhere = [one for one in speakers if isinstance(one, EndpointSpeaker)]
-        called = sum(len(one.action.calls) for one in exchanges if one.action is not None)
-        return (
-            len(exchanges) + sum(one.replies for one in elsewhere),
-            called + sum(one.called for one in elsewhere),
-        )
 
     async def _answer(self, request: Request) -> Reply:
         self._check_open()
         role = self._role(request)
         self._check_budget(request)
+        self._replies += request.count
+        spoken = None
         try:
             check_request(request, self.limits.max_tokens)
             with self.waiting():
@@ -324,7 +321,11 @@ class Session:
         except InfrastructureError as error:
             self.failure = str(error)
             raise RefusedError(self.failure, 503, kind="api_error") from None
+        finally:
+            if spoken is None:
+                self._replies -= request.count
         self.failure, self.limit = "", None
+        self._called += sum(len(one.calls) for one in spoken.choices)
         self._calls[role] += 1
         reply = Reply(
             f"{sum(self._calls.values()) - 1}",

@@ -254,7 +254,7 @@ class AgentEpisode(Episode):
         warning = (
             f"the agent used tools of its own, and none of the environment's ({', '.join(names)}): "
             "a verdict that looks at what they change sees nothing. A function calls one by "
-            f'`await model.call("{names[0]}", …)`'
+            f'`await model.call("{names[0]}", …)`, or by `model.call_sync` in a plain `def`'
         )
         if warning not in self.host.said:
             self.host.said.add(warning)
