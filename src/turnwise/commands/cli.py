@@ -31,7 +31,6 @@ from turnwise.commands.failures import exit_code, fail, first_error, plainer
 from turnwise.commands.judging import judge
 from turnwise.commands.launching import launch
 from turnwise.commands.making import build_tiny, inject
-from turnwise.commands.planning import plan
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -288,7 +287,6 @@ app.command()(view)
 app.command()(top)
 app.command()(serve_environment)
 app.command()(study)
-app.command()(plan)
 app.command()(rewards)
 app.command()(compare_runs)
 app.command()(judge)

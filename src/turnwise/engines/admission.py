@@ -1,7 +1,6 @@
 """The rule by which the embedded engine begins with turns that wait, in numbers alone.
 
-Not here: which requests they are (`schedule.py`). Plans of runs go by the same rule
-(`cluster/planner/simulation.py`).
+Not here: which requests they are (`schedule.py`).
 """
 
 ADMIT_SHARE = 8
