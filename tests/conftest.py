@@ -1,7 +1,20 @@
 """For all tests: property tests try the same examples every time, and have no deadline, since test
-machines are shared."""
+machines are shared. Each of the processes that test has one thread, which waits without spinning,
+and the garbage collector does not look through libraries and tests again and again."""
+
+import gc
+import os
 
 from hypothesis import settings
 
+from turnwise.threads import set_variables
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+set_variables()
 settings.register_profile("turnwise", deadline=None, derandomize=True)
 settings.load_profile("turnwise")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()

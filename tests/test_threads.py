@@ -32,9 +32,15 @@ def test_memory_can_be_released_any_time() -> None:
 
 
 def test_what_is_there_already_is_left_alone_for_a_while() -> None:
+    frozen = gc.get_freeze_count()
+    assert frozen  # by the suite
+    with frozen_gc():
+        assert gc.get_freeze_count() == frozen
+    gc.unfreeze()
     with frozen_gc():
         assert gc.get_freeze_count() > 1000
     assert gc.get_freeze_count() == 0
+    gc.freeze()
 
 
 def test_cores_are_those_that_the_process_may_use(tmp_path: Path) -> None:

@@ -84,6 +84,9 @@ def configure_threads(count: int) -> None:
 def frozen_gc() -> Iterator[None]:
     """Inside, the garbage collector leaves alone what is there already: models and libraries are so
     many objects that looking through them takes as long as a few passes of a small model."""
+    if gc.get_freeze_count():  # the program around has frozen what was there
+        yield
+        return
     gc.collect()
     gc.freeze()
     try:
