@@ -6,7 +6,7 @@ attention in chunks, biases by distance), the row gives other numbers than the t
 themselves: a model is packed only if a comparison finds the same. Several ranks can compute a row
 together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention they exchange tokens
 for heads. Not here: how ranks exchange (`turnwise.cluster`), and written-out layers, which never
-pad (`small_llama/training.py`).
+pad (`small_llama_update.py`).
 """
 
 from collections.abc import Sequence

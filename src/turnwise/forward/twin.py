@@ -3,7 +3,7 @@
 Which of several ways computes a model is decided on its twin, and so by its configuration, the
 recipe and the machine alone: a run that is resumed with other weights, extreme ones or no numbers
 at all, goes the way it went before. Not here: what is compared (`make_runner.py`,
-`hidden.py`, `small_llama/passes.py`).
+`hidden.py`, `small_llama.py`).
 """
 
 import copy

@@ -27,9 +27,37 @@ def model_folders(folders: dict[str, Path], tokenizer: PreTrainedTokenizerFast) 
     return folders
 
 
-@pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    """Two ranks on this machine's processor."""
-    team = Team(2, torch.device("cpu"), 1, 60.0, tmp_path_factory.mktemp("learners"))
-    yield team
-    team.close()
+class KeptTeam:
+    """Two ranks on this machine's processor, which take seconds to start: they stay from test to
+    test, until one has ended them or makes ranks of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._team = folder, None
+
+    def open(self) -> Team:
+        if self._team is None or not self._team.alive:
+            self._team = Team(2, torch.device("cpu"), 1, 60.0, self._folder)
+        return self._team
+
+    def close(self) -> None:
+        if self._team is not None:
+            self._team.close()
+
+
+@pytest.fixture(scope="package")
+def kept_team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptTeam]:
+    kept = KeptTeam(tmp_path_factory.mktemp("learners"))
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(autouse=True)
+def no_ranks_beside(request: pytest.FixtureRequest, kept_team: KeptTeam) -> None:
+    """A process is of one group of ranks at a time."""
+    if "team" not in request.fixturenames:
+        kept_team.close()
+
+
+@pytest.fixture
+def team(kept_team: KeptTeam) -> Team:
+    return kept_team.open()

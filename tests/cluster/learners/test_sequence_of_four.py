@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,8 @@ MakeGroups = Callable[..., list[Group]]
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+def four(kept_team: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    kept_team.close()
     team = Team(4, torch.device("cpu"), 1, 120.0, tmp_path_factory.mktemp("four"))
     yield team
     team.close()

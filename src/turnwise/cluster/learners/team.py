@@ -82,6 +82,11 @@ class Team:
         finally:
             door.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it was neither closed nor ended by a failure."""
+        return bool(self._processes)
+
     def _send(self, name: str, *arguments: Any) -> None:
         """Let all other ranks call a method of their parts, or make these."""
         for connection in self._connections.values():
