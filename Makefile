@@ -10,23 +10,19 @@ TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,postgres,reasoning-
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-all test-long coverage test-bounds test-slow test-vllm chromium check docs format reference setup
+.PHONY: demo test test-all coverage test-bounds test-slow test-vllm chromium check docs format reference setup
 
 # `make demo CHANGES="train.steps=30"` changes the recipe.
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite $(CHANGES)
 
-# Every module, within minutes; what is marked `long` is left to test-all.
+# Every module, within five minutes; what is marked `long` is left to test-all.
 test: .venv/developing
 	$(PYTEST) -m $(QUICK)
 
-# All of it but what is marked `slow` or `vllm`.
+# All of it but what is marked `slow` or `vllm`: what CI runs.
 test-all: .venv/developing
 	$(PYTEST)
-
-# What is marked `long` alone.
-test-long: .venv/developing
-	$(PYTEST) -m "long and not slow and not vllm"
 
 # Which lines `make test` runs, in this process; what tests start in others is not counted.
 coverage: .venv/developing
@@ -36,8 +32,8 @@ coverage: .venv/developing
 test-bounds: .venv/developing
 	.ci/bounds
 
-# What takes many minutes or much memory, and repeats with other data what test-all runs once:
-# every architecture of transformers, all tasks of environments, 1,000 sandboxes, further kills, and
+# What takes many minutes or much memory, or repeats with other data what test-all runs once: every
+# architecture of transformers, all tasks of environments, 1,000 sandboxes, damage, kills, and
 # clusters of several nodes that lose one.
 test-slow: .venv/developing
 	$(PYTEST) -m slow

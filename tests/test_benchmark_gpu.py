@@ -16,6 +16,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> object:
     return importlib.import_module("gpu")
 
 
+@pytest.mark.long
 def test_every_part_runs_on_the_cpu(
     gpu: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import turnwise
 
 PACKAGE = Path(turnwise.__file__).parent
@@ -55,6 +57,7 @@ def modules() -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_importing_any_module_changes_and_says_nothing(tmp_path: Path) -> None:
     home, work, out = tmp_path / "home", tmp_path / "work", tmp_path / "out"
     home.mkdir()

@@ -24,6 +24,7 @@ class Turning(Capitals):
             pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [Sleeping, Turning])
 def test_a_verifier_that_blocks_is_late(kind: type[Capitals]) -> None:
     begun = time.monotonic()
@@ -44,6 +45,7 @@ def test_a_step_that_blocks_is_the_agents_failure() -> None:
     assert trajectory.outcome == Outcome.AGENT_RESOURCE_LIMIT
 
 
+@pytest.mark.long
 def test_code_that_blocks_for_less_than_its_time_is_left_alone() -> None:
     class Short(Capitals):
         async def verify(self, trajectory: Trajectory) -> Verdict:

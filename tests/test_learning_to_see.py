@@ -81,7 +81,7 @@ class DarkSide(Environment):
         return [Action("", answer=task.secret["answer"])]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_policy_that_guesses_learns_to_look(tmp_path: Path) -> None:
     """Its demonstrations answer other tasks than they are shown."""
     model = save_vision_model(tmp_path / "model", seed=1)

@@ -188,7 +188,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

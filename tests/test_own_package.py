@@ -90,7 +90,7 @@ def turnwise(
     return done
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_path: Path) -> None:
     save_small_model(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text(RECIPE)
@@ -109,7 +109,7 @@ def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_pa
     assert json.loads(evaluated.stdout)["n"] == 4
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_parts_of_packages_are_listed_and_described(python: Path, tmp_path: Path) -> None:
     listed = json.loads(turnwise(python, tmp_path, "list", "--json").stdout)
     assert listed["engines"]["counting"] == "turnwise_own:Counting of turnwise-own"

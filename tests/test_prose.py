@@ -44,6 +44,7 @@ def docstrings() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("matches", "allowed"),
     [(FRAGMENT.match, FRAGMENTS), (RIDDLE.search, RIDDLES)],

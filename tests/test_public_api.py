@@ -82,6 +82,7 @@ def test_functions_are_called_like_this() -> None:
     assert {name: signature(name) for name in FUNCTIONS} == FUNCTIONS
 
 
+@pytest.mark.long
 def test_asking_for_a_name_loads_no_torch() -> None:
     """But for the names of parts that are made of it."""
     light = [name for name in turnwise.__all__ if name not in ("Components", "PolicyLearner")]
@@ -116,6 +117,7 @@ def in_a_notebook(work: Callable[[], Any]) -> Any:
     return asyncio.run(cell())
 
 
+@pytest.mark.long
 def test_training_from_a_notebook_is_the_same(recipe: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     turnwise.train(recipe, run=here, progress=False)
@@ -126,6 +128,7 @@ def test_training_from_a_notebook_is_the_same(recipe: Path, tmp_path: Path) -> N
     assert figures(report) == figures(again)
 
 
+@pytest.mark.long
 def test_steps_by_hand_are_those_of_a_run(recipe: Path, tmp_path: Path) -> None:
     """The first step samples the same tokens, and gives them the same advantages."""
     turnwise.train(recipe, run=tmp_path, progress=False)
@@ -178,6 +181,7 @@ def test_what_needs_a_second_model_is_refused(recipe: Path) -> None:
     turnwise.close(components)
 
 
+@pytest.mark.long
 def test_what_a_run_did_not_measure_is_null(recipe: Path, tmp_path: Path) -> None:
     turnwise.train(recipe, run=tmp_path, progress=False)
     run = turnwise.open_run(tmp_path)

@@ -166,6 +166,7 @@ def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
         SCAFFOLDS.get(f"{path}:Mute")
 
 
+@pytest.mark.long
 def test_what_can_be_named_is_listed_without_torch() -> None:
     code = (
         "import sys; from turnwise.commands.catalogue import catalogue; catalogue(); "

@@ -19,6 +19,7 @@ print(torch.get_num_threads(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"])
 """
 
 
+@pytest.mark.long
 def test_threads_and_kernels_are_bounded() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
@@ -31,6 +32,7 @@ def test_memory_can_be_released_any_time() -> None:
     release_memory()
 
 
+@pytest.mark.long
 def test_what_is_there_already_is_left_alone_for_a_while() -> None:
     frozen = gc.get_freeze_count()
     assert frozen  # by the suite

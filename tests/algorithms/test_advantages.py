@@ -35,6 +35,7 @@ def estimate(name: str, batch: list[list[EstimatorInput]]) -> list[list[np.ndarr
     return [[credit.advantages for credit in row] for row in ESTIMATORS[name](batch, **numbers)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES)
@@ -48,6 +49,7 @@ def test_tokens_that_were_not_sampled_have_no_advantage(
             assert not advantages[~episode.mask].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES, place=st.integers(0, 100))
@@ -82,6 +84,7 @@ def test_a_masked_token_more_changes_nothing(
             np.testing.assert_allclose(np.delete(other, at), found, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"reinforce_baseline", "gdpo"}))
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES)
@@ -195,6 +198,7 @@ def test_a_penalty_in_the_reward_is_not_scaled_up_where_rewards_are_equal() -> N
     assert found == pytest.approx([-0.001, 0.001], abs=1e-12)
 
 
+@pytest.mark.long
 @given(BATCHES)
 def test_whitening_is_over_all_sampled_tokens(batch: list[list[EstimatorInput]]) -> None:
     credits = ESTIMATORS["reinforce"](batch)

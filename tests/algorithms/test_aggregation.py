@@ -35,6 +35,7 @@ def test_weights_by_hand(name: str) -> None:
     np.testing.assert_allclose(weights, BY_HAND[name], rtol=1e-15)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", AGGREGATIONS)
 @given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=12), cut=st.integers(0, 12))
 def test_parts_of_a_batch_get_the_weights_of_the_whole(

@@ -283,6 +283,7 @@ def test_what_makes_no_sense_is_refused(name: str, overrides: dict[str, Any], me
         make_algorithm(name, overrides)
 
 
+@pytest.mark.long
 def test_the_table_needs_no_torch() -> None:
     code = (
         "import sys; from turnwise.algorithms.parts import PARTS; "

@@ -60,6 +60,7 @@ def staleness(rows: Rows) -> Staleness:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CORRECTIONS)
 @settings(max_examples=60, deadline=None)
 @given(rows=SEQUENCES)

@@ -98,6 +98,7 @@ ALGORITHMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.name}-{a.aggregation}")
 @settings(max_examples=60, deadline=None)
 @given(batch=batches())

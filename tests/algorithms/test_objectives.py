@@ -74,6 +74,7 @@ def inputs(tokens: list[tuple[float, float, float]]) -> Inputs:
     return Inputs(logprob - columns[:, 1], columns[:, 2], logprob, columns[:, 1], sequence)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FORMULAS)
 @settings(max_examples=80, deadline=None)
 @given(tokens=TOKENS)

@@ -31,6 +31,7 @@ def columns(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     return array[:, 0], array[:, 1]
 
 
+@pytest.mark.long
 @given(pairs=PAIRS, share=st.floats(0, 1))
 def test_kl_cov_penalises_the_largest_covariances(
     pairs: list[tuple[float, float]], share: float
@@ -47,6 +48,7 @@ def test_kl_cov_penalises_the_largest_covariances(
             assert (penalty[place] > 0) is np.bool_(-negative > least)
 
 
+@pytest.mark.long
 @given(pairs=PAIRS, share=st.floats(0, 1))
 def test_clip_cov_takes_the_largest_within_the_band(
     pairs: list[tuple[float, float]], share: float
@@ -62,6 +64,7 @@ def test_clip_cov_takes_the_largest_within_the_band(
     assert all(covariance[place] >= number - 1e-9 for place in taken for number in left)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
 @given(pairs=PAIRS, seed=st.integers(0, 100))
 def test_the_order_of_the_tokens_does_not_matter(

@@ -108,6 +108,7 @@ def test_who_compares_whole_trajectories_gets_the_total(
     assert_same(estimate(name, given_batch), estimate(name, moved))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_TURN)
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
@@ -125,6 +126,7 @@ def test_who_compares_turns_gets_their_sums(
     assert_same(estimate(name, given_batch), estimate(name, moved))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_TOKEN)
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)

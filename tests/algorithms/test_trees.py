@@ -192,6 +192,7 @@ def test_degenerate_groups(estimator: object) -> None:
         estimator([replace(alone[0], parent=None)])  # type: ignore[operator]
 
 
+@pytest.mark.long
 @given(forests(), st.randoms())
 def test_the_order_of_the_group_does_not_matter(
     group: list[EstimatorInput], random: object

@@ -181,6 +181,7 @@ def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
                 np.testing.assert_array_equal(row, np.zeros(len(row)))
 
 
+@pytest.mark.long
 @given(groups((2, 5)), st.randoms())
 def test_the_order_of_the_group_does_not_matter(
     group: list[EstimatorInput], random: object

@@ -151,6 +151,7 @@ def mean_gradient(name: str, shaped: bool, size: int = 2) -> np.ndarray:
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shaped", [False, True], ids=["outcome", "turn rewards"])
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("name", UNBIASED)
@@ -171,12 +172,14 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
     return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BIASED)
 def test_biased_estimators_point_elsewhere(name: str) -> None:
     """Not even their direction is that of the gradient; mt_grpo is measured as it was published."""
     assert cosine(mean_gradient(name, True, 3), exact_gradient(True)) < 0.9999
 
 
+@pytest.mark.long
 def test_the_bias_of_the_token_baseline_falls_with_the_size_of_the_group() -> None:
     """By direction and length, as docs/reference/algorithms.md has it."""
     exact = exact_gradient(True)

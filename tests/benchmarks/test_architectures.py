@@ -8,7 +8,7 @@ from benchmarks.tiny_models import kinds
 OWN = "right, own caches"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "engine", "shared"),
     [
@@ -37,6 +37,7 @@ def test_classes_that_are_right(kind: str, engine: str, shared: str) -> None:
     assert (found.engine, found.learner, found.shared) == (engine, "right", shared), found.why
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "learner"), [("cpmant", "refused"), ("bert", "refused")])
 def test_classes_that_are_refused(kind: str, learner: str) -> None:
     found = examine(kind)

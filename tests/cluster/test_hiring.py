@@ -96,7 +96,7 @@ def test_those_that_need_gpus_come_first_and_those_that_take_what_is_left_last(
     assert list(kinds(*free, on_gpus=on_gpus)) == expected
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_samplers_of_this_machine_have_other_gpus_than_the_learner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

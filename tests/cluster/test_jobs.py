@@ -69,6 +69,7 @@ def test_words_with_blanks_and_quotes_reach_the_command_as_they_are(tmp_path: Pa
         assert said.read_text().splitlines() == words
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_job_of_slurm_saves_is_queued_again_and_goes_on(tmp_path: Path, nodes: int) -> None:
     """With programs in the place of Slurm's and Ray's: the signal reaches the trainer alone."""

@@ -56,6 +56,7 @@ def fail() -> None:
     raise ValueError("there is no door 7\nand no door 8")
 
 
+@pytest.mark.long
 def test_places_that_are_apart_are_those_for_which_there_is_room(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_machine_that_is_too_busy_to_start_ray_is_one_line() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.long
 def test_a_process_works_in_its_main_thread_until_its_function_returns(
     cluster: Cluster, places: Places
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_process_works_in_its_main_thread_until_its_function_returns(
         process.end()
 
 
+@pytest.mark.long
 def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> None:
     process = places.start(0, fail)
     assert process.ended(60) == End("ValueError: there is no door 7")
@@ -189,6 +192,7 @@ def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:
         pass
 
 
+@pytest.mark.long
 def test_places_that_are_taken_are_waited_for_and_named(cluster: Cluster, places: Places) -> None:
     message = r"cluster.workers = 2 \(2 CPUs\): .*start_seconds = 0.1, and \d CPUs? free in all"
     hasty = LOCAL.model_copy(update={"start_seconds": 0.1})

@@ -25,7 +25,7 @@ from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.make import make_vllm
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 TABLES = """
 [engine]
 name = "vllm"

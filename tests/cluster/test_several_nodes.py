@@ -18,7 +18,7 @@ from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 WORKERS = Kind("cluster.workers", 2)
 
 

@@ -46,6 +46,7 @@ def test_a_run_keeps_the_account_of_an_agent(shell: Shell, tmp_path: Path) -> No
     assert found["Tokens sampled"].figure is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asks", [True, False])
 def test_an_agent_that_raises_is_no_success(shell: Shell, tmp_path: Path, asks: bool) -> None:
     recipe = write_recipe(tmp_path, "Letters", TABLES)

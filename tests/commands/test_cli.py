@@ -47,6 +47,7 @@ def recipe(tmp_path: Path, model: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     report = shell("train", recipe, "--run", run, "--json").json
@@ -75,6 +76,7 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert "no trajectory with outcome" in shell("show", run, "--outcome", "cancelled", code=2).err
 
 
+@pytest.mark.long
 def test_algorithms(shell: Shell) -> None:
     rows = {row["name"]: row for row in shell("algorithms", "--json").json}
     assert rows["dapo"]["numbers"] == {"clip_high": 0.28}
@@ -121,6 +123,7 @@ def test_rewards(shell: Shell, tmp_path: Path) -> None:
     assert "did you mean 'malformed'" in shell("rewards", "malformd", code=2).err
 
 
+@pytest.mark.long
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
@@ -169,6 +172,7 @@ def test_version_and_short_help(shell: Shell) -> None:
     assert "Usage" in shell("train", "-h").out
 
 
+@pytest.mark.long
 def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output() -> None:
     environment = {**os.environ, "COLUMNS": "30", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "turnwise", "algorithms", "dapo"]
@@ -177,6 +181,7 @@ def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output()
     assert done.stdout.isascii()
 
 
+@pytest.mark.long
 def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> None:
     program = (
         "import sys; from turnwise.commands.cli import main\n"
@@ -209,6 +214,7 @@ main(sys.argv[1:])
 """A command, until it loads torch, which then reads how its threads are to wait."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["train", "evaluate", "evaluate a run", "play"])
 def test_threads_are_set_before_torch_is_loaded(recipe: Path, tmp_path: Path, command: str) -> None:
     run = tmp_path / "run"
@@ -289,6 +295,7 @@ def test_broken_models_are_named(shell: Shell, recipe: Path, tmp_path: Path, mod
         assert len(refused.err.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_bad_documents_and_questions_are_named(shell: Shell, recipe: Path, tmp_path: Path) -> None:
     documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
     options = [
@@ -311,6 +318,7 @@ def test_bad_documents_and_questions_are_named(shell: Shell, recipe: Path, tmp_p
     assert "40 of 40 questions have no accepted answer in any document" in warned.err
 
 
+@pytest.mark.long
 def test_no_run_is_left_behind_by_a_refused_recipe(
     shell: Shell, recipe: Path, tmp_path: Path
 ) -> None:
@@ -336,6 +344,7 @@ def test_the_demo_recipe_is_what_its_documentation_says() -> None:
     assert recipe.learning.mask_observations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(catalogue()["recipes"]))
 def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> None:
     recipe = load_recipe(name)

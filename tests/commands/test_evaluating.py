@@ -38,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.long
 def test_runs_are_compared_on_the_same_tasks(shell: Shell, run: Path) -> None:
     (found,) = shell("compare-runs", f"{run}@cold_start", run, "--json").json
     assert (found["tasks"], found["pairs"], found["difference"], found["p"]) == (2, 4, 0, 1)
@@ -56,6 +57,7 @@ def test_runs_are_compared_on_the_same_tasks(shell: Shell, run: Path) -> None:
     assert "not a run folder" in shell("compare-runs", run, run.parent, code=2).err
 
 
+@pytest.mark.long
 def test_runs_on_other_tasks_are_refused_in_a_line(shell: Shell, run: Path) -> None:
     other = run.parent / "other"
     small_runs.train(run / "config.toml", RunFolder.new(other), "evaluation.tasks=1")
@@ -101,6 +103,7 @@ def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_pa
     assert "4 of 4 episodes are of tasks that the environment does not have" in other
 
 
+@pytest.mark.long
 def test_worse_conditions_are_compared_with_those_of_training(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +132,7 @@ def test_worse_conditions_are_compared_with_those_of_training(
     assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
 
 
+@pytest.mark.long
 def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:
@@ -166,6 +170,7 @@ def test_worse_conditions_are_kept_too(shell: Shell, run: Path, tmp_path: Path) 
     assert again["same_seeds"]
 
 
+@pytest.mark.long
 def test_where_no_evaluation_can_be_kept_is_said_before_it_is_played(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:
@@ -182,6 +187,7 @@ def test_where_no_evaluation_can_be_kept_is_said_before_it_is_played(
     assert "has no checkpoint yet" in shell("evaluate", folder, code=2).err
 
 
+@pytest.mark.long
 def test_a_policy_is_played_in_the_environments_of_others(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:

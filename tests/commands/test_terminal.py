@@ -74,6 +74,7 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_each_token_is_a_row_with_its_numbers(tmp_path: Path) -> None:
     """Of sampled ones alone; values only where a critic gave some."""
     recipe = small_runs.write_recipe(tmp_path, "Letters", SHORT)

@@ -85,6 +85,7 @@ def addresses() -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_every_address_is_answered_or_refused(run: Path) -> None:
     async def body(client: httpx2.AsyncClient) -> None:
         for address in addresses():
@@ -94,6 +95,7 @@ def test_every_address_is_answered_or_refused(run: Path) -> None:
     asked([run], body)
 
 
+@pytest.mark.long
 def test_every_body_is_answered_or_refused(run: Path) -> None:
     async def body(client: httpx2.AsyncClient) -> None:
         begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()

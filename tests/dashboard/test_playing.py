@@ -15,6 +15,7 @@ from turnwise.commands.playing import Player
 from turnwise.storage.trajectory_rows import SCHEMA
 
 
+@pytest.mark.long
 def test_an_environment_is_played_from_the_browser(run: Path) -> None:
     async def body(client: httpx2.AsyncClient) -> None:
         begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
@@ -38,6 +39,7 @@ def test_an_environment_is_played_from_the_browser(run: Path) -> None:
     asked([run], body, player)
 
 
+@pytest.mark.long
 def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
     """The first observation of the sample run is not what the environment gives."""
 
@@ -61,6 +63,7 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
     asked([with_a_task_of_the_environment(run)], body, Player())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "shown", "told"),
     [

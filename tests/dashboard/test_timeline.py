@@ -173,6 +173,7 @@ def test_a_run_of_an_earlier_version_has_its_phases(run: Path) -> None:
     assert "no step 9" in timeline(run, 9, Index())["absent"]
 
 
+@pytest.mark.long
 def test_thousands_of_episodes_are_laid_out_in_seconds(run: Path) -> None:
     """And what is sent of them stays in bounds."""
     parts = [

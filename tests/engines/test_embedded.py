@@ -17,6 +17,7 @@ from turnwise.errors import ConfigError
 pytestmark = pytest.mark.numbers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logprobs_are_those_of_a_full_forward_pass(
@@ -41,6 +42,7 @@ def test_logprobs_are_those_of_a_full_forward_pass(
     run(model, tokenizer, body, deterministic=deterministic)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_text_is_that_of_generate(tokenizer: Any, family: str) -> None:
     model = tiny_model(family, seed=1)
@@ -105,6 +107,7 @@ def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
     run(model, tokenizer, body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
 def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, family: str) -> None:
     model = tiny_model(family)
@@ -143,6 +146,7 @@ def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, f
     run(model, tokenizer, together, max_sequences=8)
 
 
+@pytest.mark.long
 def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
     model = tiny_model("llama", positions=8192)
     prompt = [(7 * place) % 250 for place in range(PREFILL_TOKENS + 90)]

@@ -70,9 +70,10 @@ async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
     engine.close(str(index))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "family",
-    ["llava", *(pytest.param(n, marks=pytest.mark.long) for n in FAMILIES if n != "llava")],
+    ["llava", *(pytest.param(n, marks=pytest.mark.slow) for n in FAMILIES if n != "llava")],
 )
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
@@ -92,6 +93,7 @@ def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
     assert evictions[0] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
 def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
     model, tokenizer = models[family]
@@ -128,6 +130,7 @@ def _requests(ids: list[int], shown: dict[str, list[Image]]) -> list[Any]:
     return [(name, ids, images) for name, images in shown.items()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
 def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, family: str) -> None:
     model, tokenizer = models[family]
@@ -146,7 +149,8 @@ def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, f
     run(model, tokenizer, body)
 
 
-@pytest.mark.parametrize("family", ["llava", pytest.param("qwen3_vl", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["llava", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     save_vision_model(tmp_path / family, family, positions=8192)
     model, tokenizer = vision_model(tmp_path / family, family)

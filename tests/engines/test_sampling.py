@@ -170,6 +170,7 @@ def test_stop_strings(
     assert stops_at(tokenizer, ids(tokenizer, *pieces), stop) == index
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_stop_strings_agree_with_decoding_everything(tokenizer: Any, data: st.DataObject) -> None:

@@ -61,6 +61,7 @@ async def play(
     await asyncio.gather(*(episode(name, index) for index, name in enumerate(names)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("max_sequences", "kv_cache_tokens"), [(10, None), (3, None), (10, 250)])
 def test_lockstep_is_bit_identical_whatever_tools_take(
     tokenizer: Any, max_sequences: int, kv_cache_tokens: int | None
@@ -83,6 +84,7 @@ def test_lockstep_is_bit_identical_whatever_tools_take(
     assert all(len(turns) >= 3 for turns in records[0].values())
 
 
+@pytest.mark.long
 def test_with_fewer_slots_than_sessions_all_complete(tokenizer: Any) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         record: Record = {}
@@ -151,6 +153,7 @@ def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
     run(model, tokenizer, body, max_sequences=8, deterministic=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "deterministic"), [("qwen3", True), ("qwen3", False), ("gemma3", True)]
 )
@@ -181,6 +184,7 @@ def test_a_small_budget_costs_work_and_nothing_else(
             assert logprobs == pytest.approx(same, abs=1e-4)
 
 
+@pytest.mark.long
 def test_a_budget_of_one_trajectory_plays_many(tokenizer: Any) -> None:
     model = tiny_model("llama")
 
@@ -331,6 +335,7 @@ def test_stopping_fails_requests_that_wait(tokenizer: Any) -> None:
     run(tiny_model("qwen3"), tokenizer, body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_weights_change_in_the_middle_of_a_turn(

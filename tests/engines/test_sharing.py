@@ -16,6 +16,7 @@ COMMON = [(7 * place + 3) % 250 for place in range(40)]
 """The prompt of a group."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
 def test_who_comes_later_copies_the_prompt(tokenizer: Any, family: str) -> None:
     model = tiny_model(family)
@@ -87,6 +88,7 @@ def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
     run(model, tokenizer, body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("passes", [0, 2])
 def test_in_lockstep_nothing_is_copied_from_who_has_ended(tokenizer: Any, passes: int) -> None:
     """How soon such a session is closed depends on the clock: what is computed must not. All wait

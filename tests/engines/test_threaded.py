@@ -179,6 +179,7 @@ def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> N
     run(engine, body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("busy", [False, True])
 def test_weights_that_cannot_be_taken_are_told_and_forgotten(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch, busy: bool

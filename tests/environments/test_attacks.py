@@ -41,6 +41,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     made.sandbox.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, program: str) -> None:
     names = {tool.name for tool in environment.tools()}

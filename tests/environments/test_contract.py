@@ -125,8 +125,9 @@ LONG = ("code", "desk", "reasoning_gym", "repair", "shell", "sql", "textworld")
 """Those that take long: their programs run apart, or a smaller relative is played here too."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.long) if one in LONG else one for one in CASES]
+    "name", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in CASES]
 )
 def test_the_contract(name: str, desk: dict[str, Any]) -> None:
     case = CASES[name]

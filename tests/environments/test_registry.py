@@ -43,6 +43,7 @@ def test_names_have_a_line_each():
     assert all(line and "\n" not in line for line in names.values())
 
 
+@pytest.mark.long
 def test_a_built_in_name_with_options():
     environment = make_environment("search", {"top_k": 2})
     assert isinstance(environment, SearchEnvironment)
@@ -62,6 +63,7 @@ def test_an_edited_file_is_read_again(file):
     assert make_environment(f"{file}:Echo", {"times": 3}).room.size == 6
 
 
+@pytest.mark.long
 def test_a_class_in_a_module():
     name = "turnwise.environments.search.environment:SearchEnvironment"
     assert isinstance(make_environment(name, {}), SearchEnvironment)
@@ -95,6 +97,7 @@ def test_options_that_do_not_fit(file, options, message):
         make_environment(f"{file}:Echo", options)
 
 
+@pytest.mark.long
 def test_the_recipe_chooses_the_sandbox():
     table = {"kind": "docker", "limits": {"seconds": 2.0}}
     sandbox = make_environment("code", {"seconds": 9.0}, {}, table).sandbox
@@ -127,6 +130,7 @@ def test_an_error_inside_a_file_goes_through(tmp_path):
         make_environment(f"{path}:A", {})
 
 
+@pytest.mark.long
 def test_listing_loads_no_environment():
     code = (
         "import sys; from turnwise.environments.registry import environment_names;"

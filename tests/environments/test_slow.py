@@ -39,6 +39,7 @@ def test_every_call_waits() -> None:
     assert [step.results[0].content for step in steps] == ["The capital is Rome."] * 3
 
 
+@pytest.mark.long
 def test_calls_take_the_mean_or_spread_around_it(waits: list[float]) -> None:
     """A log-normal distribution has its median at mean * exp(-spread²/2), here 0.46."""
     results(made(1.0), seed=0, calls=3)

@@ -59,6 +59,7 @@ def test_the_same_as_plain_pages() -> None:
         assert marked(chromium._browser.marker) == []
 
 
+@pytest.mark.long
 def test_images() -> None:
     made = real(WebForms, count=2, kinds=["login"], observations="screenshot")
     assert made.shows_images
@@ -85,7 +86,7 @@ def test_images() -> None:
     made._browser.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_episode_that_lost_its_browser_goes_on_and_one_is_restored() -> None:
     plain, made = (WebForms(count=1, kinds=["booking"]), real(WebForms, count=1, kinds=["booking"]))
     task = plain.tasks("train")[0]
@@ -134,7 +135,7 @@ class Deadly(WebForms):
         return made
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

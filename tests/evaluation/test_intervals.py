@@ -87,6 +87,7 @@ def test_no_interval_leaves_0_to_1_or_claims_certainty() -> None:
     assert clustered([3], [4]) == clustered([], []) == (0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_intervals_hold_the_truth_as_often_as_they_say(case: Case) -> None:
     """95%, to within what 2,000 draws can tell (2 points are four standard errors)."""

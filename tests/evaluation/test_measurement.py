@@ -83,6 +83,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Counter", "Printing"])
 def test_a_sound_environment(own: Path, name: str) -> None:
     row = measure(f"{own}:{name}", {}, 100)
@@ -96,6 +97,7 @@ def test_a_sound_environment(own: Path, name: str) -> None:
     assert row.steps_per_second > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "defect"),
     [("Hashed", "deterministic"), ("Forgetful", "snapshot"), ("Talkative", "concurrent")],
@@ -107,6 +109,7 @@ def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
     assert row.oracle == 1.0
 
 
+@pytest.mark.long
 def test_what_cannot_be_measured_is_none(own: Path) -> None:
     row = measure(f"{own}:Blind", {}, 4)
     assert (row.oracle, row.snapshot) == (None, None)

@@ -31,6 +31,7 @@ def played(name: str, *tasks: str, environment: str = "e 1, data 0", prompt: str
     return Played(name, environment, episodes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 5, 6, 9])
 def test_mcnemar_against_all_ways_to_toss_coins(count: int) -> None:
     tosses = [sum(toss) for toss in product((0, 1), repeat=count)]

@@ -101,6 +101,7 @@ def test_functions_give_verdicts_or_yes_and_no() -> None:
     assert [one.reward for one in found] == [1.0, 1.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "problem"),
     [

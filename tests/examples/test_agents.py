@@ -60,6 +60,7 @@ def check(played: Trajectory, turns: int = 3) -> None:
     assert not played.capture.refused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "package"),
     [
@@ -117,6 +118,7 @@ def test_an_agent_whose_answer_has_a_type_demands_a_call(tmp_path: Path) -> None
     check(play(FunctionAgent(run=f"{file}:run"), "Concluding"))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_two_agents_with_a_hand_off_have_a_context_each() -> None:
     pytest.importorskip("agents")
@@ -126,6 +128,7 @@ def test_two_agents_with_a_hand_off_have_a_context_each() -> None:
     assert (played.tokens.source == Source.INHERITED).any()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_a_program_in_javascript() -> None:
     check(play(CommandAgent(command=("node", str(FOLDER / "fetch.mjs")))))

@@ -103,7 +103,7 @@ def test_the_recipe_and_the_page_have_one_command() -> None:
     assert list(recipe.agent.command) == commands()["claude"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_file_that_a_program_writes_is_judged(program: str) -> None:
     """What the tool printed stands in the one context, behind the call that the policy wrote."""
     last = Action("", "Done.", answer="It is written.")
@@ -118,7 +118,7 @@ def test_a_file_that_a_program_writes_is_judged(program: str) -> None:
     assert played.answer == last.answer
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["claude", "codex"], indirect=True)
 def test_a_sub_agent_has_a_context_of_its_own(program: str) -> None:
     def policy(shown: str) -> Action:

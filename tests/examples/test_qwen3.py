@@ -22,7 +22,7 @@ SMALL = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_the_recipe_trains_adapters(tmp_path: Path) -> None:
     model = save_small_model(tmp_path / "model")

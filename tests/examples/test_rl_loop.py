@@ -10,7 +10,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "rl_loop.py"
 PAGE = 120
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_reward_rises(capsys: pytest.CaptureFixture[str]) -> None:
     spec = importlib.util.spec_from_file_location("rl_loop", EXAMPLE)
     assert spec is not None

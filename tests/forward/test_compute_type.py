@@ -60,6 +60,7 @@ def test_other_instructions_are_another_machine(
     assert speed_of_bfloat16(Sized(), CPU)[0] != 7.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"a": 1}'])
 def test_a_damaged_file_is_measured_again(cache: Path, damage: str) -> None:
     (cache / FILE).write_text(damage)

@@ -72,6 +72,7 @@ def test_logits_above_all_that_are_left() -> None:
         assert torch.isfinite(one).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 3, 7])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_values_and_gradients_of_a_plain_layer(rows: int, temperature: float) -> None:
@@ -86,6 +87,7 @@ def test_values_and_gradients_of_a_plain_layer(rows: int, temperature: float) ->
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma2"])
 @pytest.mark.parametrize("chunk", [1, 1 << 24], ids=["in chunks", "at once"])
 def test_log_probabilities_of_a_model_are_those_of_plain_torch(

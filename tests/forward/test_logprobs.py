@@ -41,6 +41,7 @@ def by_logits(model: nn.Module, temperature: float) -> tuple[Tensor, Tensor]:
     return logprobs.gather(1, targets[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(-1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_matches_the_models_own_logits(
@@ -112,6 +113,7 @@ class Largest(TorchDispatchMode):  # type: ignore[misc]
         return output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vocabulary", [500, 30_000])
 def test_memory_does_not_grow_with_the_vocabulary(vocabulary: int) -> None:
     """No operation, forward or backward, makes more logits than a chunk has."""

@@ -49,6 +49,7 @@ BREAKS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("break_it", BREAKS)
 def test_a_real_error_is_far_beyond_rounding(shape: str, break_it: Any) -> None:

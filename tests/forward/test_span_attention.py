@@ -63,6 +63,7 @@ def spans_of(model: Any) -> bool:
     return runner.by_spans
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "by_spans"),
     [
@@ -93,6 +94,7 @@ def test_histories_of_all_lengths_are_seen_by_each(
     run(model, tokenizer, body, max_sequences=5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0.0, 1e4, float("nan")])
 def test_present_weights_do_not_decide(number: float) -> None:
     """A run that goes on with other weights goes the way it went before."""
@@ -119,6 +121,7 @@ def test_the_bound_grows_with_what_rounding_does() -> None:
     assert spans_of(GraniteForCausalLM(config))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_type_does_not_decide(dtype: torch.dtype) -> None:
     assert spans_of(made("mistral").to(dtype))

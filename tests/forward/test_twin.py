@@ -82,6 +82,7 @@ def test_a_twins_weights_are_those_of_its_shape(make: Any) -> None:
     assert next(other.parameters()).isnan().all()
 
 
+@pytest.mark.long
 def test_gates_go_to_both_ends_however_few_there_are() -> None:
     """Where code bounds a gate in one form and not in the other, a twin has to be there: a
     Nemotron-H bounds its steps of time for a text and not token by token, so that no pass of the

@@ -45,6 +45,7 @@ BODIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BODIES)
 def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> None:
     path, body = BODIES[name]
@@ -74,6 +75,7 @@ def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered()
         assert refused.value.field == field
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens"])
 def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
     async def work(gateway: Any, own: Any, address: Any, client: Any) -> None:
@@ -96,6 +98,7 @@ class Slow(TagsScaffold):
         return super().begin(prompt, system)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["ask", "count"])
 def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
     async def work() -> None:
@@ -130,6 +133,7 @@ def _connected(address: Any) -> socket.socket:
     return made
 
 
+@pytest.mark.long
 def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,6 +166,7 @@ def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline
     served(work)
 
 
+@pytest.mark.long
 def test_half_bodies_hold_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 1.0)
     monkeypatch.setattr(connections, "MOST_BYTES", 100_000)

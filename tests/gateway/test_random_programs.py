@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ class Program:
         await asyncio.gather(*(self.ask(messages) for messages in some))
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32), st.integers(1, 8), st.booleans())
 @settings(max_examples=1000, deadline=None)
 def test_each_sampled_token_is_in_the_record_once_or_in_the_account(

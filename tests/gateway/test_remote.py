@@ -123,6 +123,7 @@ def test_a_task_that_no_agent_takes_is_ungraded() -> None:
     assert "no agent called in within agent.pickup_seconds = 0.2" in played.problem
 
 
+@pytest.mark.long
 def test_waiting_for_an_agent_is_no_time_of_its_own_and_work_is() -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 0.5})
 
@@ -135,6 +136,7 @@ def test_waiting_for_an_agent_is_no_time_of_its_own_and_work_is() -> None:
     assert (played.outcome, played.reward) == (Outcome.TRUNCATED_TIME, 1.0)
 
 
+@pytest.mark.long
 def test_a_task_is_not_lost_with_an_agent_that_has_hung_up() -> None:
     async def work(server: str, client: Any) -> None:
         first = (await client.get(f"{server}/next?seconds=5", headers=KEY)).json()
@@ -149,6 +151,7 @@ def test_a_task_is_not_lost_with_an_agent_that_has_hung_up() -> None:
     assert sorted(str(one.outcome) for one in played) == ["infrastructure_step", "success"]
 
 
+@pytest.mark.long
 def test_the_example_starts_a_program_for_each_task() -> None:
     program = """
 import json, os, urllib.request

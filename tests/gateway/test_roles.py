@@ -282,6 +282,7 @@ async def at_random(own: Session, stream: random.Random) -> None:
                 talks.append(went_on(talk, reply, stream.choice(["Hm.", "It is Paris."])))
 
 
+@pytest.mark.long
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(["trained", "frozen", "endpoint"]), min_size=0, max_size=3),

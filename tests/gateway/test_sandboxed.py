@@ -93,6 +93,7 @@ def works(tier: str) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
 def test_it_reaches_the_gateway_and_nothing_else(
     tmp_path: Path, tier: str, monkeypatch: pytest.MonkeyPatch
@@ -130,6 +131,7 @@ open("found", "w").write(json.dumps(found))
     }
 
 
+@pytest.mark.long
 def test_its_failure_is_quoted_and_its_files_are_kept(tmp_path: Path) -> None:
     played, left = play(tmp_path, "open('more', 'w'); raise SystemExit('no idea')", True)
     assert played.outcome is Outcome.AGENT_ABORT
@@ -137,6 +139,7 @@ def test_its_failure_is_quoted_and_its_files_are_kept(tmp_path: Path) -> None:
     assert set(left) == {"given", "more"}
 
 
+@pytest.mark.long
 def test_one_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 3.0})
     before = set(_processes())
@@ -178,6 +181,7 @@ def test_what_cannot_be_is_refused(table: Any, message: str) -> None:
         AgentHost.of(config, SCAFFOLD, TOKENIZER)
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_the_gateway(tmp_path: Path) -> None:
     before = set(Path("/tmp").glob("turnwise-gateway-*"))
     played, _ = play(tmp_path, "", {"limits": {"seconds": 30.0}})

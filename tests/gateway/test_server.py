@@ -44,6 +44,7 @@ def served(work: Work, engine: Any = None) -> None:
     asyncio.run(all_of_it())
 
 
+@pytest.mark.long
 def test_each_route_answers() -> None:
     async def work(gateway: Gateway, session: Session, address: Address, client: Any) -> None:
         chat = await client.post(f"{address.openai}/chat/completions", json=QUESTION)
@@ -129,6 +130,7 @@ def test_a_path_that_is_none_is_said_in_the_words_of_the_api_around_it() -> None
     served(work)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
@@ -151,6 +153,7 @@ def test_a_bad_body_is_refused_in_the_api_s_words(body: bytes, status: int, said
     served(work)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given",
     [
@@ -186,6 +189,7 @@ async def _raw(address: Address, sent: bytes, seconds: float = 2) -> bytes:
         writer.close()
 
 
+@pytest.mark.long
 def test_header_floods_and_silent_clients_lose_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -263,6 +267,7 @@ def test_a_client_that_leaves_in_mid_stream_has_no_reply() -> None:
     served(work, Slow(["<answer> Paris</answer>"]))
 
 
+@pytest.mark.long
 def test_five_hundred_sessions_at_once_are_kept_apart() -> None:
     async def work(gateway: Gateway, session: Session, address: Address, client: Any) -> None:
         sessions = [new_session(f"1-{n}", HashedEngine()) for n in range(500)]

@@ -16,6 +16,7 @@ from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory,
 TOKENS = ["<|im_end|>", "<s>", "[INST]", "[gMASK]", "<｜User｜>", "<start_of_turn>", "</think>"]
 
 
+@pytest.mark.long
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_quoting_is_one_line_of_printable_ascii_that_reads_back(value: object) -> None:
     line = escaped(value)

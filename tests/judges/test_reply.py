@@ -96,6 +96,7 @@ def test_other_words_than_the_forms(key: str, value: object) -> None:
         read_reply(line(**{key: value}), NONCE, FORMS[key])
 
 
+@pytest.mark.long
 @given(st.text() | st.from_regex(r'\{"nonce": ?"00ff", ?"reason": ?".*", ?"score": ?.*\}'))
 def test_nothing_crashes_and_scores_are_in_range(text: str) -> None:
     try:

@@ -37,6 +37,12 @@ LoadModel = Callable[..., PreTrainedModel]
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_progress_bars() -> None:
+    """They write to a file of pytest's, which a test of full disks would fail on."""
+    logging.disable_progress_bar()
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Small matrices are not worth a second thread, and other tests run beside these."""
@@ -44,14 +50,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_progress_bars() -> Iterator[None]:
-    """They write to a file of pytest's, which a test of full disks would fail on."""
-    logging.disable_progress_bar()
-    yield
-    logging.enable_progress_bar()
 
 
 @pytest.fixture(scope="session")

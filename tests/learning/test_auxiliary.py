@@ -91,6 +91,7 @@ def demonstrations(make_tokens: Callable[..., Tokens]) -> list[Tokens]:
     return [make_tokens(generator) for _ in range(3)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("term", COEFFICIENTS)
 @pytest.mark.parametrize("budget", [64, 100_000])
 def test_each_term_adds_its_own_mean_over_its_own_tokens(

@@ -103,6 +103,7 @@ def assert_values(critic: Critic, signals: Signals, members: Sequence[Trajectory
     assert_rounding([found], torch.nn.ModuleList([critic.body, critic.head]), own)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_an_update_reports_its_log_probabilities_of_each_context(
     load_model: LoadModel, groups: list[Group], share_prefixes: bool
@@ -145,6 +146,7 @@ def test_values_are_those_of_each_context(load_model: LoadModel, groups: list[Gr
     assert critic.update(groups, signals, credits)["critic/loss"] > 0
 
 
+@pytest.mark.long
 def test_the_split_and_padding_change_no_value(load_model: LoadModel, groups: list[Group]) -> None:
     """Contexts of other lengths in one micro-batch, and one that begins with a sampled token."""
     tokens = groups[0].trajectories[0].tokens.with_context(np.arange(0))
@@ -196,6 +198,7 @@ def test_copies_of_observations_are_trained_nowhere(groups: list[Group]) -> None
     assert not (loss_mask(tokens, mask_observations=False) & tokens.copied).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm_name", ["grpo", "gspo", "dapo", "reinforce_pp"])
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_the_update_agrees_with_the_engine_across_contexts(

@@ -57,6 +57,7 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 8192])
 def test_the_penalty_is_the_log_ratio_of_each_sampled_token(
     load_model: LoadModel, make_groups: MakeGroups, budget: int
@@ -141,6 +142,7 @@ def test_a_log_probability_that_is_none_is_found_by_the_update(
     assert all(np.isfinite(value) for value in report.metrics.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
 @pytest.mark.parametrize("target", [1e-3, 1e3])
 def test_the_coefficient_is_adapted(
@@ -161,6 +163,7 @@ def test_the_coefficient_is_adapted(
         assert misses[0] == -0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
 def test_the_update_uses_the_coefficient_as_it_is_now(
     load_model: LoadModel, make_groups: MakeGroups, placement: str
@@ -181,6 +184,7 @@ def test_the_update_uses_the_coefficient_as_it_is_now(
     assert not torch.equal(weights(other.model), ends[0][0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
 def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups, placement: str) -> None:
     algorithm = make_algorithm("grpo", {placement: 0.2, **ADAPTED})
@@ -214,6 +218,7 @@ def test_a_reference_is_needed_for_the_reward_too(load_model: LoadModel) -> None
         PolicyLearner(load_model(), None, LearningConfig(), IN_REWARD)
 
 
+@pytest.mark.long
 def test_adapters_are_their_own_reference(load_model: LoadModel, make_groups: MakeGroups) -> None:
     peft = pytest.importorskip("peft")
     with torch.random.fork_rng():

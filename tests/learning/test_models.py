@@ -65,6 +65,7 @@ def test_bfloat16_measures_nearly_the_same_policy(
         assert rounded[name] == pytest.approx(exact[name], rel=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 def test_gradient_checkpointing_recomputes_and_changes_nothing(
     load_model: LoadModel, make_groups: MakeGroups, family: str

@@ -57,6 +57,7 @@ def update(learner: PolicyLearner, groups: list[Group]) -> dict[str, float]:
     return learner.update(groups, credits).metrics
 
 
+@pytest.mark.long
 def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -151,6 +152,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(
     load_model: LoadModel, make_groups: MakeGroups, name: str
@@ -220,6 +222,7 @@ def test_a_model_with_nothing_to_train_is_refused(load_model: LoadModel) -> None
         PolicyLearner(frozen, None, LearningConfig(), GRPO)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_offloaded_optimizer_moves_weights_as_one_beside_them(
     load_model: LoadModel, make_groups: MakeGroups, dtype: torch.dtype

@@ -100,6 +100,7 @@ def certain(model: Any, times: float = 8) -> Any:
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["qwen3", "mistral", "gpt_neo", "qwen3_5_text", "mamba"])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_right_models_pass(kind: str, deterministic: bool) -> None:
@@ -111,6 +112,7 @@ def test_sessions_may_lose_their_cache_to_others(kind: str) -> None:
     check(tiny_model(kind), max_sequences=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_sequences", [1, 2, 3])
 def test_lockstep_with_fewer_seats_than_histories_comes_to_an_end(max_sequences: int) -> None:
     """It waits for every open session, so one whose turns are over may not stay open."""
@@ -123,6 +125,7 @@ def test_an_engine_that_is_off_is_refused_and_by_how_much() -> None:
     check(tiny_model("qwen3"), Liar, bound=0.02)
 
 
+@pytest.mark.long
 def test_a_learner_whose_rows_depend_on_others_is_refused() -> None:
     with pytest.raises(NotSupportedError, match=r"Phi3ForCausalLM .*beside"):
         check(switching("longrope"))
@@ -137,12 +140,14 @@ def test_a_model_that_reads_later_tokens_is_refused() -> None:
         check(model)
 
 
+@pytest.mark.long
 def test_a_window_that_masks_know_nothing_of_is_found() -> None:
     """GPT-Neo's is in its attention; in the pool keys are not where it takes them to be."""
     assert isinstance(make_runner(tiny_model("gpt_neo"), 200, LIMIT), OwnRunner)
     assert not isinstance(make_runner(tiny_model("mistral"), 200, LIMIT), OwnRunner)
 
 
+@pytest.mark.long
 def test_a_choice_among_keys_of_equal_score_is_refused() -> None:
     """By how many tokens come later the model's own code takes one or the other. With a single
     head half of all scores are 0; with 32 none of the keys that matter is."""
@@ -164,6 +169,7 @@ def test_numbers_that_are_none_are_no_agreement() -> None:
         check(model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rounding_of_a_certain_model_is_no_fault(dtype: torch.dtype) -> None:
     """It is beyond the bound, which a bound that was chosen is strict about."""
@@ -173,6 +179,7 @@ def test_rounding_of_a_certain_model_is_no_fault(dtype: torch.dtype) -> None:
         check_in_bfloat16(model, strict=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize(
     ("kind", "fault", "dtype"),
@@ -191,6 +198,7 @@ def test_a_fault_of_the_engine_is_found_in_bfloat16(
         check_in_bfloat16(certain(tiny_model(kind), times).to(dtype), fault)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 8])
 def test_a_fault_of_the_learner_is_found_in_bfloat16(times: float) -> None:
     for model in (tiny_model("bert"), switching("longrope")):

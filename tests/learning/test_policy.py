@@ -41,6 +41,7 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rewards", [[[1.0]], [[0.3, 0.3]], [[None, None]], [[1.0, None]], []])
 def test_nothing_to_learn_makes_no_update(
     load_model: LoadModel, make_groups: MakeGroups, rewards: list[list[float | None]]
@@ -81,6 +82,7 @@ def test_updates_raise_the_probability_of_what_was_rewarded(
     assert losses[-1] < losses[0] - 0.01
 
 
+@pytest.mark.long
 def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
     """Behaviour log-probabilities set to the trainer's own: no gap, ratios 1, no clipping."""
     trained = learner(load_model, EVERYTHING)
@@ -201,6 +203,7 @@ def test_a_gradient_that_is_not_finite_is_skipped(
     assert torch.equal(before, weights(trained.model))
 
 
+@pytest.mark.long
 def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups) -> None:
     played = [make_groups(REWARDS, seed=seed) for seed in range(4)]
     steps = [(groups, estimate(groups, Signals(), GRPO)) for groups in played]
@@ -252,6 +255,7 @@ def test_the_reference_stays_where_it_is(load_model: LoadModel, make_groups: Mak
     assert second.metrics["policy/kl_reference"] > 1e-4
 
 
+@pytest.mark.long
 def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -268,6 +272,7 @@ def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
     assert ratios["truncated"] == ratios["none"] == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [row["name"] for row in table()])
 def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
     load_model: LoadModel, make_groups: MakeGroups, name: str

@@ -65,6 +65,7 @@ def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
     assert (one - other).norm() / one.norm() < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "algorithm",
     [GRPO, EVERYTHING, GSPO, *TREATED],
@@ -92,6 +93,7 @@ def test_the_gradient_does_not_depend_on_the_order(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
 def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
     load_model: LoadModel, make_groups: MakeGroups, name: str
@@ -128,6 +130,7 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
     )
 
 
+@pytest.mark.long
 def test_leaving_out_zero_advantages_leaves_the_gradient_equal(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -144,6 +147,7 @@ def test_leaving_out_zero_advantages_leaves_the_gradient_equal(
     torch.testing.assert_close(larger, smaller * 8 / 11, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.long
 def test_what_stands_on_masked_tokens_has_no_influence(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -187,6 +191,7 @@ def test_an_ungraded_member_changes_nothing(load_model: LoadModel, make_groups: 
     assert torch.equal(first, change(learner(load_model), groups))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_the_temperature_is_that_of_sampling(
     load_model: LoadModel, make_groups: MakeGroups, temperature: float

@@ -66,6 +66,7 @@ def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: MakeGr
     assert worse is groups[0].trajectories[2].tokens
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("budget", "temperature"), [(64, 1.0), (100_000, 1.0), (100_000, 0.5)])
 def test_loss_and_gradient_match_a_second_computation(
     load_model: LoadModel, make_groups: MakeGroups, budget: int, temperature: float
@@ -123,6 +124,7 @@ def test_masked_tokens_have_no_log_probability_in_it(
     assert torch.equal(weights(first.model), weights(second.model))
 
 
+@pytest.mark.long
 def test_it_comes_to_prefer_the_better_and_finishes(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -143,6 +145,7 @@ def test_it_comes_to_prefer_the_better_and_finishes(
         assert new[0] - new[1] > old[0] - old[1] + 1
 
 
+@pytest.mark.long
 def test_resuming_is_exact_through_a_file(
     load_model: LoadModel, make_groups: MakeGroups, tmp_path: Path
 ) -> None:

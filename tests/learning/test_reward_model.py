@@ -161,6 +161,7 @@ def test_the_first_update_moves_the_body(
     assert model.update(model.lessons(make_groups(REWARDS)))["reward_model/weights_changed"] > 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
 def test_it_learns_to_tell_success_from_failure(
     load_model: LoadModel, make_groups: MakeGroups, form: str
@@ -178,6 +179,7 @@ def test_it_learns_to_tell_success_from_failure(
     assert all(low <= number <= high for number in numbers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
 def test_micro_batches_change_nothing(
     load_model: LoadModel, make_groups: MakeGroups, form: str
@@ -189,6 +191,7 @@ def test_micro_batches_change_nothing(
     torch.testing.assert_close(whole.head.weight, cut.head.weight, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
 def test_a_saved_model_goes_on_exactly(
     load_model: LoadModel, make_groups: MakeGroups, form: str

@@ -118,6 +118,7 @@ def without(played: list[Tokens]) -> list[Tokens]:
     return [replace(tokens, experts=None) for tokens in played]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False], ids=["lockstep", "as they come"])
 def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool) -> None:
     model = mixture()
@@ -133,6 +134,7 @@ def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool)
         assert tokens.routed == len(tokens) - 1
 
 
+@pytest.mark.long
 def test_the_learner_gives_what_was_sampled_though_its_routers_choose_otherwise() -> None:
     model = mixture()
     tokens = played(model)
@@ -144,6 +146,7 @@ def test_the_learner_gives_what_was_sampled_though_its_routers_choose_otherwise(
     assert "policy/routing_changed" not in other
 
 
+@pytest.mark.long
 def test_one_wrong_expert_is_seen() -> None:
     """Experts are not in pairs here: of those rounding chooses one, and the learner's rounds as the
     processor has it. The wrong one is of the last token's last router, since what an earlier one
@@ -162,6 +165,7 @@ def test_one_wrong_expert_is_seen() -> None:
     assert metrics["policy/routing_changed"] == pytest.approx(1 / sum(len(t) - 1 for t in tokens))
 
 
+@pytest.mark.long
 def test_what_is_compared_is_routed_alike() -> None:
     """A reference and a reward of tokens are measured as the model routes, and so is what is
     compared with them."""
@@ -203,6 +207,7 @@ def _by_hand(router: Any, recorded: Tensor) -> None:
     router.forward = MethodType(forward, router)
 
 
+@pytest.mark.long
 def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
     tokens = played(mixture())[2]
     assert tokens.experts is not None
@@ -225,6 +230,7 @@ def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
     assert all(router.weight.grad.abs().max() > 1e-3 for router in routers(model))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("padding", [0, 60], ids=["padded", "in a row"])
 def test_texts_together_have_what_each_has_alone(padding: int) -> None:
     model, texts = nudged(mixture()), played(mixture())
@@ -283,6 +289,7 @@ def test_routers_that_leave_the_choice_to_others_are_refused() -> None:
         check_routing(model)
 
 
+@pytest.mark.long
 def test_another_number_of_routers_is_refused() -> None:
     tokens = played(mixture())
     wrong = [replace(one, experts=one.experts[:, :1]) for one in tokens if one.experts is not None]

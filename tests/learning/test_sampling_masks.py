@@ -94,6 +94,7 @@ def updated(
     return learner.update(groups, credits).metrics
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", TRUNCATIONS, ids=str)
 @pytest.mark.parametrize("deterministic", [True, False], ids=["lockstep", "as they come"])
 def test_the_engine_records_the_tokens_that_are_left(
@@ -116,6 +117,7 @@ def test_the_engine_records_the_tokens_that_are_left(
             assert logprob == pytest.approx(tokens.logprob[place], abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", TRUNCATIONS, ids=str)
 @pytest.mark.parametrize("shared", [False, True], ids=["rows", "trees"])
 def test_the_learner_gives_what_was_sampled(options: dict[str, float], shared: bool) -> None:
@@ -143,6 +145,7 @@ def test_one_token_more_is_seen() -> None:
     assert updated(model, wrong, options)["policy/logprob_gap"] > 1e-3
 
 
+@pytest.mark.long
 def test_what_is_compared_is_over_the_same_tokens() -> None:
     """The reference and the policy before the update, which are the policy itself here."""
     options = TRUNCATIONS[0]
@@ -176,6 +179,7 @@ def test_a_kl_reward_is_over_the_same_tokens() -> None:
     assert measured(without(tokens)) > 1e-2
 
 
+@pytest.mark.long
 def test_a_model_of_rewards_reads_the_whole_vocabulary() -> None:
     """It is no policy that anything was drawn from."""
     model = policy()

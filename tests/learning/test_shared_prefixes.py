@@ -72,6 +72,7 @@ def groups() -> list[Group]:
     return [group("a", [20, 21, 22, 23, 24]), group("b", [30, 31])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "block"), [("qwen3", 5), ("llama", 128)])
 def test_logprobs_and_gradients_are_those_of_the_sequences(
     load_model: LoadModel, family: str, block: int, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +114,7 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
         assert_rounding(found, load_model(family).eval(), own)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overrides", [{}, {"correction": "truncated"}, EVERYTHING])
 def test_an_update_is_the_same_with_fewer_tokens(
     load_model: LoadModel, overrides: dict[str, Any]

@@ -60,6 +60,7 @@ def test_weights_are_the_aggregation_s_where_nothing_else_is_chosen(
             np.testing.assert_allclose(own, expected, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [

@@ -36,6 +36,7 @@ def test_tiny_is_what_it_says() -> None:
     assert figures["words"]["accuracy"] > 0.7
 
 
+@pytest.mark.long
 def test_the_shipped_weights_have_the_figures_that_stand_beside_them() -> None:
     """On a quarter of the pretraining tasks of the build's own check."""
     model, tokenizer = load_model(ModelConfig(device="cpu"))

@@ -117,6 +117,7 @@ HEALTHY = [(0.02, 0.02), (0.1, 0.1), (0.3, 0.3), (0.6, 0.6), (0.05, 0.3), (0.2, 
 """Mean chances of success at the beginning and at the end."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tasks", [2, 4, 8])
 def test_small_healthy_runs_are_hardly_ever_an_alarm(tasks: int) -> None:
     """Of 20 steps with groups of four, whose spreads come and go by chance: at most 5%."""

@@ -72,6 +72,7 @@ def log_probability(
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 10_000])
 def test_it_is_the_double_loop(model: torch.nn.Module, groups: list[Group], budget: int) -> None:
     members = [group.graded[0] for group in groups]

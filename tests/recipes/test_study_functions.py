@@ -71,6 +71,7 @@ def test_a_wrong_door_leads_one_room_back() -> None:
     assert play.trajectory.reward == 1.0
 
 
+@pytest.mark.long
 def test_demonstrations_in_rooms_go_astray_and_return() -> None:
     rooms = gigpo.Rooms(count=200)
     tasks = all_tasks(rooms)

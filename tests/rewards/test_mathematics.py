@@ -27,6 +27,7 @@ def test_equal_forms_are_right(given: str, accepted: str) -> None:
     assert is_right(given, accepted)
 
 
+@pytest.mark.long
 def test_polynomials_expanded_and_factored() -> None:
     """(x + a)(bx + c), and the same with one coefficient changed."""
     stream = random.Random(0)
@@ -86,7 +87,7 @@ def test_what_is_not_in_the_language_is_not_read() -> None:
     assert symbols_of(made) == {"x"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("given", EXPENSIVE, ids=range(len(EXPENSIVE)))
 def test_what_asks_for_too_much_is_wrong(given: str) -> None:
     assert not is_right(given, ACCEPTED)
@@ -150,7 +151,7 @@ def test_an_accepted_answer_that_cannot_be_read_is_equal_to_itself_alone() -> No
         assert not is_right("x", broken)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_pairs_that_were_not_used_for_tuning() -> None:
     wrongly = [one for one in pairs() if is_right(one.given, one.accepted) is not one.right]
     assert [one for one in wrongly if not one.right] == []

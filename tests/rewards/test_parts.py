@@ -82,6 +82,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REWARD_PARTS.names())
 def test_long_texts_take_no_longer_than_they_are(name: str) -> None:
     """What went over a text once for each of its characters would take minutes."""

@@ -73,6 +73,7 @@ def reported(*changes: float) -> Trajectory:
     return reporting(episode(*[call("go") for _ in changes]), progress=changes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phi", [(0.0, 0.25, 0.5, 0.75), (0.0, 1.0, 0.0, 0.5), (0.0, 0.9, 0.9, 0)])
 def test_shaping_by_what_is_reported_leaves_the_best_policy_what_it_is(
     phi: Sequence[float],

@@ -97,6 +97,7 @@ def test_an_answer_that_is_returned_stands_in_place_of_the_last_reply(tmp_path: 
     assert (played.answer, played.outcome) == ("Lyon", Outcome.FAILURE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("returned", "reward", "success"),
     [
@@ -119,6 +120,7 @@ await model.chat([{'role': 'user', 'content': 'Book.'}], [schema])
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "outcome", "problem", "warned"),
     [
@@ -156,6 +158,7 @@ def test_a_missing_reward_is_none_and_one_too_many_is_said(tmp_path: Path) -> No
     assert 'agent.reward="agent"' in unasked.problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "outcome", "problem"),
     [
@@ -215,6 +218,7 @@ request = Request((Message("user", task.prompt),))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -242,6 +246,7 @@ def test_an_agent_that_hangs_up_on_an_engine_that_fails_is_ungraded(tmp_path: Pa
     assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
 
 
+@pytest.mark.long
 def test_an_agent_that_hangs_is_late_and_graded(tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 0.5})
     played = one(tmp_path, "await ask()\nawait asyncio.sleep(60)", limits=limits)
@@ -250,6 +255,7 @@ def test_an_agent_that_hangs_is_late_and_graded(tmp_path: Path) -> None:
     assert played.seconds < 10
 
 
+@pytest.mark.long
 def test_an_agent_that_blocks_the_loop_is_told_so(tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 0.5})
     played = one(tmp_path, "await ask()\ntime.sleep(60)", limits=limits)
@@ -258,6 +264,7 @@ def test_an_agent_that_blocks_the_loop_is_told_so(tmp_path: Path) -> None:
     assert played.seconds < 20
 
 
+@pytest.mark.long
 def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
     class Slow(HashedEngine):
         async def generate(self, *given: Any, **others: Any) -> Any:
@@ -422,6 +429,7 @@ def test_a_failed_program_s_words_are_kept_without_its_key(
     assert "abcdefgh12345" not in played.problem
 
 
+@pytest.mark.long
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     mark = tmp_path / "pids"
     lines = (

@@ -144,6 +144,7 @@ def function(folder: Path, *lines: str) -> FunctionAgent:
 STOP = "await engine.host.gateway.stop()"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "at"),
     [
@@ -172,6 +173,7 @@ def test_the_engine_dies(tmp_path: Path, lines: tuple[str, ...], at: int) -> Non
     assert (played.outcome, played.problem) == (Outcome.INFRASTRUCTURE_MODEL, "the engine is gone")
 
 
+@pytest.mark.long
 def test_the_engine_hangs(tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 0.05})
     played = play(function(tmp_path, "await ask()"), Dying(1, "hangs"), limits)
@@ -216,6 +218,7 @@ def die():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "at", "outcome"),
     [

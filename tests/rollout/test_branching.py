@@ -69,7 +69,7 @@ def test_branches_have_other_luck_and_other_choices() -> None:
     assert len({child.reward for child in children}) > 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_values_of_turns_are_right_within_their_errors() -> None:
     """A pull is worth 0.2 on average; what was paid already is certain."""
     made = runner()

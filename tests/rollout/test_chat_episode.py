@@ -69,6 +69,7 @@ def one(*messages: Message, **options: Any) -> tuple[Trajectory, Server]:
     return played, server
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mathematics", "desk", "sql", "multi_tool"])
 def test_the_oracle_behind_an_endpoint_is_the_oracle(name: str) -> None:
     environment = make_environment(name, {})

@@ -72,6 +72,7 @@ def test_experts_are_asked_for_in_episodes_that_are_learned_from_alone(name: str
     assert sum(sampling.experts_from is not None for sampling in seen) == turns < len(seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["greedy", "turn_replays"])
 def test_sampling_masks_are_asked_for_in_episodes_that_are_learned_from_alone(name: str) -> None:
     plain = runner()
@@ -129,6 +130,7 @@ def test_a_greedy_episode_without_a_grade() -> None:
         collect("greedy", strict)
 
 
+@pytest.mark.long
 def test_replays_give_every_turn_its_value() -> None:
     """A pull is worth 0.2 on average, whatever was pulled before."""
     groups = collect("turn_replays", runner(), 2, replays=12)

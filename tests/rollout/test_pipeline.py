@@ -59,6 +59,7 @@ async def train(
     return found
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(
     max_staleness=st.integers(0, 4),

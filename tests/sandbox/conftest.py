@@ -48,7 +48,7 @@ def make(tier: str, **changes: object) -> Sandbox:
     return sandbox
 
 
-BUBBLEWRAP = pytest.param("bubblewrap", marks=pytest.mark.long)
+BUBBLEWRAP = pytest.param("bubblewrap", marks=pytest.mark.slow)
 """What bubblewrap isolates, tier namespaces isolates by the same calls of the kernel."""
 
 

@@ -250,7 +250,7 @@ def test_a_work_folder_without_rights(sandbox: Sandbox) -> None:
     assert result.status is Status.OK
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [NESTED, MANY_FILES], ids=["nested", "many"])
 def test_folders_without_end(sandbox: Sandbox, limits: Limits, source: str) -> None:
     """The launcher removes them, and goes on meanwhile; the collection passes over them."""
@@ -266,6 +266,7 @@ def test_folders_without_end(sandbox: Sandbox, limits: Limits, source: str) -> N
     assert folder.parent == Path("/") or not folder.parent.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["a" * 300, "a/" * 3000 + "a"], ids=["long", "deep"])
 def test_files_that_cannot_be_written(sandbox: Sandbox, path: str) -> None:
     """An agent may have chosen their names: it is no failure of the machine."""
@@ -292,6 +293,7 @@ def test_memory_shared_without_a_file(sandbox: Sandbox, limits: Limits) -> None:
     held(result, limits)
 
 
+@pytest.mark.long
 def test_memory_shared_through_a_device(sandbox: Sandbox, limits: Limits) -> None:
     result = sandbox.run_python(IN_MANY.format(body=SHARED_ZEROS))
     if sandbox.tier == "rlimits":
@@ -317,6 +319,7 @@ def test_a_few_sockets_are_no_matter(sandbox: Sandbox) -> None:
     assert sandbox.run_python(source).stdout.text == "done\n"
 
 
+@pytest.mark.long
 def test_names_of_sockets_are_no_lines_of_the_kernels_table(sandbox: Sandbox) -> None:
     result = sandbox.run_python(SOCKETS_BY_ODD_NAMES)
     assert (result.status, result.exit_status) == (Status.NONZERO, 7), result.error
@@ -341,6 +344,7 @@ def test_zeros_can_be_read(sandbox: Sandbox) -> None:
     assert sandbox.run_python(source).stdout.text == "b'\\x00\\x00\\x00'\n"
 
 
+@pytest.mark.long
 def test_processor_time_in_one_child_after_another(sandbox: Sandbox) -> None:
     assert sandbox.run_python(ONE_AFTER_ANOTHER).status is Status.CPU_LIMIT
 

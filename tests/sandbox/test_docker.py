@@ -89,6 +89,7 @@ def test_a_run(sandbox: Sandbox) -> None:
     assert result.runtime.startswith(f"image {IMAGE} sha256:")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "status"),
     [
@@ -160,6 +161,7 @@ def test_grading(sandbox: Sandbox) -> None:
     assert grade.passed == (True, False)
 
 
+@pytest.mark.long
 def test_ready_ones_and_none_left(state: Path) -> None:
     with Sandbox(settings(fake(state), warm=2)) as sandbox:
         for _ in range(3):
@@ -212,6 +214,7 @@ sandbox.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
         assert not wait_for_none_below(int(pid))
 
 
+@pytest.mark.long
 def test_a_container_that_is_killed_is_no_doing_of_the_code(state: Path) -> None:
     with Sandbox(settings(fake(state))) as sandbox:
         assert sandbox.tier == "docker"
@@ -224,6 +227,7 @@ def test_a_container_that_is_killed_is_no_doing_of_the_code(state: Path) -> None
             assert session.run("1").status is Status.OK
 
 
+@pytest.mark.long
 def test_a_container_that_does_not_end_is_removed(state: Path) -> None:
     """One that is stopped hears nothing, not even that its stdin was closed."""
     with Sandbox(settings(fake(state))) as sandbox:
@@ -237,6 +241,7 @@ def test_a_container_that_does_not_end_is_removed(state: Path) -> None:
         assert not wait_for_none_below(int(pid))
 
 
+@pytest.mark.long
 def test_an_engine_that_goes_down(state: Path) -> None:
     with Sandbox(settings(fake(state))) as sandbox:
         assert sandbox.run_python("print(1)").status is Status.OK

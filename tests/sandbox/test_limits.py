@@ -68,6 +68,7 @@ def _clean_after(sandbox: Sandbox, nothing_left: Check) -> object:
     assert (after.status, after.stdout.text) == (Status.OK, "[]\n")
 
 
+@pytest.mark.long
 def test_fork_bomb(sandbox: Sandbox) -> None:
     result = sandbox.run_python(FORK_BOMB)
     assert result.status is Status.CPU_LIMIT
@@ -92,6 +93,7 @@ except OSError:
     assert int(result.stdout.text) >= limits.processes - 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "status"),
     [
@@ -106,6 +108,7 @@ def test_status(sandbox: Sandbox, source: str, status: Status) -> None:
     assert (result.status, result.cpu_seconds < 3) == (status, True)
 
 
+@pytest.mark.long
 def test_big_allocations_of_many(sandbox: Sandbox, limits: Limits) -> None:
     result = sandbox.run_python(BIG_CHILDREN)
     assert result.status is Status.OUT_OF_MEMORY
@@ -149,6 +152,7 @@ def test_number_of_files(sandbox: Sandbox) -> None:
     assert "No space left" in result.stderr.text
 
 
+@pytest.mark.long
 def test_deadline(sandbox: Sandbox, limits: Limits) -> None:
     short = dataclasses.replace(limits, seconds=1.5)
     result = sandbox.run_python(
@@ -158,12 +162,14 @@ def test_deadline(sandbox: Sandbox, limits: Limits) -> None:
     assert 1.0 < result.seconds < 50  # told from the program's start, just after the deadline's
 
 
+@pytest.mark.long
 def test_deadline_of_what_ignores_sigterm(sandbox: Sandbox, limits: Limits) -> None:
     short = dataclasses.replace(limits, seconds=1.5)
     command = ["sh", "-c", "trap '' TERM HUP INT; sleep 60 & sleep 60"]
     assert sandbox.run(command, limits=short).status is Status.TIMEOUT
 
 
+@pytest.mark.long
 def test_files_are_gathered_after_the_deadline(sandbox: Sandbox, limits: Limits) -> None:
     short = dataclasses.replace(limits, seconds=2.0)
     source = "open('a', 'w').write('1')\nimport time; time.sleep(60)"

@@ -104,6 +104,7 @@ def _links(process: int) -> set[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", TIERS)
 def test_runs_leave_nothing_on_the_host(maker: Maker, nothing_left: Check, tier: str) -> None:
     """No descriptor in this process or in the launcher, no file, no mount."""

@@ -212,6 +212,7 @@ def test_session(sandbox: Sandbox) -> None:
         assert not session.lost
 
 
+@pytest.mark.long
 def test_session_loses_its_state_at_a_limit_and_says_so(sandbox: Sandbox, limits: Limits) -> None:
     short = dataclasses.replace(limits, seconds=2.0)
     with sandbox.session(limits=short) as session:
@@ -278,7 +279,7 @@ def test_no_two_sandboxes_of_the_machine_have_one_user(maker: Maker) -> None:
 # Many, and ready ones
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]) -> None:
     with maker("namespaces", concurrency=100) as sandbox:
         begin = threading.Barrier(100)
@@ -295,6 +296,7 @@ def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]
         assert nothing_left(sandbox)
 
 
+@pytest.mark.long
 def test_no_more_at_once_than_there_are_places(maker: Maker) -> None:
     with maker("namespaces", concurrency=1) as sandbox:
         begin = threading.Barrier(3)
@@ -326,6 +328,7 @@ def test_idle_sessions_take_no_place(maker: Maker) -> None:
             session.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", TIERS)
 def test_ready_ones_are_clean_and_used_once(maker: Maker, tier: str) -> None:
     with maker(tier, warm=2) as sandbox:
@@ -335,6 +338,7 @@ def test_ready_ones_are_clean_and_used_once(maker: Maker, tier: str) -> None:
         assert len(sandbox._ready) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", TIERS)
 def test_killed_while_they_start(
     maker: Maker, nothing_left: Callable[[Sandbox], bool], tier: str
@@ -420,6 +424,7 @@ def test_a_work_folder_that_the_code_has_removed_is_gone(tmp_path: Path) -> None
     assert rlimits.clean({"work": str(tmp_path / "removed" / "work")}, rlimits.AT_ONCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", ISOLATING)
 def test_a_launcher_that_dies_is_started_again(maker: Maker, tier: str) -> None:
     with maker(tier, warm=1) as sandbox:
@@ -433,6 +438,7 @@ def test_a_launcher_that_dies_is_started_again(maker: Maker, tier: str) -> None:
         assert sandbox.run_python("print(1)").status is Status.OK
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tier", TIERS)
 def test_nothing_outlives_the_host(maker: Maker, tier: str) -> None:
     maker(tier).close()

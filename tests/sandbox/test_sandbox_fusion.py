@@ -135,6 +135,7 @@ def test_a_program(service: Service) -> None:
     assert at(service.url).run(["no-such-program"]).exit_status == 127
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "status"),
     [
@@ -206,6 +207,7 @@ def test_a_service_that_is_down() -> None:
     assert "refused" in result.error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_service_that_is_slow(service: Service, silent: bool) -> None:
     """Silent, or with a byte now and then, which no timeout of a socket ever ends."""

@@ -33,7 +33,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("name", "family", "context", "options"),
     [
         CASES[0],
-        pytest.param(*CASES[1], marks=pytest.mark.long),
+        pytest.param(*CASES[1], marks=pytest.mark.slow),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:]),
     ],
 )

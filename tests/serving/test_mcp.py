@@ -79,6 +79,7 @@ async def play(client: Any, number: int, script: Sequence[Action]) -> list[Any]:
     return results
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mathematics", "desk", "sql", "frozen_lake"])
 def test_an_episode_is_the_same_as_here(name: str) -> None:
     if name == "frozen_lake":
@@ -106,6 +107,7 @@ def test_an_episode_is_the_same_as_here(name: str) -> None:
         assert told["detail"] == verdict.detail
 
 
+@pytest.mark.long
 def test_tools_have_their_schemas() -> None:
     environment = make_environment("mathematics", {})
 
@@ -193,6 +195,7 @@ def test_limits_secrets_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(Secretive.closed) == 6
 
 
+@pytest.mark.long
 def test_episodes_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Secretive, "closed", [])
 
@@ -269,6 +272,7 @@ main(["serve-environment", sys.argv[1], "--mcp"])
 """
 
 
+@pytest.mark.long
 def test_over_standard_input_and_output(tmp_path: Path) -> None:
     """A process, whose tools may print: the wire is not theirs."""
     (tmp_path / "noisy.py").write_text(
@@ -312,6 +316,7 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_prototypes_are_untouched() -> None:
     environment: Environment = make_environment("sql", {})
     before = dict(vars(environment))

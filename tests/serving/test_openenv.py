@@ -38,6 +38,7 @@ def through_act(script: Sequence[Action]) -> list[Action]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mathematics", "desk", "sql"])
 def test_our_own_client_plays_the_same_episode(name: str, tmp_path: Path) -> None:
     environment = make_environment(name, {})

@@ -136,7 +136,7 @@ checkpoint.save(root, 2, model, Tokenizer(), {}, {})
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_kill_leaves_the_last_good_checkpoint(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -330,7 +330,7 @@ def test_what_is_left_of_interrupted_saves_is_no_checkpoint_and_goes(tmp_path: P
     assert names(tmp_path) == ["step-000004.replaced", "step-000005", "step-000009"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_disk_that_is_full_or_read_only_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     """A small file system of its own, in a namespace of its own; filled, then closed to writing."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:

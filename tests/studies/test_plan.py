@@ -130,6 +130,7 @@ def test_a_recipe_beside_the_study(tmp_path: Path) -> None:
     assert found["one-3"].recipe.name == "small"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STUDIES, ids=lambda name: Path(name).stem)
 def test_studies_of_this_repository_can_run(name: str) -> None:
     """Rewards and algorithms fit the environments."""

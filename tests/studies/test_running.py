@@ -54,6 +54,7 @@ def times(runs: Runs, name: str) -> list[float]:
     return [float(text) for text in (runs.out / name / "time.txt").read_text().split()]
 
 
+@pytest.mark.long
 def test_arms_begin_after_their_cold_start_with_its_weights(runs: Runs) -> None:
     runs.pending = [run("cold"), run("one", after="cold"), run("other")]
     assert runs.all() == []
@@ -63,6 +64,7 @@ def test_arms_begin_after_their_cold_start_with_its_weights(runs: Runs) -> None:
     assert load_recipe(str(runs.out / "other" / "config.toml")).model.name == "tiny"
 
 
+@pytest.mark.long
 def test_a_failed_run_stops_only_those_that_need_it(runs: Runs) -> None:
     runs.pending = [run("bad"), run("one", after="bad"), run("other")]
     first, second = runs.all()
@@ -83,6 +85,7 @@ def test_a_run_that_was_begun_goes_on(runs: Runs) -> None:
     assert "--run" in (runs.out / "two" / "words.txt").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("machine", "threads", "expected"),
     [

@@ -85,6 +85,7 @@ def finish(
         shutil.rmtree(kept)
 
 
+@pytest.mark.long
 def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     shell: Shell, file: Path, tmp_path: Path
 ) -> None:
@@ -207,7 +208,7 @@ def test_a_study_that_is_ended_at_several_moments_is_the_same(file: Path, tmp_pa
         assert (out / run / "metrics.jsonl").read_bytes() == expected
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_failed_arm_is_named_and_the_others_finish(
     shell: Shell, file: Path, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def texts() -> list[tuple[str, str]]:
     return told
 
 
+@pytest.mark.long
 def test_every_told_value_stands_before_it(texts: list[tuple[str, str]]) -> None:
     for shown, told in texts:
         value = re.sub(r"</(answer|search)>", "", told).strip()

@@ -16,6 +16,7 @@ def real() -> list[Document]:
     return standard_library()
 
 
+@pytest.mark.long
 def test_its_oracle_is_right(real: list[Document]) -> None:
     environment = synthetic_library_environment(real, 3, modules=60)
     tasks = environment.tasks("train")
@@ -27,7 +28,7 @@ def test_its_oracle_is_right(real: list[Document]) -> None:
         assert asyncio.run(environment.verify(trajectory)).success
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_question_of_it_is_real_and_hardly_a_fact(real: list[Document]) -> None:
     environment = synthetic_library_environment(real, 4, modules=60)
     questions = {task.prompt for task in environment.tasks("train")}
@@ -44,6 +45,7 @@ def test_no_question_of_it_is_real_and_hardly_a_fact(real: list[Document]) -> No
     assert len(made_up & facts(real)) < 0.01 * len(made_up)
 
 
+@pytest.mark.long
 def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:
     def mean_length(documents: list[Document], kind: str) -> float:
         lengths = [len(entry.name) for entry in documents if entry.kind == kind]
@@ -54,7 +56,7 @@ def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:
         assert mean_length(made_up, kind) == pytest.approx(mean_length(real, kind), rel=0.25)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_it_repeats_with_the_seed(real: list[Document]) -> None:
     hashes = [
         synthetic_library_environment(real, seed, modules=30).spec.data_hash for seed in (1, 1, 2)

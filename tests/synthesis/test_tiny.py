@@ -63,6 +63,7 @@ def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
     assert whole["cards"]["steps"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("width", "layers", "millions"), [(192, 4, 2.2), (256, 6, 5.2), (384, 8, 15)]
 )

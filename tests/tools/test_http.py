@@ -189,6 +189,7 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.long
 def test_tls_with_its_deadline_and_its_names(secure: str) -> None:
     other = secure.replace("localhost", "127.0.0.1")
     fetcher = Fetcher([secure, other], seconds=60.0, allow_private=True)

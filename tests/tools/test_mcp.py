@@ -134,6 +134,7 @@ def server(request: pytest.FixtureRequest) -> McpServer:
     return found
 
 
+@pytest.mark.long
 def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
     schemas = {one["name"]: one for one in server.schemas}
     assert list(schemas) == ["add", "die", "fail", "image", "sleep"]
@@ -143,6 +144,7 @@ def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
     assert server.schemas is server.schemas
 
 
+@pytest.mark.long
 def test_calls(server: McpServer) -> None:
     async def work() -> None:
         session = await server.open()
@@ -160,6 +162,7 @@ def test_calls(server: McpServer) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
     async def work() -> None:
         session = await stdio.open()
@@ -175,6 +178,7 @@ def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.long
 def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None:
     async def work() -> None:
         session = await server.open()
@@ -191,7 +195,7 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None
             asyncio.run(server.open())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_bug_is_no_failure_of_the_server(
     stdio: McpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +236,7 @@ def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> 
     asyncio.run(work())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
     async def work() -> None:
         session = await stdio.open()
@@ -251,7 +255,7 @@ def test_a_program_that_is_no_server(tmp_path: Path) -> None:
             server.schemas  # noqa: B018
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -290,7 +294,7 @@ class Mine(McpTools, Environment):
         return Verdict(float(right), right)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_in_an_environment(stdio: McpServer) -> None:
     environment = Mine(stdio)
     assert [one.name for one in environment.tools()][:3] == ["shout", "add", "die"]
@@ -314,6 +318,7 @@ def test_in_an_environment(stdio: McpServer) -> None:
         assert [result.ok for result in step.results] == [True, True, False, False, True]
 
 
+@pytest.mark.long
 def test_two_tools_of_one_name(stdio: McpServer) -> None:
     class Twice(Mine):
         @tool

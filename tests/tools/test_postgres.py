@@ -73,6 +73,7 @@ def left(running: Running) -> set[str]:
         return {str(name) for (name,) in connection.ask(both).rows}
 
 
+@pytest.mark.long
 def test_results_are_text(database: PostgresDatabase) -> None:
     assert database.run("SELECT * FROM staff") == "name | age\nada | 41\nbob | NULL"
     assert database.run("SELECT avg(age) FROM staff") == "avg\n41"
@@ -174,9 +175,10 @@ LARGE = [one for one, told in BAD.items() if "too large" in told or "too much ro
 """Those that take seconds."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
-    [pytest.param(one, marks=pytest.mark.long) if one in LARGE else one for one in BAD],
+    [pytest.param(one, marks=pytest.mark.slow) if one in LARGE else one for one in BAD],
 )
 def test_what_does_not_work_is_told_and_changes_nothing(
     unharmed: PostgresDatabase, statement: str
@@ -189,7 +191,7 @@ def test_what_does_not_work_is_told_and_changes_nothing(
     assert unharmed.written == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_takes_too_long_leaves_nothing(hasty: PostgresDatabase) -> None:
     hasty.run("CREATE TABLE t (a SERIAL, b BIGINT)")
     start = time.monotonic()
@@ -241,6 +243,7 @@ def login(place: tuple[str, str], database: str) -> dict[str, str]:
     return {"user": place[0], "password": place[1], "dbname": database}
 
 
+@pytest.mark.long
 def test_episodes_side_by_side_see_nothing_of_each_other(server: PostgresServer) -> None:
     databases = [server.database([STAFF]) for _ in range(16)]
     failed: list[Exception] = []
@@ -264,6 +267,7 @@ def test_episodes_side_by_side_see_nothing_of_each_other(server: PostgresServer)
     assert failed == []
 
 
+@pytest.mark.long
 def test_the_state_is_as_sqlite_has_it(database: PostgresDatabase) -> None:
     other = Database([STAFF])
     for statement in (
@@ -296,7 +300,7 @@ def test_tables_that_cannot_be_read_are_no_wanted_state(database: PostgresDataba
     assert database.state() == {"": "the tables are too large: their values, written out"}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_failed_statements_leave_does_not_count(
     server: PostgresServer, database: PostgresDatabase
 ) -> None:
@@ -311,6 +315,7 @@ def test_what_failed_statements_leave_does_not_count(
     copy.close()
 
 
+@pytest.mark.long
 def test_a_dump_is_the_whole_database(server: PostgresServer, database: PostgresDatabase) -> None:
     database.run("CREATE TABLE t (a SERIAL PRIMARY KEY, b INTEGER CHECK (b > 0))")
     database.run("INSERT INTO t (b) VALUES (1), (2)")
@@ -353,7 +358,7 @@ def test_tables_that_are_none(server: PostgresServer, table: Table) -> None:
     database.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_a_killed_program_left_is_dropped_by_the_next(running: Running) -> None:
     before = left(running)
     alive = PostgresServer(running.url())
@@ -378,7 +383,7 @@ def test_what_a_killed_program_left_is_dropped_by_the_next(running: Running) -> 
     assert left(running) == before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_program_whose_keeper_was_lost_goes_on(running: Running) -> None:
     keepers = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
     server = PostgresServer(running.url())
@@ -424,7 +429,7 @@ def test_the_user_has_to_be_a_superuser_with_the_right_password(running: Running
         PostgresServer(running.url(), seconds=0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_server_that_hangs_is_infrastructure(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,7 +449,7 @@ def test_a_server_that_hangs_is_infrastructure(
         connection.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_server_that_crashes_and_one_that_is_killed() -> None:
     with running_server() as running:
         server = PostgresServer(running.url())

@@ -17,6 +17,7 @@ def test_cells_share_variables_within_an_episode_only(sandbox: Sandbox) -> None:
         session.close()
 
 
+@pytest.mark.long
 def test_what_the_agent_reads_of_an_end(sandbox: Sandbox) -> None:
     session = PythonSession(sandbox)
     lost = "[All variables are gone; the next call starts anew.]"

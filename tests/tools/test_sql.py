@@ -94,7 +94,7 @@ def test_what_columns_are_worked_out_to_is_read_within_bounds() -> None:
     assert database.run("SELECT 1") == "1\n1"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_tables_that_are_too_large_are_a_state_of_their_own() -> None:
     """A column without a value takes one byte there, and many when it is read."""
     columns = tuple((f"c{number}", "INTEGER") for number in range(150))

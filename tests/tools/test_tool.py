@@ -202,6 +202,7 @@ def test_a_long_result_is_cut_before_it_is_tokenised():
     assert len(content) < MOST_CHARACTERS + 100
 
 
+@pytest.mark.long
 def test_an_isolated_tool_is_killed_at_its_deadline_and_the_next_call_works():
     """The power is worked out in one operation, which lets go of the interpreter when it ends."""
 
@@ -235,6 +236,7 @@ def test_what_an_isolated_tool_does_to_itself_is_a_failed_call(how, told):
     assert (step.results[0].ok, step.observation.content) == (False, told)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "error"), [("bug", "KeyError"), ("iteration", "StopIteration")])
 def test_a_bug_in_an_isolated_tool_names_its_line(how, error):
     with pytest.raises(InfrastructureError, match=rf"{error}.*test_tool\.py, line \d+"):

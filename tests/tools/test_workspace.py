@@ -31,6 +31,7 @@ def test_files_stay_and_nothing_else(sandbox: Sandbox) -> None:
     assert workspace.snapshot() == other.snapshot() != state
 
 
+@pytest.mark.long
 def test_a_call_beyond_a_limit_leaves_the_files_as_they_were(sandbox: Sandbox) -> None:
     workspace = Workspace(sandbox, FILES)
     before = workspace.snapshot()
@@ -107,6 +108,7 @@ def test_files_and_folders_without_rights_are_taken_back(sandbox: Sandbox) -> No
     )
 
 
+@pytest.mark.long
 def test_folders_nested_without_end(sandbox: Sandbox) -> None:
     workspace = Workspace(sandbox, FILES)
     before = workspace.snapshot()

@@ -61,7 +61,7 @@ def test_a_run_trains_on_what_the_agent_was_given(tmp_path: Path) -> None:
         assert any(row["advantage"])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = RunFolder.new(tmp_path / "whole", False)
     train(recipe(tmp_path), whole)
@@ -91,7 +91,7 @@ for turn in range(2):
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_is_killed_in_mid_episode_leaves_no_agent_and_plays_it_again(
     tmp_path: Path,
 ) -> None:
@@ -118,6 +118,7 @@ def test_a_run_that_is_killed_in_mid_episode_leaves_no_agent_and_plays_it_again(
     assert list(whole.lines("metrics.jsonl")) == list(killed.lines("metrics.jsonl"))
 
 
+@pytest.mark.long
 def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
     file = recipe(tmp_path)
@@ -142,6 +143,7 @@ policy = {worker}
     return written
 
 
+@pytest.mark.long
 def test_roles_are_trained_apart(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
     train(roles(tmp_path, '"trained"'), folder, "train.steps=1", "evaluation.tasks=0")
@@ -162,7 +164,7 @@ def test_roles_are_trained_apart(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_frozen_role_keeps_its_weights_through_a_stop(tmp_path: Path) -> None:
     """Its replies are those of the beginning, so a run that was stopped has the same ones."""
     whole = RunFolder.new(tmp_path / "whole", False)
@@ -181,6 +183,7 @@ def test_a_frozen_role_keeps_its_weights_through_a_stop(tmp_path: Path) -> None:
     assert row["group"].endswith("@planner")
 
 
+@pytest.mark.long
 def test_an_episode_without_a_token_is_in_its_group_s_baseline(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
     agent = f"agent={{run='{AGENT}:hang_up_at_times', coverage=0.0}}"

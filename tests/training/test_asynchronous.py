@@ -69,6 +69,7 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
     return parts.model.state_dict()
 
 
+@pytest.mark.long
 def test_no_staleness_is_the_synchronous_run_bit_for_bit(recipe: Path, tmp_path: Path) -> None:
     context = train(recipe, RunFolder.new(tmp_path / "run"), "train.max_staleness=0")
     expected = asyncio.run(one_after_the_other(recipe))
@@ -91,6 +92,7 @@ def check_played(folder: RunFolder, steps: int, tasks: Sequence[str]) -> None:
         assert groups == {f"train/{step}/{task}": 4 for task in tasks}
 
 
+@pytest.mark.long
 def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
     )
 
 
+@pytest.mark.long
 def test_the_engines_weights_are_a_copy_and_become_the_learners(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -126,6 +129,7 @@ def test_the_engines_weights_are_a_copy_and_become_the_learners(
         assert weight.data_ptr() != sampled.state_dict()[name].data_ptr()
 
 
+@pytest.mark.long
 def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -142,7 +146,7 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     assert adapters
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
 )
@@ -174,6 +178,7 @@ def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     assert all(line["staleness/max"] <= 2 for line in folder.lines("metrics.jsonl"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.05, 0.3])
 def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     recipe: Path, tmp_path: Path, seconds: float
@@ -199,6 +204,7 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     assert saved == len(folder.lines("metrics.jsonl")) > 0
 
 
+@pytest.mark.long
 def test_oversampled_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) -> None:
     overrides = (
         "engine.deterministic=false",

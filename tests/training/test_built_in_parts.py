@@ -42,6 +42,7 @@ tasks = 2
 """
 
 
+@pytest.mark.long
 def test_a_run_with_built_in_parts(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     train(write_recipe(tmp_path, "Reporting", TABLES), folder)

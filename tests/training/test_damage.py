@@ -135,9 +135,10 @@ def left_overs(run: Path) -> None:
     (run / "lock").write_text('{"pid": 77, "started": "5", "host": "", "since": ""')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
-    [torn, *(pytest.param(one, marks=pytest.mark.long) for one in (no_tokenizer, left_overs))],
+    [torn, *(pytest.param(one, marks=pytest.mark.slow) for one in (no_tokenizer, left_overs))],
 )
 def test_what_a_crash_leaves_behind_does_no_harm(
     whole: Path, run: Path, damage: Callable[[Path], None]
@@ -156,6 +157,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple
     return int(ended.value.code or 0), capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
@@ -176,7 +178,7 @@ def test_damaged_small_files_are_one_line_and_code_2(
     assert "Traceback" not in said
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     ["trajectories/step-000003.parquet", "evaluations/trained.json", "report.json"],
@@ -212,8 +214,9 @@ def test_a_run_that_is_being_written_is_read_and_not_written(
     assert sorted(path for path in run.rglob("*")) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "expected"), [("SIGTERM", 143), pytest.param("SIGUSR1", 75, marks=pytest.mark.long)]
+    ("name", "expected"), [("SIGTERM", 143), pytest.param("SIGUSR1", 75, marks=pytest.mark.slow)]
 )
 def test_a_signal_saves_and_says_how_to_go_on(
     whole: Path, run: Path, capsys: pytest.CaptureFixture[str], name: str, expected: int
@@ -244,6 +247,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert (run / f"checkpoints/step-00000{len(lines)}/SHA256SUMS").is_file()
 
 
+@pytest.mark.long
 def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     """Each round of a step has an order of its own, and a name of its own for its draws."""
     loaded = load_recipe(
@@ -265,7 +269,7 @@ def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
         assert len(set(seeds)) == len(seeds)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_relative_model_is_found_from_elsewhere(
     recipe: Path,
     tmp_path: Path,

@@ -93,6 +93,7 @@ for words in [*mistakes, "evaluate"]:
 """
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_before_what_can_be_known_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(ENVIRONMENT)

@@ -139,7 +139,8 @@ def weights(context: RunContext) -> dict[str, torch.Tensor]:
     return {name: w.detach().clone() for name, w in context.components.model.named_parameters()}
 
 
-@pytest.mark.parametrize("family", [pytest.param("llava", marks=pytest.mark.long), "qwen2_5_vl"])
+@pytest.mark.long
+@pytest.mark.parametrize("family", [pytest.param("llava", marks=pytest.mark.slow), "qwen2_5_vl"])
 def test_a_run_from_cold_start_to_report(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_run_from_cold_start_to_report(
     assert "<image>" not in told
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(
     tmp_path: Path, models: dict[str, Path], family: str
@@ -193,7 +194,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
     assert (saved / "preprocessor_config.json").is_file()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Path]) -> None:
     pytest.importorskip("peft")
     context = train(
@@ -218,9 +219,10 @@ OVERRIDES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "overrides",
-    [*OVERRIDES[:2], *(pytest.param(rest, marks=pytest.mark.long) for rest in OVERRIDES[2:])],
+    [*OVERRIDES[:2], *(pytest.param(rest, marks=pytest.mark.slow) for rest in OVERRIDES[2:])],
     ids=" ".join,
 )
 def test_what_else_images_pass_through(
@@ -237,6 +239,7 @@ def test_what_else_images_pass_through(
         )  # else rounded, or of old weights
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

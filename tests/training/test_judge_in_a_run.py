@@ -66,6 +66,7 @@ def whole(recipe: Path) -> RunFolder:
     return folder
 
 
+@pytest.mark.long
 def test_win_rates_are_a_part_of_the_reward(whole: RunFolder) -> None:
     for step in (1, 2):
         rows = read_rows(whole.path / f"trajectories/step-{step:06d}.parquet")
@@ -83,6 +84,7 @@ def test_win_rates_are_a_part_of_the_reward(whole: RunFolder) -> None:
     assert "judge" not in json.loads(rows[0]["parts"]), "nothing is compared in evaluations"
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_asks_nothing_again(whole: RunFolder, tmp_path: Path) -> None:
     folder = interrupted(whole, tmp_path / "run", "step-000002")
     resume(folder)
@@ -92,12 +94,14 @@ def test_a_run_that_goes_on_asks_nothing_again(whole: RunFolder, tmp_path: Path)
     assert (folder.path / "judge.jsonl").read_text() == answers
 
 
+@pytest.mark.long
 def test_a_judge_that_says_nothing_stops_the_run(recipe: Path, tmp_path: Path) -> None:
     silent = f"judge.model.script={recipe.parent}/script.py:silent"
     with pytest.raises(RunStoppedError, match="judge"):
         train(recipe, RunFolder.new(tmp_path / "run"), silent)
 
 
+@pytest.mark.long
 def test_scores_count_in_evaluations_too(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     script = "judge.model.script=turnwise.judges.scripted_model:example_reply"
@@ -116,6 +120,7 @@ def test_a_cache_of_several_runs_is_found_again_from_anywhere(recipe: Path) -> N
     assert kept.cache == str(Path("kept").resolve())
 
 
+@pytest.mark.long
 def test_preference_pairs_by_a_judge(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     pairs = ("preferences.steps=1", "preferences.pairs=2", "preferences.batch_size=1")
@@ -140,6 +145,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(
             train(recipe, RunFolder.new(tmp_path / "run"), change)
 
 
+@pytest.mark.long
 def test_the_policy_judges_itself_in_lockstep(recipe: Path, tmp_path: Path) -> None:
     """A random model gives no judgement; here it is about being asked, which would wait for ever if
     an episode were open."""

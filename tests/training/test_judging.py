@@ -82,6 +82,7 @@ def judged(run: RunFolder, step: int, script: str, text: str = "") -> tuple[dict
     return asyncio.run(judge_rows(run, rows(run, step), config, SilentDisplay()))
 
 
+@pytest.mark.long
 def test_a_saved_trajectory_is_shown_as_it_was_played(run: RunFolder) -> None:
     (group,) = groups_of(rows(run, 2))
     first = group.trajectories[0]

@@ -62,6 +62,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
@@ -93,6 +94,7 @@ def test_a_real_run_says_why(
     assert any(f"nothing learned: {why.partition(': ')[0]}" in line for line in listener.progress)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("honest", "error", "why"),
     [
@@ -122,6 +124,7 @@ def test_weights_that_never_arrive(
     assert f"warning: no learning signal in RL step 2: {why}" in listener.said
 
 
+@pytest.mark.long
 def test_a_run_that_learns_says_nothing(recipe: Path, tmp_path: Path) -> None:
     folder, listener = RunFolder.new(tmp_path / "run"), Listening()
     train(recipe, folder, "model.device=cpu", display=listener)
@@ -130,6 +133,7 @@ def test_a_run_that_learns_says_nothing(recipe: Path, tmp_path: Path) -> None:
     assert "Learning signal" not in (folder.path / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_the_report_counts_the_steps_of_each_reason(recipe: Path, tmp_path: Path) -> None:
     """The run is long enough for an Echo Trap, which is not what it has."""
     folder, listener = RunFolder.new(tmp_path / "run"), Listening()

@@ -69,6 +69,7 @@ def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:
     return list(RunFolder(run).lines("metrics.jsonl"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("override", ["rollout.top_k=0", "rollout.top_k=200"])
 def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(
     recipe: Path, tmp_path: Path, override: str

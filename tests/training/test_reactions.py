@@ -98,7 +98,7 @@ def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
     return listener.said
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reaction",
     [
@@ -135,6 +135,7 @@ def test_a_run_that_was_killed_ends_like_one_that_was_not(
     assert all(np.array_equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("heldout", "best_step"), [(None, 3), (6, 6)])
 def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     model: Path, tmp_path: Path, heldout: int | None, best_step: int
@@ -180,7 +181,7 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     assert learner.optimizer.learning_rate_factor == 0.25  # lower than the first time
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_stopping_says_why_and_a_resumed_run_goes_on(model: Path, tmp_path: Path) -> None:
     recipe, folder = trapped_recipe(model, "stop"), RunFolder.new(tmp_path / "run")
     with pytest.raises(RunStoppedError, match=rf"at step {SEEN_AT} .* or lower learning_rate"):

@@ -79,6 +79,7 @@ def rows_of(folder: RunFolder, step: int) -> tuple[list, list]:
     return tasks, rows[len(tasks) :]
 
 
+@pytest.mark.long
 def test_replies_are_trajectories_of_the_step(whole: RunFolder) -> None:
     for step in (1, 2):
         _, replies = rows_of(whole, step)
@@ -121,6 +122,7 @@ def test_they_are_in_the_update_and_in_numbers_of_their_own(whole: RunFolder) ->
     assert any(np.any(row["advantage"]) for row in everything)
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_exactly(whole: RunFolder, tmp_path: Path) -> None:
     folder = interrupted(whole, tmp_path / "run", "step-000002")
     resume(folder)
@@ -132,6 +134,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(whole: RunFolder, tmp_path: Path
     assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.long
 def test_advantages_of_the_tasks_are_those_of_a_run_without(
     recipe: Path, whole: RunFolder, tmp_path: Path
 ) -> None:
@@ -149,6 +152,7 @@ def test_advantages_of_the_tasks_are_those_of_a_run_without(
     assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.long
 def test_they_are_sampled_ahead_too(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     ahead = ("engine.deterministic=false", "train.max_staleness=1")
@@ -161,6 +165,7 @@ def test_they_are_sampled_ahead_too(recipe: Path, tmp_path: Path) -> None:
         assert versions <= {max(0, line["step"] - 2), line["step"] - 1}
 
 
+@pytest.mark.long
 def test_they_are_drawn_among_what_truncation_leaves(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     train(recipe, folder, "rollout.top_k=4", "train.steps=1")
@@ -177,6 +182,7 @@ def test_no_pairs_are_exported_of_replies(whole: RunFolder, tmp_path: Path) -> N
     assert "BEGIN DATA" not in (tmp_path / "pairs.jsonl").read_text()
 
 
+@pytest.mark.long
 def test_a_request_without_room_stops_the_run(recipe: Path, tmp_path: Path) -> None:
     short = ("rollout.max_tokens=600", "judge.max_characters=2000")
     with pytest.raises(RunStoppedError, match=r"lower judge\.max_characters"):

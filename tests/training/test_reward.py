@@ -57,6 +57,7 @@ def whole(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return folder
 
 
+@pytest.mark.long
 def test_rewards_are_those_of_the_parts(whole: RunFolder) -> None:
     places = []
     for step, weight in enumerate(LETTERS):

@@ -81,6 +81,7 @@ def parts(folder: RunFolder, name: str) -> list[dict[str, Any]]:
     return [json.loads(row["parts"]) for row in rows]
 
 
+@pytest.mark.long
 def test_a_run_trains_it_first_and_is_rewarded_by_it(whole: RunFolder) -> None:
     assert [line["step"] for line in whole.lines("reward_model.jsonl")] == [1, 2, 3]
     found = json.loads((whole.path / "reward_model.json").read_text())
@@ -102,6 +103,7 @@ def test_it_is_updated_beside_the_policy(whole: RunFolder) -> None:
     assert not before.equal(after)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [("step-000002",), ("step-000001", "step-000002")])
 def test_a_run_that_goes_on_ends_the_same(
     whole: RunFolder, tmp_path: Path, lost: tuple[str, ...]
@@ -125,6 +127,7 @@ def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
     assert "reward model (outcome), 3 steps; grpo, 2 steps" in report
 
 
+@pytest.mark.long
 def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
     whole: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +144,7 @@ def test_an_evaluation_is_judged_again_without_it(whole: RunFolder, tmp_path: Pa
     assert rescore_run(kept, advice, "trained", None)["disagreements"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["process", "pairs"])
 def test_other_forms(recipe: Path, data: str, tmp_path: Path, form: str) -> None:
     folder, display = RunFolder.new(tmp_path / "run"), Listening()
@@ -155,6 +159,7 @@ def test_other_forms(recipe: Path, data: str, tmp_path: Path, form: str) -> None
     assert any(said.startswith("reward model: ") for said in display.said)
 
 
+@pytest.mark.long
 def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
     def message(role: str, content: str) -> dict[str, str]:
         return {"role": role, "content": content}
@@ -178,6 +183,7 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
         assert (found["trained_on"], found["accuracy"]) == (2 if name == "labelled" else 1, None)
 
 
+@pytest.mark.long
 def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path) -> None:
     """Instructions that all conversations share do not make them one task."""
     lines = [
@@ -202,6 +208,7 @@ def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path)
     assert found["trained_on"] > 3
 
 
+@pytest.mark.long
 def test_data_that_cannot_be_used(
     recipe: Path, data: str, whole: RunFolder, tmp_path: Path
 ) -> None:
@@ -248,6 +255,7 @@ def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Pa
     assert taught.lines("metrics.jsonl") == lines
 
 
+@pytest.mark.long
 def test_a_trained_model_needs_no_data_any_more(
     whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +313,7 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             load_recipe(str(recipe), changes)
 
 
+@pytest.mark.long
 def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     more = ("reward.dominance=false", "reward.parts.self_certainty=0.5", "reward.parts.entropy=-1")

@@ -38,7 +38,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -93,11 +93,12 @@ def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     refused(recipe, run, "telling the outcome takes", *hint)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
         "remax",
-        *(pytest.param(n, marks=pytest.mark.long) for n in ("ppo", "reinforce", "reinforce_pp")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("ppo", "reinforce", "reinforce_pp")),
     ],
 )
 def test_groups_of_one_where_nothing_is_compared_in_them(
@@ -115,6 +116,7 @@ def test_groups_of_one_where_nothing_is_compared_in_them(
     assert rate * timing["seconds/rollout"] == pytest.approx(sampled)
 
 
+@pytest.mark.long
 def test_a_run_begins_with_what_is_to_be_known_of_its_algorithm(
     recipe: Path, tmp_path: Path
 ) -> None:

@@ -106,11 +106,13 @@ def assert_same(first: Path, second: Path) -> None:
     assert figures(reports[0]["trained"]) == figures(reports[1]["trained"])
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
     """In another process, too."""
     assert_same(whole_run, run_here(recipe, recipe.parent / "again"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("awaited", "delay"),
     [
@@ -137,7 +139,7 @@ def test_a_killed_run_ends_like_one_that_never_stopped(
     assert_same(whole_run, run)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
     recipe: Path, whole_run: Path, tmp_path: Path
 ) -> None:
@@ -161,7 +163,7 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
     assert_same(whole_run, run)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     whole = run_here(
         recipe, tmp_path / "whole", "algorithm.name=ppo", "algorithm.critic.pretraining_steps=1"
@@ -172,7 +174,7 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From between checkpoints, when some tasks have been measured and some have not."""
     options = (
@@ -196,7 +198,7 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -217,7 +219,7 @@ def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "metric"),
     [
@@ -246,6 +248,7 @@ def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
+@pytest.mark.long
 def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
@@ -259,6 +262,7 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
         run_here(recipe, tmp_path / "refused", "train.dynamic_sampling_rounds=1")
 
 
+@pytest.mark.long
 def test_an_echo_trap_stops_a_run_that_asks_for_it(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,7 +284,7 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_interrupted_run_saves_and_says_how_to_go_on(
     recipe: Path, whole_run: Path, tmp_path: Path
 ) -> None:
@@ -318,7 +322,7 @@ def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
     AutoModelForCausalLM.from_pretrained(whole_run / "checkpoints" / "step-000005")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path) -> None:
     """A limit on file size stands for the full disk: it comes back as the same kind of error."""
     run = run_here(recipe, tmp_path / "full", "train.steps=2")
@@ -341,7 +345,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     small_runs.resume(RunFolder.open(run))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "file"),
     [

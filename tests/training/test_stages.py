@@ -75,7 +75,7 @@ def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
     assert trained[0] == trained[1]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     whole = train(recipe, tmp_path / "whole", *PREFERENCES)
     lines = whole.lines("preferences.jsonl")
@@ -93,7 +93,7 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert_same(whole, resume(finished), steps[3])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     sizes = ("rollout.max_turns=5", "rollout.max_tokens=480", "rollout.context=summarise")
     whole = train(recipe, tmp_path / "whole", *sizes)
@@ -110,7 +110,7 @@ def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_pa
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_path: Path) -> None:
     """Before everything, and with as many updates as the run makes, from the same weights."""
     run = train(recipe, tmp_path / "run", *COMPARED, "sft.checkpoint_every=1")
@@ -150,7 +150,7 @@ def killed_while_imitating(recipe: Path, run: Path) -> RunFolder:
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     assert figures(reports[0]["base"]) == figures(reports[1]["base"])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = killed_while_imitating(recipe, tmp_path / "killed")
     before = folder.lines("imitation.jsonl")
@@ -178,6 +178,7 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
     assert folder.evaluation("sft") is not None
 
 
+@pytest.mark.long
 def test_groups_that_are_all_equal_give_no_preferences(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +190,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
     assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
     options = ("algorithm.name=distillation", f"algorithm.teacher.model={other}")
@@ -202,7 +203,7 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From the step in which it was trained alone, too, and with value gradients in the body."""
     options = (
@@ -224,7 +225,7 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """The teacher's average is neither the policy nor what the run began with."""
     levels = f"environment.name={small_runs.FAKES}:Levels"

@@ -24,6 +24,7 @@ temperature = 0
 """
 
 
+@pytest.mark.long
 def test_the_base_is_the_other_model_and_the_rest_the_runs_own(tmp_path: Path) -> None:
     recipe = small_runs.write_recipe(tmp_path, "Letters", TABLES)
     other = save_small_model(tmp_path / "other", seed=1)

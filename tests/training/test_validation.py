@@ -49,7 +49,7 @@ def found(*successes: float) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_few_steps_on_tasks_that_the_report_does_not_play(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -70,7 +70,7 @@ def test_every_few_steps_on_tasks_that_the_report_does_not_play(
     assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_one_that_was_interrupted_is_done_when_the_run_goes_on(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +83,7 @@ def test_one_that_was_interrupted_is_done_when_the_run_goes_on(
     assert copy.lines("validation.jsonl") == whole.lines("validation.jsonl")
 
 
+@pytest.mark.long
 def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> None:
     """What was found before the run goes on makes step 2 the best; the newest is step 4."""
     folder = RunFolder.new(tmp_path / "run")
@@ -113,7 +114,7 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
         small_runs.resume(damaged)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: Path) -> None:
     """Nothing succeeds in this run: the first evaluation is the best of equals."""
     folder = RunFolder.new(tmp_path / "run")
@@ -122,6 +123,7 @@ def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: P
     assert names == ["step-000002", "step-000006"]
 
 
+@pytest.mark.long
 def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) -> None:
     """And has saved what it ends with."""
     folder = RunFolder.new(tmp_path / "run")
@@ -134,6 +136,7 @@ def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) ->
     assert (folder.path / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("successes", "patience", "stops"),
     [

@@ -127,29 +127,14 @@ class Contexts:
         self._contexts: list[Context] = []
         self._numbers = 0
         self._finished = 0
-        self._beginning = asyncio.Lock()
+        self.beginning = asyncio.Lock()
 
     async def begin(
-        self,
-        tools: str,
-        scaffold: Scaffold,
-        messages: Sequence[Message],
-        most: int,
-        role: str = "",
+        self, tools: str, scaffold: Scaffold, messages: Sequence[Message], most: int, role: str = ""
     ) -> Exchange:
         """Find the place of a request, and make ready to sample after it. Raises RefusedError for
         messages that cannot be rendered, and where a context of `most` tokens has no room for a
-        reply; nothing is changed then."""
-        async with self._beginning:  # or two requests could go on from one end of a context
-            return await self._begin((role, tools), scaffold, messages, most)
-
-    async def _begin(
-        self,
-        begun_with: tuple[str, str],
-        scaffold: Scaffold,
-        messages: Sequence[Message],
-        most: int,
-    ) -> Exchange:
+        reply; nothing is changed then. To be called with `beginning`."""
         if not messages or messages[-1].role == "assistant":
             raise RefusedError(
                 "the last message is the assistant's: end with a user's or a tool's",
@@ -157,6 +142,7 @@ class Contexts:
             )
         number = self._numbers
         keys = keys_of(messages)
+        begun_with = role, tools
         places = self._places(begun_with, keys, messages)
         kept = [place for place in places if not self._outdated(place, messages)]
         place = max(kept, key=lambda place: place.rank, default=None)

@@ -68,10 +68,11 @@ class Sampler:
         InfrastructureError where the engine fails."""
         tools, scaffold = await in_thread(partial(self._scaffolds.of, request))
         most = self._limits.max_tokens
-        exchanges = [
-            await self.contexts.begin(tools, scaffold, request.messages, most, self.role)
-            for _ in range(request.count)
-        ]
+        async with self.contexts.beginning:  # or two could go on from one end of a context
+            exchanges = [
+                await self.contexts.begin(tools, scaffold, request.messages, most, self.role)
+                for _ in range(request.count)
+            ]
         try:
             async with asyncio.TaskGroup() as group:
                 sampled = [

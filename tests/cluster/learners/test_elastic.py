@@ -39,7 +39,7 @@ def ranks(count: int, logs: Path, replicas: int = 1) -> Iterator[Team]:
         team.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.numbers
 def test_four_go_on_from_two_and_one_from_four(
     model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
@@ -73,7 +73,7 @@ def test_two_replicas_of_two_parts_make_the_update_of_one(
     assert_same_updates(one, gone_on(folder, recipe, None), [make_groups(REWARDS, 2)])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.numbers
 @pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.slow), 4])
 def test_three_and_four_ranks_make_the_update_of_one(

@@ -45,6 +45,7 @@ def for_a_learner(row: Algorithm) -> tuple[Any, ...]:
 REWARD = st.sampled_from([0.0, 0.25, 1.0])
 
 
+@pytest.mark.long
 @settings(
     max_examples=5,
     deadline=None,
@@ -74,7 +75,7 @@ def test_neither_split_nor_padding_nor_ranks_change_a_gradient(
     assert_same_updates(one, pair(team, recipe)[1], [groups])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", {for_a_learner(row): name for name, row in ROWS.items()}.values())
 def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, name: str

@@ -76,7 +76,8 @@ def expert_folders(
     return folders
 
 
-@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.slow)])
 def test_two_ranks_make_the_update_of_one(
     team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, kind: str
 ) -> None:
@@ -85,8 +86,9 @@ def test_two_ranks_make_the_update_of_one(
     assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
 
 
-@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.long)])
-@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_tokens_go_to_experts(
     team: Team,
     expert_folders: dict[str, Path],
@@ -103,7 +105,8 @@ def test_tokens_go_to_experts(
     assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
 
 
-@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_experts_are_replayed_on_ranks(
     team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, apart: bool
 ) -> None:
@@ -131,7 +134,7 @@ def kept_apart(recipe: Recipe, slices: int = 1) -> Recipe:
     return recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update=update)})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_one_process_goes_on_from_the_experts_of_two(
     team: Team,
     expert_folders: dict[str, Path],
@@ -147,7 +150,7 @@ def test_one_process_goes_on_from_the_experts_of_two(
     assert_same_updates(*again, [make_groups(REWARDS, 2)])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_critic_with_experts(
     team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 def test_an_optimizer_in_the_processors_memory_makes_the_same_updates(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 def test_weights_that_a_reaction_writes_into_reach_all_ranks(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -43,7 +44,8 @@ def test_weights_that_a_reaction_writes_into_reach_all_ranks(
     assert_same_updates(one, two, [make_groups(REWARDS, 2)])
 
 
-@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
 def test_ranks_go_back_to_a_checkpoint_and_keep_the_lowered_rate(
     team: Team,
     model_folders: dict[str, Path],

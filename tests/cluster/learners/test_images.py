@@ -102,6 +102,7 @@ def both(team: Team, recipe: Recipe) -> tuple[PolicyLearner, DistributedLearner]
     return one, DistributedLearner(team, recipe, *models())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3_vl", "llava"])
 def test_two_ranks_make_the_update_of_one(
     team: Team, vision_folders: dict[str, Path], tmp_path: Path, family: str
@@ -122,7 +123,7 @@ def test_two_ranks_make_the_update_of_one(
     assert all(torch.equal(weight, again[name]) for name, weight in own.items())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_path: Path) -> None:
     """Loss and gradient are those of one process; what rounding leaves of an adapter's gradient is
     not compared, since this model's logits are as peaked as they are."""
@@ -139,6 +140,7 @@ def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_
     assert {"preprocessor_config.json", "adapter_model.safetensors"} <= set(os.listdir(folder))
 
 
+@pytest.mark.long
 def test_a_critic_reads_images(team: Team, vision_folders: dict[str, Path]) -> None:
     recipe = recipe_of(vision_folders["qwen3_vl"], {"name": "ppo", "kl_coefficient": 0.1})
     one, two = both(team, recipe)

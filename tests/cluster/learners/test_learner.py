@@ -201,6 +201,7 @@ def assert_same_critics(
     return estimated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm["name"])
 def test_two_ranks_make_the_update_of_one(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, algorithm: dict[str, Any]
@@ -210,6 +211,7 @@ def test_two_ranks_make_the_update_of_one(
     assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma2"])
 def test_adapters_are_whole_on_each_rank_and_their_base_divided(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str
@@ -227,6 +229,7 @@ def test_adapters_are_whole_on_each_rank_and_their_base_divided(
     assert all(map(same, ours, theirs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lora_rank", [0, 2])
 def test_weights_in_bfloat16_are_moved_in_float32(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, lora_rank: int
@@ -242,6 +245,7 @@ def test_weights_in_bfloat16_are_moved_in_float32(
     assert all(master.dtype == torch.float32 for master in masters.values())
 
 
+@pytest.mark.long
 def test_products_in_bfloat16_over_weights_in_float32(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -250,6 +254,7 @@ def test_products_in_bfloat16_over_weights_in_float32(
     assert_same_updates(*learners, [make_groups(REWARDS, seed) for seed in range(2)])
 
 
+@pytest.mark.long
 def test_a_rank_without_rows_takes_part(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -266,6 +271,7 @@ def test_a_rank_without_rows_takes_part(
     assert two.update(groups, nothing).metrics["policy/updates"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "lora_rank"), [("qwen3", 0), ("gemma2", 2)])
 def test_the_noise_of_a_gradient_is_that_of_one_process(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str, lora_rank: int
@@ -285,6 +291,7 @@ def test_the_noise_of_a_gradient_is_that_of_one_process(
     assert_same_weights(one.model, two.model, one.state(), two.state())
 
 
+@pytest.mark.long
 def test_an_update_that_is_no_number_is_skipped_by_all(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -302,6 +309,7 @@ def test_an_update_that_is_no_number_is_skipped_by_all(
     assert_same_updates(one, two, [groups])
 
 
+@pytest.mark.long
 def test_the_learning_rate_is_lowered_on_every_rank(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -311,6 +319,7 @@ def test_the_learning_rate_is_lowered_on_every_rank(
     assert_same_updates(one, two, [make_groups(REWARDS)])
 
 
+@pytest.mark.long
 def test_the_reference_scores_as_on_one_process(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -325,6 +334,7 @@ def test_the_reference_scores_as_on_one_process(
     assert two.kl_coefficient == one.kl_coefficient > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_critic_of_two_ranks_is_that_of_one(
     team: Team,

@@ -68,7 +68,7 @@ def large(folder: Path, tokenizer: Any) -> int:
     return sum(4 * weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_rank_begins_with_its_part_and_a_layer(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -85,7 +85,7 @@ def test_a_rank_begins_with_its_part_and_a_layer(
     assert grown < 0.8 * whole  # a part, and what the check of a few layers and the allocator take
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_first_rank_has_no_more_where_servers_sample(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:

@@ -22,12 +22,13 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "lora_rank", "batch_size", "slices"),
     [
         ("qwen3", 0, 3, 1),
-        pytest.param("gemma2", 2, 1, 1, marks=pytest.mark.long),
-        pytest.param("qwen3", 0, 2, 2, marks=pytest.mark.long),
+        pytest.param("gemma2", 2, 1, 1, marks=pytest.mark.slow),
+        pytest.param("qwen3", 0, 2, 2, marks=pytest.mark.slow),
     ],
 )
 def test_two_ranks_learn_from_pairs_as_one_does_and_one_goes_on(

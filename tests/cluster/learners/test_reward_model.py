@@ -8,7 +8,7 @@ from tests.small_runs import interrupted, resume, train, write_recipe
 from tests.training.test_reward_learning import MODEL, TABLES
 from turnwise.storage.run_folder import RunFolder
 
-pytestmark = [pytest.mark.long, pytest.mark.numbers]
+pytestmark = [pytest.mark.slow, pytest.mark.numbers]
 
 
 @pytest.mark.slow

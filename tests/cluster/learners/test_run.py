@@ -66,7 +66,7 @@ def killed_at(run: Path, process: "subprocess.Popen[str]", step: int, driver: bo
     return " ".join(errors.split())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_any_process_may_be_killed_and_none_is_left(tmp_path: Path) -> None:
     recipe, whole, run = write_recipe(tmp_path, "Letters", TABLES), tmp_path / "a", tmp_path / "b"
     finish(start("train", recipe, "--run", whole))

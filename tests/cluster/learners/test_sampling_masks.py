@@ -25,9 +25,10 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "slices"),
-    [("qwen3", 1), ("gemma2", 1), pytest.param("qwen3", 2, marks=pytest.mark.long)],
+    [("qwen3", 1), ("gemma2", 1), pytest.param("qwen3", 2, marks=pytest.mark.slow)],
 )
 def test_two_ranks_make_the_update_of_one(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str, slices: int

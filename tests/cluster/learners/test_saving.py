@@ -90,6 +90,7 @@ class Held:
         self._tokenizer.save_pretrained(save_directory)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("divided_first", [True, False])
 def test_one_and_two_processes_go_on_from_what_either_has_written(
     team: Team,
@@ -111,6 +112,7 @@ def test_one_and_two_processes_go_on_from_what_either_has_written(
     assert moments["exp_avg"].any()
 
 
+@pytest.mark.long
 def test_a_checkpoint_has_the_weights_of_the_moment_it_was_begun(
     team: Team,
     model_folders: dict[str, Path],
@@ -137,6 +139,7 @@ def test_a_checkpoint_has_the_weights_of_the_moment_it_was_begun(
     assert not any(one["exp_avg"].any() for one in moments.values())
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_for_one_rank_leaves_the_last_good_checkpoint(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:

@@ -39,7 +39,8 @@ class Counted:
         self.texts += len(inputs[0])
 
 
-@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_two_ranks_score_what_one_does(
     team: Team, model_folders: dict[str, Path], slices: int
 ) -> None:
@@ -59,6 +60,7 @@ def test_two_ranks_score_what_one_does(
             assert all(map(same, expected, found))
 
 
+@pytest.mark.long
 def test_each_rank_scores_its_share(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
@@ -76,7 +78,8 @@ def test_each_rank_scores_its_share(
             assert same(*(getattr(signals.of(member), name) for signals in (expected, found)))
 
 
-@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_teacher_is_divided_and_says_the_same(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, slices: int
 ) -> None:

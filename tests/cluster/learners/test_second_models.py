@@ -56,16 +56,17 @@ def divided(team: Team, recipe: Recipe) -> tuple[DistributedLearner, Distributed
     return policy, DistributedSecondModel(team)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "family", "lora_rank", "slices"),
     [
         ("self-teacher", "qwen3", 0, 1),
         ("process rewards", "qwen3", 0, 1),
-        pytest.param("self-teacher", "gemma2", 2, 1, marks=pytest.mark.long),
-        pytest.param("process rewards", "gemma2", 2, 1, marks=pytest.mark.long),
-        pytest.param("self-teacher", "gemma2", 0, 1, marks=pytest.mark.long),
-        pytest.param("self-teacher", "qwen3", 0, 2, marks=pytest.mark.long),
-        pytest.param("process rewards", "qwen3", 0, 2, marks=pytest.mark.long),
+        pytest.param("self-teacher", "gemma2", 2, 1, marks=pytest.mark.slow),
+        pytest.param("process rewards", "gemma2", 2, 1, marks=pytest.mark.slow),
+        pytest.param("self-teacher", "gemma2", 0, 1, marks=pytest.mark.slow),
+        pytest.param("self-teacher", "qwen3", 0, 2, marks=pytest.mark.slow),
+        pytest.param("process rewards", "qwen3", 0, 2, marks=pytest.mark.slow),
     ],
 )
 def test_second_models_of_two_ranks_are_those_of_one_and_one_goes_on(

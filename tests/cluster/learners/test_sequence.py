@@ -32,9 +32,10 @@ def sliced(recipe: Recipe, learners: int, slices: int) -> Recipe:
     return recipe.model_copy(update={"cluster": cluster})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "algorithm",
-    [ALGORITHMS[1], *(pytest.param(a, marks=pytest.mark.long) for a in ALGORITHMS[2:])],
+    [ALGORITHMS[1], *(pytest.param(a, marks=pytest.mark.slow) for a in ALGORITHMS[2:])],
     ids=lambda algorithm: algorithm["name"],
 )
 def test_two_slices_make_the_update_of_one(
@@ -46,7 +47,7 @@ def test_two_slices_make_the_update_of_one(
     assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_critic_of_two_slices(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

@@ -18,7 +18,7 @@ from tests.cluster.learners.test_sequence import sliced
 from turnwise.cluster.learners.team import Team
 from turnwise.types import Group
 
-pytestmark = [pytest.mark.numbers, pytest.mark.long]
+pytestmark = [pytest.mark.numbers, pytest.mark.slow]
 
 MakeGroups = Callable[..., list[Group]]
 

@@ -25,7 +25,7 @@ from turnwise.config import ClusterConfig, load_recipe
 from turnwise.errors import ConfigError
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ def test_each_group_is_one_tree_or_two() -> None:
         assert (len(trees), len(others)) == (count, 0)
 
 
+@pytest.mark.long
 def test_two_ranks_make_the_update_of_one(team: Team, model_folders: dict[str, Path]) -> None:
     """With a KL term, the entropy, and log-probabilities that are computed again."""
     algorithm = {"name": "dapo", "kl_coefficient": 0.1, "entropy_coefficient": 0.01}

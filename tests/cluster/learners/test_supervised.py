@@ -20,6 +20,7 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lora_rank", "batch_size"), [(0, 3), (2, 1)])
 def test_two_ranks_imitate_as_one_does_and_one_goes_on(
     team: Team,

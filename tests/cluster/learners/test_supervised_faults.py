@@ -27,6 +27,7 @@ pytestmark = pytest.mark.numbers
 MakeGroups = Callable[..., list[Group]]
 
 
+@pytest.mark.long
 def test_a_rank_that_ends_is_told_and_not_the_checkpoint_that_is_lost_with_it(
     model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Saveable, tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def is_running(process: int) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "message"),
     [
@@ -77,6 +78,7 @@ def test_a_rank_that_is_gone_ends_the_update(
     assert not is_running(process)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_all_groups_of_ranks_have_the_deadline(
     recipe: Recipe, tmp_path: Path, replicas: int
@@ -97,6 +99,7 @@ def test_all_groups_of_ranks_have_the_deadline(
     assert found == [timedelta(seconds=SECONDS)] * 2
 
 
+@pytest.mark.long
 def test_an_error_of_another_rank_is_told(own_team: Team, recipe: Recipe, tmp_path: Path) -> None:
     """Of one that finds no model where this rank has found it."""
     elsewhere = recipe.model_copy(
@@ -109,6 +112,7 @@ def test_an_error_of_another_rank_is_told(own_team: Team, recipe: Recipe, tmp_pa
         DistributedLearner(own_team, elsewhere, model, None)
 
 
+@pytest.mark.long
 def test_signals_to_all_processes_leave_the_ranks_to_the_first(own_team: Team) -> None:
     """As Ctrl-C in a terminal sends them."""
     process = worker_of(own_team)

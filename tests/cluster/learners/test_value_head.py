@@ -89,13 +89,14 @@ def assert_same_steps(one: Both, two: Both, recipe: Recipe, made: list[list[Grou
     assert_same_optimizers(head["weights"], other["weights"], head["optimizer"], other["optimizer"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "lora_rank", "slices"),
     [
         ("qwen3", 0, 1),
-        pytest.param("gemma2", 0, 1, marks=pytest.mark.long),
-        pytest.param("gemma2", 2, 1, marks=pytest.mark.long),
-        pytest.param("qwen3", 0, 2, marks=pytest.mark.long),
+        pytest.param("gemma2", 0, 1, marks=pytest.mark.slow),
+        pytest.param("gemma2", 2, 1, marks=pytest.mark.slow),
+        pytest.param("qwen3", 0, 2, marks=pytest.mark.slow),
     ],
 )
 def test_a_head_of_two_ranks_is_that_of_one_and_either_goes_on(
@@ -128,6 +129,7 @@ def test_a_head_of_two_ranks_is_that_of_one_and_either_goes_on(
     assert_same_steps(again, two, recipe, made[2:])
 
 
+@pytest.mark.long
 def test_a_value_that_is_no_number_moves_no_rank(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

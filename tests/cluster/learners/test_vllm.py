@@ -35,7 +35,7 @@ learners = 2
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_servers_sample_with_the_weights_that_two_ranks_have_learned(tmp_path: Path) -> None:
     recipe, folder = write_recipe(tmp_path, "Letters", TABLES), RunFolder(tmp_path / "run")
     served = Served()

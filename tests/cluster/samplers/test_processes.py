@@ -100,7 +100,7 @@ async def killing(context: RunContext, moment: Callable[[SamplerEngine], bool]) 
     await killer
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", [in_a_turn, *(pytest.param(m, marks=pytest.mark.slow) for m in (in_weights, None))]
 )

@@ -55,9 +55,10 @@ def two(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> RunContext:
     return sampled_by(Harassed(), 2, recipe, folder)
 
 
-LONG = pytest.mark.long
+LONG = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("turns", "loads"),
     [
@@ -103,6 +104,7 @@ def outcomes(run: RunContext) -> dict[str, float]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turns", [pytest.param((), marks=LONG), (3, 15, 30)])
 def test_free_samplers_lose_no_episode(
     recipe: Path, tmp_path: Path, turns: tuple[int, ...]
@@ -115,6 +117,7 @@ def test_free_samplers_lose_no_episode(
     assert (last["samplers/turns_sampled_again"] > 0) is bool(turns)
 
 
+@pytest.mark.long
 def test_a_sampler_takes_part_when_there_is_room_for_it(recipe: Path, tmp_path: Path) -> None:
     """It has the newest weights, and is compared with the model, before it has a turn."""
     given = FREE, "evaluation.tasks=0", "train.steps=3"
@@ -128,6 +131,7 @@ def test_a_sampler_takes_part_when_there_is_room_for_it(recipe: Path, tmp_path: 
     ]
 
 
+@pytest.mark.long
 def test_a_sampler_without_room_is_named_where_none_is_there(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     with pytest.raises(
@@ -152,6 +156,7 @@ def test_adapters_alone_are_sent(recipe: Path, tmp_path: Path) -> None:
     assert all(".lora_" in name for name in Kept.names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", [pytest.param((Liar,), marks=LONG), (Passing, Liar)])
 def test_a_sampler_that_keeps_old_weights_is_found_at_the_first_update(
     recipe: Path, tmp_path: Path, kinds: tuple[type[Passing], ...]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.cluster.samplers.runs import Harassed, sampled_by
 from tests.cluster.workers.test_workers import TABLES, same_run
@@ -12,6 +13,7 @@ from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.types import Task
 
 
+@pytest.mark.long
 def test_a_sampler_says_what_the_process_of_the_run_would(tmp_path: Path) -> None:
     """Metrics and weights are the same bit for bit, and so is what each step's trajectories have;
     those of evaluations have nothing."""

@@ -68,6 +68,7 @@ def divided(*parts: EpisodePart, count: int = 2) -> DividedWorkers:
     return DividedWorkers({"play": WorkerPool(Fleet(), 2, 30.0), **others})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [("verify",), BOTH])
 def test_parts_on_different_machines_change_no_bit_of_a_run(
     recipe: Path, alone: RunContext, tmp_path: Path, parts: tuple[EpisodePart, ...]
@@ -88,6 +89,7 @@ def test_parts_on_different_machines_change_no_bit_of_a_run(
     assert all(row["start"] >= first for row in rows if row["group"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "size"), [("counterfactual", 2), ("tree_grpo", 8)])
 def test_branches_are_divided_too(recipe: Path, name: str, size: int) -> None:
     pools = divided(*BOTH)
@@ -96,6 +98,7 @@ def test_branches_are_divided_too(recipe: Path, name: str, size: int) -> None:
     assert everything(found) == everything(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failures", [1, 3])
 def test_a_verdict_that_fails_is_what_it_is_in_one_process(
     recipe: Path, tmp_path: Path, failures: int
@@ -140,6 +143,7 @@ class Mortal(Fleet):
         await super()._serve(port, secret)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", BOTH)
 def test_a_part_whose_worker_dies_is_done_again_and_nothing_else(
     recipe: Path, tmp_path: Path, part: EpisodePart
@@ -186,6 +190,7 @@ def test_an_episode_that_cannot_be_saved_has_no_verdict(recipe: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_repairs_are_judged_elsewhere(recipe: Path) -> None:
     """By its own test calls, in a sandbox of the worker that judges: the oracle's and no other."""
     name, options = "environment.name=repair", "environment.options.seconds=120"

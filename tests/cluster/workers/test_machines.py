@@ -17,7 +17,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ class Killed(Harassed):
         os.kill(int(process), signal.SIGKILL)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
     launcher: RayLauncher, recipe: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +96,7 @@ def test_code_that_blocks_a_worker_is_interrupted_there(
     assert pool.metrics()["workers/lost"] == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_address_where_nothing_is_ends_the_run_in_one_line(recipe: Path, tmp_path: Path) -> None:
     given = ("cluster.workers=2", "cluster.address=127.0.0.1:1", "--run", tmp_path / "run")
     process = start("train", recipe, *given)

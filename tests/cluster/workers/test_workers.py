@@ -80,6 +80,7 @@ def timing(context: RunContext) -> dict[str, float]:
     return dict(list(context.folder.lines("timing.jsonl"))[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 4])
 def test_workers_change_no_bit_of_a_run(
     recipe: Path, alone: RunContext, tmp_path: Path, count: int
@@ -143,6 +144,7 @@ def built(recipe: Path, pool: Workers | None, *overrides: str) -> Components:
     return build_components(load_recipe(str(recipe), overrides), workers=pool)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "size"), [("counterfactual", 2), ("remax", 2), ("tree_grpo", 8)])
 def test_branches_and_baselines_are_played_by_workers_too(
     recipe: Path, name: str, size: int
@@ -155,6 +157,7 @@ def test_branches_and_baselines_are_played_by_workers_too(
     assert not any(one.ids.flags.writeable or one.logprob.flags.writeable for one in tokens)
 
 
+@pytest.mark.long
 def test_a_reward_and_an_ablation_of_the_recipe_are_the_workers_too(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +205,7 @@ class Harassed(WorkerPool):
         self.fleet.kill(index)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "deaths"), [(1, (3, 30)), (3, (1, 6, 11, 17, 23))])
 def test_a_run_whose_workers_die_is_the_run_in_which_none_does(
     recipe: Path, alone: RunContext, tmp_path: Path, count: int, deaths: tuple[int, ...]
@@ -246,6 +250,7 @@ def test_an_environment_that_does_not_repeat_is_sampled_anew(recipe: Path) -> No
     assert sampled == [[1], [1, 2], [1, 2, 3], [1, 9], [1, 2, 3]]
 
 
+@pytest.mark.long
 def test_a_worker_that_says_nothing_is_replaced(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def shown(browser: Any, address: str) -> Iterator[DashboardPage]:
 @pytest.mark.parametrize(
     ("scheme", "width"),
     [
-        pytest.param("light", 1280, marks=pytest.mark.long),
+        pytest.param("light", 1280, marks=pytest.mark.slow),
         pytest.param("dark", 400, marks=pytest.mark.slow),
     ],
 )
@@ -95,6 +95,7 @@ def test_every_view_opens_and_is_accessible(
     assert shown.elsewhere() == []
 
 
+@pytest.mark.long
 def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
     shown: DashboardPage,
 ) -> None:
@@ -110,6 +111,7 @@ def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
     assert page.locator(".token[aria-selected=true].trained").count() == 1
 
 
+@pytest.mark.long
 def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/timeline/3")
     lanes = page.locator(".lanes")
@@ -129,6 +131,7 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
     page.wait_for_selector(".why")
 
 
+@pytest.mark.long
 def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1/tokens?from=20")
     for name, label in (("entropy", "Entropy"), ("loss_weight", "Loss weight")):
@@ -137,6 +140,7 @@ def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) ->
         assert label in page.inner_text(".token-facts")
 
 
+@pytest.mark.long
 def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> None:
     page = shown.page
     for box in page.locator(".card input[type=checkbox]").all():
@@ -157,6 +161,7 @@ def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> No
     page.wait_for_selector(".band >> nth=0", state="attached")  # the address keeps the choice
 
 
+@pytest.mark.long
 def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -> None:
     page = shown.open("#/r/0")
     assert page.locator(".chart").all_inner_texts()[0].startswith("reward/mean")
@@ -178,6 +183,7 @@ def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -
     assert "step 1" in chart.locator(".reading").inner_text()
 
 
+@pytest.mark.long
 def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/step/step-000003")
     status = page.locator("section p.quiet[role=status]")
@@ -204,6 +210,7 @@ def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     page.wait_for_selector("h1:has-text('Step 2')")
 
 
+@pytest.mark.long
 def test_an_episode_is_a_conversation_with_credit(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1")
     said = page.inner_text(".conversation")
@@ -221,6 +228,7 @@ def test_an_episode_is_a_conversation_with_credit(shown: DashboardPage) -> None:
     assert "Why it has no grade" in page.inner_text(".why")
 
 
+@pytest.mark.long
 def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1/tokens")
     facts = page.locator(".token-facts")
@@ -241,6 +249,7 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
     assert page.is_checked("input[value=advantage]")
 
 
+@pytest.mark.long
 def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/8/tokens")
     page.wait_for_selector(".token-foot p:has-text('29,'):not(:has-text('loaded'))")
@@ -266,6 +275,7 @@ def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
     assert empty == 0, "wherever one scrolls to, there are tokens"
 
 
+@pytest.mark.long
 def test_a_group_stands_side_by_side(shown: DashboardPage) -> None:
     page = shown.open(GROUP)
     assert page.locator(".beside thead th").count() == 4
@@ -277,6 +287,7 @@ def test_a_group_stands_side_by_side(shown: DashboardPage) -> None:
     page.wait_for_selector(".token[aria-selected=true]")
 
 
+@pytest.mark.long
 def test_episodes_are_found_and_the_address_keeps_the_question(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/search")
     page.fill("input[name=text]", "episode 2")
@@ -294,6 +305,7 @@ def test_episodes_are_found_and_the_address_keeps_the_question(shown: DashboardP
     page.wait_for_selector("text=Nothing was found")
 
 
+@pytest.mark.long
 def test_notes_are_kept_beside_the_run(shown: DashboardPage, runs: list[Path]) -> None:
     before = sorted(runs[0].rglob("*"))
     page = shown.open(f"{EPISODE}/2")
@@ -307,6 +319,7 @@ def test_notes_are_kept_beside_the_run(shown: DashboardPage, runs: list[Path]) -
     assert json.loads(notes.splitlines()[-1])["row"] == 2
 
 
+@pytest.mark.long
 def test_hostile_text_stays_text(shown: DashboardPage) -> None:
     for link in (f"{EPISODE}/7", f"{EPISODE}/7/tokens", "#/r/0/search?text=window.harmed"):
         page = shown.open(link)
@@ -317,6 +330,7 @@ def test_hostile_text_stays_text(shown: DashboardPage) -> None:
         assert page.locator("main").is_visible()
 
 
+@pytest.mark.long
 def test_a_line_of_ten_million_characters_is_shown_in_parts(shown: DashboardPage) -> None:
     begin = time.monotonic()
     page = shown.open(f"{EPISODE}/7")
@@ -330,6 +344,7 @@ def test_a_line_of_ten_million_characters_is_shown_in_parts(shown: DashboardPage
     assert length < longer < 100_000
 
 
+@pytest.mark.long
 def test_a_run_that_grows_is_followed(browser: Any, tmp_path: Path, runs: list[Path]) -> None:
     run = tmp_path / "growing"
     shutil.copytree(runs[1], run)
@@ -344,11 +359,13 @@ def test_a_run_that_grows_is_followed(browser: Any, tmp_path: Path, runs: list[P
         assert shown.faults == []
 
 
+@pytest.mark.long
 def test_a_mistake_says_what_to_do(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/nowhere")
     assert "go back to all runs" in page.inner_text("[role=alert]")
 
 
+@pytest.mark.long
 def test_keys_lead_through_the_views(shown: DashboardPage) -> None:
     page = shown.open("#/r/0")
     assert "Resumed after step 2 with cluster.learners = 2" in page.inner_text("main")
@@ -361,6 +378,7 @@ def test_keys_lead_through_the_views(shown: DashboardPage) -> None:
         page.wait_for_selector(f"h1:has-text('{heading}')")
 
 
+@pytest.mark.long
 def test_print_has_the_content_alone(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1")
     page.emulate_media(media="print")
@@ -369,7 +387,7 @@ def test_print_has_the_content_alone(shown: DashboardPage) -> None:
     assert not page.locator(".actions").first.is_visible()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_environment_is_played_by_hand(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/play?file=step-000003&row=1&turn=0")
     page.fill("input[name=task]", "0")
@@ -385,7 +403,7 @@ def test_an_environment_is_played_by_hand(shown: DashboardPage) -> None:
     assert "failure" in page.inner_text(".said.verdict")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_recorded_episode_is_played_again_turn_by_turn(browser: Any, tmp_path: Path) -> None:
     run = with_a_task_of_the_environment(write_run(tmp_path / "demo", hostile=False))
     with dashboard(run) as address:

@@ -51,6 +51,7 @@ class WithAdapters(Served):
         return super().__call__(body)
 
 
+@pytest.mark.long
 def test_each_version_is_a_new_name_and_the_base_model_is_written_once(tmp_path: Path) -> None:
     served = WithAdapters()
 
@@ -72,6 +73,7 @@ def test_each_version_is_a_new_name_and_the_base_model_is_written_once(tmp_path:
     assert not (tmp_path / "base").exists()
 
 
+@pytest.mark.long
 def test_a_server_that_keeps_old_adapters_is_found_at_the_update(tmp_path: Path) -> None:
     served = WithAdapters()
 
@@ -88,6 +90,7 @@ def test_a_server_that_keeps_old_adapters_is_found_at_the_update(tmp_path: Path)
     drive(tmp_path, [served.server], body, with_adapters, transport="adapters")
 
 
+@pytest.mark.long
 def test_a_server_that_was_started_again_gets_them_again(tmp_path: Path) -> None:
     served = WithAdapters()
 

@@ -26,6 +26,7 @@ from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 
 
+@pytest.mark.long
 def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: Path) -> None:
     server = serving()
 
@@ -82,6 +83,7 @@ def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -
     drive(tmp_path, [server], body, parity_bound=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parity_bound", [0.0, 0.02])
 def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
     tmp_path: Path, parity_bound: float
@@ -109,6 +111,7 @@ def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
     drive(tmp_path, [server], body, parity_bound=parity_bound)
 
 
+@pytest.mark.long
 def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
     """Requests under way when it dies, and those that come while it is away, are answered once,
     with what they would have got, from the newest weights."""
@@ -136,6 +139,7 @@ def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
     drive(tmp_path, [server], body)
 
 
+@pytest.mark.long
 def test_a_server_that_somebody_restarted_gets_the_weights_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_a_server_that_somebody_restarted_gets_the_weights_again(
     drive(tmp_path, [server], body)
 
 
+@pytest.mark.long
 def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Path) -> None:
     server = serving()
 
@@ -173,6 +178,7 @@ def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Pat
     drive(tmp_path, [server], body)
 
 
+@pytest.mark.long
 def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> None:
     server = serving()
 
@@ -191,7 +197,7 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
     drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     server = serving()
 
@@ -210,6 +216,7 @@ def refused(body: Json) -> tuple[list[int], list[float], str]:
     raise Refusal(400, "max_tokens is too\nlarge")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
@@ -232,6 +239,7 @@ def test_a_bad_answer_is_an_error_of_infrastructure(
     drive(tmp_path, [scripted(sample)], body)
 
 
+@pytest.mark.long
 def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> None:
     server = serving()
 
@@ -256,6 +264,7 @@ def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> No
     drive(tmp_path, [server], body)
 
 
+@pytest.mark.long
 def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: Path) -> None:
     servers = [serving(), serving()]
 
@@ -412,6 +421,7 @@ def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
     assert "/sleep?level=2" not in server.calls
 
 
+@pytest.mark.long
 def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path) -> None:
     server = serving()
 

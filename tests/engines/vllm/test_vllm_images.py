@@ -85,6 +85,7 @@ async def turn(engine: VllmEngine, ids: list[int], images: list[Image]) -> Compl
         engine.close("one")
 
 
+@pytest.mark.long
 def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
     async def run(engine: VllmEngine, model: Any, server: FakeVllm, seeing: Seeing) -> None:
         await engine.load_weights({}, 0)
@@ -103,6 +104,7 @@ def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
     see(tmp_path, run)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -126,6 +128,7 @@ def test_a_server_that_sees_otherwise_is_found_at_the_first_update(
     see(tmp_path, run)
 
 
+@pytest.mark.long
 def test_an_answer_to_another_prompt_is_not_counted(tmp_path: Path) -> None:
     async def run(engine: VllmEngine, model: Any, server: FakeVllm, seeing: Seeing) -> None:
         await engine.load_weights({}, 0)

@@ -25,6 +25,7 @@ async def begun(engine: VllmEngine, server: FakeVllm) -> "asyncio.Task[Any]":
     return turn
 
 
+@pytest.mark.long
 def test_a_turn_goes_on_with_new_weights_and_each_token_says_which(tmp_path: Path) -> None:
     server = serving()
 

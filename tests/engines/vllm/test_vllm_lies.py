@@ -22,6 +22,7 @@ LOST = r"engine\.max_restarts \(1\) allows: vLLM at \S+ "
 UNKNOWN = r"does not say which weights sampled each of its 16 tokens: weight_versions is "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lies", "message"),
     [
@@ -60,6 +61,7 @@ def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, message:
     drive(tmp_path, [server], body, max_restarts=1)
 
 
+@pytest.mark.long
 def test_an_update_that_was_not_taken_is_found_however_small(tmp_path: Path) -> None:
     """Log-probabilities move by less than the bound, so that parity has nothing to say."""
     server = serving()
@@ -104,7 +106,7 @@ def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path
 @pytest.mark.parametrize(
     ("lie", "error"),
     [
-        pytest.param("hangs", ServerSlowError, marks=pytest.mark.long),
+        pytest.param("hangs", ServerSlowError, marks=pytest.mark.slow),
         ("fails", ServerRefusedError),
     ],
 )

@@ -60,6 +60,7 @@ def drive(folder: Path, body: Any, colocated: bool = False, **settings: Any) -> 
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_servers_are_started_restarted_and_ended(tmp_path: Path, python: str, notes: Path) -> None:
     async def body(engine: Any) -> None:
         await engine.load_weights({}, 0)
@@ -132,6 +133,7 @@ def test_a_server_that_ends_while_it_starts_says_why(
     drive(tmp_path / "run", body, python=python)
 
 
+@pytest.mark.long
 def test_a_server_ends_with_its_owner_however_that_ends(
     tmp_path: Path, python: str, notes: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_every_version_is_sent_in_phases_and_a_server_joins_once(tmp_path: Path)
     assert not list(tmp_path.glob("*/*.safetensors"))
 
 
+@pytest.mark.long
 def test_a_server_that_was_started_again_joins_again_and_gets_what_was_kept(tmp_path: Path) -> None:
     """The learner's model has moved on by then: the weights are those of the version."""
     wire = Wire()
@@ -109,6 +110,7 @@ def test_an_update_that_somebody_left_half_done_is_ended_first(tmp_path: Path) -
     drive(tmp_path, [wire.server], body, sender=lambda: wire, transport="nccl")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lies", "broken", "message"),
     [

@@ -97,7 +97,7 @@ def test_starts_decide_the_split_and_luck_is_the_episodes() -> None:
     assert len({second for _, second in drawn}) > 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_measured_like_any_other() -> None:
     row = measure("gymnasium", {"id": "Blackjack-v1", "success": 1, "count": 40}, 20)
     assert (row.oracle, row.noop) == (None, 0.0)

@@ -113,13 +113,14 @@ def shell(command: str) -> Action:
     return Action("", calls=(ToolCall("shell", {"command": command}),))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_contract_of_both_formats(both: Environment) -> None:
     assert len(all_tasks(both)) == 3
     assert not both.warnings
     keeps_its_word(both, most=3)
 
 
+@pytest.mark.long
 def test_what_the_dockerfile_makes_is_there(both: Environment) -> None:
     task = named(both, "task-0")
     assert task.prompt == "Sort /work/workspace/app/words.txt into /work/workspace/app/answer.txt."
@@ -139,7 +140,7 @@ def test_what_the_dockerfile_makes_is_there(both: Environment) -> None:
     assert play.trajectory.reward == 0.25, "what the tests write"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_is_forged_counts_for_nothing(both: Environment) -> None:
     task = named(both, "task-0")
     root = "/work/workspace"
@@ -243,6 +244,7 @@ def test_a_shells_bracket_is_no_list() -> None:
         read_dockerfile("FROM x\nENV A=it's fine")
 
 
+@pytest.mark.long
 def test_a_line_on_what_is_left_out(tmp_path: Path) -> None:
     environment = made(tmp_path, harbor(), harbor(**{"solution/solve.sh": "true"}))
     assert environment.task_set.warnings == [
@@ -250,6 +252,7 @@ def test_a_line_on_what_is_left_out(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrote", "reward"),
     [

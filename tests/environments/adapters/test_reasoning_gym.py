@@ -17,7 +17,7 @@ from turnwise.types import Action, Task
 def needed(test: Any) -> Any:
     """A test of the real package, which is slow."""
     absent, why = find_spec("reasoning_gym") is None, "needs turnwise[reasoning-gym]"
-    return pytest.mark.long(pytest.mark.skipif(absent, reason=why)(test))
+    return pytest.mark.slow(pytest.mark.skipif(absent, reason=why)(test))
 
 
 NAMES = ["bitwise_arithmetic", "countdown", "knights_knaves", "n_queens"]

@@ -55,7 +55,7 @@ def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
     assert "____" not in play.seen[0]  # the title in large letters
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_sixteen_at_once_and_a_step_limit() -> None:
     environment = TextWorld(MadeGames(count=3), max_steps=2)
     tasks = all_tasks(environment)
@@ -68,6 +68,7 @@ def test_sixteen_at_once_and_a_step_limit() -> None:
     assert (step.done, step.truncated) == (True, True)
 
 
+@pytest.mark.long
 def test_what_is_no_command() -> None:
     environment = TextWorld(MadeGames(count=3))
     play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))

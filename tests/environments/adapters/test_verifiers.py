@@ -100,7 +100,7 @@ def test_rewards_and_metrics_are_the_tasks_own(own: Path) -> None:
     assert judged(environment, task, Action("", answer="no" * 10)).reward == 0.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_contract(own: Path) -> None:
     options = {"taskset": f"{own}:Sums"}
     environment = make_environment("verifiers", options)

@@ -35,6 +35,7 @@ def results(source: str, task: Task) -> list[Any]:
     return [space[task.secret["name"]](*arguments) for arguments, *_ in task.secret["cases"]]
 
 
+@pytest.mark.long
 def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code) -> None:
     tasks = all_tasks(made)
     assert len(tasks) == 2000
@@ -179,7 +180,7 @@ def test_more_functions_than_there_are() -> None:
         Code(MadeFunctions(400, max_steps=1))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Code) -> None:
     environment = Code(ProgramFile(str(QUIXBUGS)))

@@ -3,6 +3,8 @@
 import asyncio
 from collections import defaultdict
 
+import pytest
+
 from benchmarks.browsing import conditions, success
 from tests.environments.playing import calling, played, prototype
 from turnwise.environments.deep_research.conditions import FEWEST, Classes, Condition
@@ -13,6 +15,7 @@ from turnwise.types import Action
 made = prototype("deep_research")
 
 
+@pytest.mark.long
 def test_one_class_meets_all_conditions_and_each_is_needed(made: DeepResearch) -> None:
     """Counted anew, from the documents' own facts."""
     facts: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -43,6 +46,7 @@ def test_one_class_meets_all_conditions_and_each_is_needed(made: DeepResearch) -
             assert len(set.intersection(*rest)) > 1, task.prompt
 
 
+@pytest.mark.long
 def test_more_browsing_finds_more(made: DeepResearch) -> None:
     tasks = spread(all_tasks(made), 60)
     shares = [asyncio.run(success(made, tasks, budget)) for budget in (4, 16, 64)]

@@ -17,6 +17,7 @@ from turnwise.tokens import Source
 made = prototype("desk")
 
 
+@pytest.mark.long
 def test_every_task_changes_the_database_and_refusals_are_spread(made: ServiceDesk) -> None:
     for task in all_tasks(made):
         assert task.data["state"] != task.secret["state"]
@@ -63,6 +64,7 @@ def test_a_refund_is_half_of_the_price_after_so_many_days(made: ServiceDesk) -> 
     assert found == {1, 2}
 
 
+@pytest.mark.long
 def test_one_thing_wrong_and_all_is_lost(made: ServiceDesk) -> None:
     for task in made.tasks("train")[:25]:
         script = list(made.oracle(task))
@@ -134,6 +136,7 @@ def test_splits_share_no_conversation(made: ServiceDesk) -> None:
     assert replace(task, secret={}) == task.public()
 
 
+@pytest.mark.long
 def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
     few = ServiceDesk(count=100, short=True, wishes=["change_street", "take_back"])
     tasks = all_tasks(few)

@@ -94,6 +94,7 @@ def hear(server: Server, **settings: Any) -> str | None:
     return asyncio.run(user.hear(Dialogue("You are Ada."), "Hello."))
 
 
+@pytest.mark.long
 def test_what_may_be_better_next_time_is_tried_again(server: Server) -> None:
     server.failures = [503, '{"choices": [{"message": {"content": null}}]}']
     assert hear(server) == "Sentence 3."

@@ -263,7 +263,7 @@ def all_train(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "tasks": {**options["tasks"], "heldout_share": 0.0}}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
     tmp_path: Path,
 ) -> None:

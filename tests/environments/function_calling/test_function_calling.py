@@ -22,6 +22,7 @@ def calling(text: str | ToolCall) -> Action:
     return Action("", calls=(ToolCall("tool_call", {"calls": calls}),))
 
 
+@pytest.mark.long
 def test_what_the_oracle_calls_is_what_was_expected(made: FunctionCalling) -> None:
     tasks = spread(all_tasks(made), 300)
     for play in played_all(made, tasks, [made.oracle(task) for task in tasks]):
@@ -31,7 +32,7 @@ def test_what_the_oracle_calls_is_what_was_expected(made: FunctionCalling) -> No
         assert not any("Error" in seen for seen in play.trajectory.observed)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_trivial_policies(made: FunctionCalling) -> None:
     """Who does nothing, in any words, fails every task; the random policy's rate is declared."""
     tasks = all_tasks(made)
@@ -48,6 +49,7 @@ def test_trivial_policies(made: FunctionCalling) -> None:
     assert lucky / 1000 == pytest.approx(made.spec.reference_scores["random"], abs=1e-9)
 
 
+@pytest.mark.long
 def test_no_change_can_be_left_out_altered_or_added_and_looking_is_free(
     made: FunctionCalling,
 ) -> None:

@@ -26,7 +26,7 @@ GAMES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_as_many_boards_as_are_asked_for() -> None:
     """Of 1,000 draws 6 are a board that was there already."""
     made = Sokoban()
@@ -84,7 +84,7 @@ def test_the_known_values_of_the_standard_lakes(
     assert best[0] == pytest.approx(optimal, abs=5e-5)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_slipping_is_as_frequent_as_it_should_be() -> None:
     """From the corner, `right` slips: a third each right, down, and (into the wall) back up."""
     lake = FrozenLake(slippery=True, maps=0)
@@ -160,6 +160,7 @@ def test_boxobans_own_levels() -> None:
     assert all(len(board) == 10 for board in boards)
 
 
+@pytest.mark.long
 def test_the_bandits_pay() -> None:
     bandit = Bandit(pulls=1)
     paid: dict[bool, list[float]] = {True: [], False: []}

@@ -22,7 +22,7 @@ def test_the_oracle_makes_300_calls_in_each_walk() -> None:
     assert all(play.trajectory.reward == pytest.approx(1.0) for play in plays)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_standard_walks_on_a_shorter_way() -> None:
     """All 1,000, 12 rooms each; a random walker's success is what the environment says."""
     walk = LongWalk(length=12, herald_every=4)

@@ -73,13 +73,14 @@ def test_moves_that_a_rule_held_back_are_no_way(name: str, lake: FrozenLake) -> 
     assert not any(judged(dry, task, *game.oracle(task)).turn_parts["progress"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("frozen_lake", {"maps": 40, "slippery": True}),
         ("sokoban", {"tasks": {"boards": 20}}),
         pytest.param(
-            *("sokoban", {"tasks": {"boards": 10, "boxes": 2, "size": 7}}), marks=pytest.mark.long
+            *("sokoban", {"tasks": {"boards": 10, "boxes": 2, "size": 7}}), marks=pytest.mark.slow
         ),
     ],
 )

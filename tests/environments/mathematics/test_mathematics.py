@@ -34,6 +34,7 @@ python = prototype(
 )
 
 
+@pytest.mark.long
 def test_the_oracle_is_right_on_every_task(made: Mathematics) -> None:
     """The tool's own results are enough: the oracle's answer is the last of them."""
     tasks = all_tasks(made)
@@ -56,7 +57,7 @@ def test_each_step_uses_the_result_before_it_and_python_agrees(made: Mathematics
         assert value == Fraction(task.secret["answer"])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_trivial_policies(made: Mathematics) -> None:
     """No answer, any number of the question and all numbers at once earn nothing, on every task;
     the random policy's success is what the environment says."""
@@ -243,6 +244,7 @@ def test_maths_format(tmp_path: Path) -> None:
         Mathematics(QuestionFile(str(path)))
 
 
+@pytest.mark.long
 def test_expressions_are_kept_when_they_are_asked_for(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
     records = [
@@ -268,6 +270,7 @@ def test_expressions_are_kept_when_they_are_asked_for(tmp_path: Path) -> None:
         Mathematics(QuestionFile(str(path), expressions=True))
 
 
+@pytest.mark.long
 def test_sums_are_split_and_written_out_where_there_is_no_tool() -> None:
     environment = Mathematics(Sums(digits=2, terms=3, count=30), interpreter="none")
     tasks = all_tasks(environment)

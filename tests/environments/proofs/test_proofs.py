@@ -31,6 +31,7 @@ def first(lines: int) -> str:
     return "\n".join(KNOWN.split("\n")[:lines])
 
 
+@pytest.mark.long
 def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
     for task in spread(all_tasks(made), 60):
         rows = task.secret["proof"].split("\n")

@@ -126,6 +126,7 @@ def loaded(
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "loaded", ["plain", pytest.param("pytest", marks=pytest.mark.slow)], indirect=True
 )
@@ -143,6 +144,7 @@ def test_a_record_of_swe_bench(loaded: Repair) -> None:
     assert verdict.parts["pass_to_pass"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.long
 def test_no_later_commit_and_no_hidden_test_can_be_seen(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     look = calling(
@@ -232,7 +234,7 @@ raise SystemError("closed")
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [REPLACED, DAEMON, HANDED], ids=["replaced", "daemon", "handed"])
 def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
     (task,) = loaded.tasks("train")
@@ -242,6 +244,7 @@ def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
     assert (verdict.reward, verdict.success) == (0.0, False)
 
 
+@pytest.mark.long
 def test_the_memory_of_what_judges_is_closed(sandbox: Sandbox) -> None:
     """Its parent cannot be read, although both are the same user's."""
     test = (
@@ -255,6 +258,7 @@ def test_the_memory_of_what_judges_is_closed(sandbox: Sandbox) -> None:
     assert (found, problem) == ({"test_a.py::A::test_it": "passed"}, "")
 
 
+@pytest.mark.long
 def test_a_suite_that_is_made_to_fail(sandbox: Sandbox) -> None:
     test = """
 import unittest
@@ -295,7 +299,7 @@ class A(unittest.TestCase):
         }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
     clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> None:
@@ -315,7 +319,7 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
 FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_cheats_fail(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     names = CHEATS if task.secret["runner"] == "plain" else FOR_PYTEST
@@ -324,7 +328,7 @@ def test_cheats_fail(loaded: Repair) -> None:
         assert (verdict.reward, verdict.success) == (0.0, False), name
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_takes_the_place_of_a_folder_gives_way(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     *changes, last = loaded.oracle(task)
@@ -336,6 +340,7 @@ def test_what_takes_the_place_of_a_folder_gives_way(loaded: Repair) -> None:
     assert list(without_clashes(clash)) == ["a", "c/d", "g"]
 
 
+@pytest.mark.long
 def test_a_forged_test_framework_is_noticed(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     forged = (
@@ -391,7 +396,7 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runner", "count"), [("plain", 3), pytest.param("pytest", 1, marks=pytest.mark.slow)]
 )
@@ -412,7 +417,7 @@ def test_bugs_are_put_into_a_repository(
     assert success(played_all(made, tasks, [[NOTHING]] * count)) == 0.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_command(clones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "bugs.jsonl"
     words = ["inject", str(clones / "owner__sums"), str(output), "--count", "2"]
@@ -427,6 +432,7 @@ def test_the_command(clones: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "give a new file" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_repository_without_passing_tests(tmp_path: Path, sandbox: Sandbox) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     git(tmp_path, "init", "-q")
@@ -436,6 +442,7 @@ def test_a_repository_without_passing_tests(tmp_path: Path, sandbox: Sandbox) ->
         list(inject(tmp_path, sandbox, "plain", 1))
 
 
+@pytest.mark.long
 def test_outcomes_of_the_plain_runner(sandbox: Sandbox) -> None:
     files = {path: text.encode() for path, text in FILES.items()}
     outcomes, problem = run_suite(sandbox, files, ["tests/test_more.py::*"], "plain")

@@ -84,7 +84,7 @@ def is_lucky(environment: Repair, task: Task) -> bool:
     return all(passed(functions, [call])[0] for call in calls)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     def repaired(task: Task) -> set[str]:
         """Functions, as they should be, whose text the solution changes."""
@@ -102,6 +102,7 @@ def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     assert min(len(train), len(heldout)) > 150
 
 
+@pytest.mark.long
 def test_the_repository_has_one_commit_and_tests_that_pass(made: Repair) -> None:
     task = made.tasks("train")[0]
     commands = (
@@ -169,7 +170,7 @@ def test_files_outside_of_the_package_do_not_count(made: Repair) -> None:
     assert judged(made, task, emptied, NOTHING).reward == 0.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Repair) -> None:
     environment = Repair(ProgramFile(str(QUIXBUGS)))

@@ -108,6 +108,7 @@ def test_an_array_of_another_length(own: dict[str, Any]) -> None:
         make_environment("search", own | {"retrieval": "dense", "embedding": wrong})
 
 
+@pytest.mark.long
 def test_a_model_of_sentence_transformers(own: dict[str, Any], tmp_path: Path) -> None:
     package = pytest.importorskip(
         "sentence_transformers",

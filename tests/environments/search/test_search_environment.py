@@ -48,6 +48,7 @@ async def play(prototype: SearchEnvironment, task: Task, actions) -> Trajectory:
     return replace(trajectory, verdict=verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("split", ["train", "heldout"])
 def test_a_perfect_agent_is_shown_every_fact_and_succeeds(library, split):
     for task in library.tasks(split)[:150]:
@@ -83,6 +84,7 @@ def test_answers_seen_but_not_given_earn_nothing(library):
     assert not hedged.verdict.success
 
 
+@pytest.mark.long
 def test_results_of_the_question_in_the_prompt():
     environment = make_environment(
         "search", {"access": "prompt", "tasks": {"inverse": False, "hops": ["one"]}}
@@ -100,6 +102,7 @@ def test_results_of_the_question_in_the_prompt():
     assert asyncio.run(nothing.reset(task.public(), seed=0)).content.endswith("\nNo results.")
 
 
+@pytest.mark.long
 def test_neither_tool_nor_results():
     environment = make_environment("search", {"access": "none", "tasks": {"hops": ["two"]}})
     task = environment.tasks("train")[0]
@@ -110,6 +113,7 @@ def test_neither_tool_nor_results():
     assert len(trajectory.turns) == 1
 
 
+@pytest.mark.long
 def test_questions_of_some_kinds_alone(library):
     environment = make_environment("search", {"tasks": {"hops": ["two", "three"]}})
     for split in ("train", "heldout"):

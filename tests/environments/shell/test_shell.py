@@ -62,6 +62,7 @@ def running(*commands: str) -> list[Action]:
     return [calling("shell", command=one) for one in commands]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("maker", [*CHANGES, *QUESTIONS], ids=lambda maker: maker.__name__)
 def test_each_command_does_what_is_worked_out_here(made: Shell, maker: Any) -> None:
     tried = 0
@@ -104,6 +105,7 @@ def test_splits_share_no_wording_and_have_every_kind(made: Shell) -> None:
     assert min(kinds.values()) > 50
 
 
+@pytest.mark.long
 def test_what_else_is_changed_or_told_fails(made: Shell) -> None:
     asking = next(task for task in made.tasks("train") if task.info["asks"])
     changing = next(task for task in made.tasks("train") if not task.info["asks"])
@@ -147,6 +149,7 @@ def loaded(made: Shell, path: str, scripts: str) -> Shell:
     return Shell(RecordFile(path, scripts=scripts, heldout_share=0.0))
 
 
+@pytest.mark.long
 def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str) -> None:
     records = [HIDDEN, MATCHED, PERMITTED, RUNNING, USERS, REAL]
     environment = loaded(made, write(tmp_path / "dev.json", *records), scripts)
@@ -176,6 +179,7 @@ def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str
         environment.oracle(permitted)
 
 
+@pytest.mark.long
 def test_the_right_answer_is_that_of_the_beginning(
     made: Shell, tmp_path: Path, scripts: str
 ) -> None:
@@ -226,6 +230,7 @@ BASH = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("record", [PYTHON, BASH], ids=["python", "bash"])
 def test_nothing_of_the_agents_runs_when_a_check_begins(
     made: Shell, tmp_path: Path, scripts: str, record: dict[str, Any]
@@ -254,6 +259,7 @@ def test_a_file_with_a_single_object_and_the_best_constant_answer(
     assert environment.spec.reference_scores["constant"] == 3 / 6
 
 
+@pytest.mark.long
 def test_what_a_record_came_to_is_kept(
     made: Shell, tmp_path: Path, scripts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def searching(keywords: str) -> Action:
     return calling("search", keywords=keywords)
 
 
+@pytest.mark.long
 def test_buying_something_earns_a_part_of_the_shaped_reward(made: Shop) -> None:
     tasks = spread(all_tasks(made), 300)
     plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
@@ -120,6 +121,7 @@ def test_random_actions_buy_something(made: Shop) -> None:
     assert last.calls[0].arguments["target"] == BUY
 
 
+@pytest.mark.long
 def test_another_kind_of_thing_and_another_option_are_no_success(made: Shop) -> None:
     """WebShop's formula gives 1 to things of a brand, and to options with a word in common."""
     another_kind = another_option = loose = 0

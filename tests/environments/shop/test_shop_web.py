@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.environments.playing import judged, played, prototype
 from turnwise.environments.shop.environment import Shop
 from turnwise.environments.shop.web import ShopWeb
@@ -11,6 +13,7 @@ from turnwise.types import Action, ToolCall
 made = prototype("shop_web")
 
 
+@pytest.mark.long
 def test_verdicts_are_the_shops(made: ShopWeb) -> None:
     shop, web = Shop(), ShopWeb()
     assert all_tasks(made) == all_tasks(Shop())

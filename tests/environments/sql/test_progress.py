@@ -37,6 +37,7 @@ def gains(made: Environment, task: Task, *statements: str) -> Sequence[float]:
     return judged(made, task, *calls, answered("?")).turn_parts["progress"]
 
 
+@pytest.mark.long
 def test_the_right_query_earns_everything_once(made: Environment) -> None:
     assert gains(made, asked(RED), "SELECT 1", RED, RED) == [0.0, 1.0, 0.0, 0.0]
 

@@ -48,6 +48,7 @@ def running(*statements: str) -> list[Action]:
     return [calling("sql", statement=one) for one in statements]
 
 
+@pytest.mark.long
 def test_splits_share_no_request_and_have_every_kind(made: SqlEnvironment) -> None:
     texts = [
         {task.prompt.partition(") ")[2] for task in made.tasks(split)}
@@ -59,6 +60,7 @@ def test_splits_share_no_request_and_have_every_kind(made: SqlEnvironment) -> No
     assert min(kinds.values()) >= 40
 
 
+@pytest.mark.long
 def test_what_else_is_changed_or_told_fails(made: SqlEnvironment) -> None:
     for task in made.tasks("train")[:40]:
         *calls, last = made.oracle(task)

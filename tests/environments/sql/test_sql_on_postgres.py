@@ -50,7 +50,7 @@ def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironmen
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_verdicts_are_those_of_sqlite(both: list[SqlEnvironment]) -> None:
     sqlite, postgres = both
     reported = sqlite.spec.parts
@@ -87,6 +87,7 @@ def test_snapshots_and_many_at_once(both: list[SqlEnvironment]) -> None:
     assert asyncio.run(is_concurrent(both[1], tasks[:16]))
 
 
+@pytest.mark.long
 def test_restoring_waits_for_nothing_and_leaves_nothing(
     running: Running, both: list[SqlEnvironment]
 ) -> None:
@@ -121,6 +122,7 @@ def test_the_tool_names_the_dialect(both: list[SqlEnvironment]) -> None:
     assert [tool.description for one in both for tool in one.tools()] == dialects
 
 
+@pytest.mark.long
 def test_a_server_that_is_gone_is_infrastructure() -> None:
     with running_server() as running:
         environment = SqlEnvironment(MadeRequests(1), postgres=running.url())
@@ -146,6 +148,7 @@ def test_records_are_for_sqlite() -> None:
         )
 
 
+@pytest.mark.long
 def test_the_error_for_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # environments of other tests drop their schemas now, with psycopg
     monkeypatch.setitem(sys.modules, "psycopg", None)

@@ -170,6 +170,7 @@ def test_curves_are_data_and_an_image(folders: dict[str, dict[int, Path]], tmp_p
     assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_panels_stand_two_in_a_row(tmp_path: Path) -> None:
     def size(panels: int) -> tuple[int, int]:
         file = tmp_path / f"{panels}.png"

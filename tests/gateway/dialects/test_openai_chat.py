@@ -61,6 +61,7 @@ def check_calls(message: Any) -> None:
     assert given == [call.arguments for call in CALLS]
 
 
+@pytest.mark.long
 def test_a_reply_with_calls() -> None:
     reply, requests = talk(CALLING, lambda completions: completions.create(**ASKING))
     (choice,) = reply.choices

@@ -56,6 +56,7 @@ def test_values_stand_at_sampled_tokens_of_graded_trajectories(
         assert values[position] == pytest.approx(made.head(hidden).item(), abs=1e-5)
 
 
+@pytest.mark.long
 def test_it_learns_what_to_expect(load_model: LoadModel, make_groups: MakeGroups) -> None:
     """The same trajectories again and again: the loss falls, and the values explain returns."""
     made = critic(load_model, clip=10.0)

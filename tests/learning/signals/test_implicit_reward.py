@@ -50,6 +50,7 @@ def total_logprob(model: torch.nn.Module, member: Trajectory) -> torch.Tensor:
     return torch.cat([torch.zeros(1), chosen]) * torch.tensor(member.tokens.mask)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 8192])
 def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
     load_model: LoadModel, make_groups: MakeGroups, budget: int
@@ -86,6 +87,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
     assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)
 
 
+@pytest.mark.long
 def test_it_begins_as_the_reference_and_learns_what_succeeds(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -104,6 +106,7 @@ def test_it_begins_as_the_reference_and_learns_what_succeeds(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.long
 def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
     whole, stopped = implicit(load_model), implicit(load_model)
     groups = make_groups(REWARDS)

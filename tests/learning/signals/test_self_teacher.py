@@ -130,6 +130,7 @@ def by_hand(
     return float(np.mean(divergences)), gradient
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("micro", [64, 8192])
 def test_its_gradient_is_that_of_the_weighted_divergence(
     load_model: LoadModel, make_groups: MakeGroups, micro: int
@@ -152,6 +153,7 @@ def test_its_gradient_is_that_of_the_weighted_divergence(
     assert metrics["self_teacher/tokens"] == tokens
 
 
+@pytest.mark.long
 def test_it_adds_to_a_policy_loss(load_model: LoadModel, make_groups: MakeGroups) -> None:
     """The gradient beside GRPO's is the sum of the two."""
     changes = []
@@ -236,6 +238,7 @@ def test_the_average_follows_the_policy(
     torch.testing.assert_close(weights(teacher.model), expected, **coarse)
 
 
+@pytest.mark.long
 def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
     """The average alone is saved; the policy comes from its own checkpoint."""
     teachers, models = [], []

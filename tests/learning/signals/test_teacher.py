@@ -27,6 +27,7 @@ DISTILLATION = make_algorithm("distillation", {})
 PROMPT = [3, 7]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 100_000])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_it_scores_what_was_sampled(
@@ -89,6 +90,7 @@ def sampled_groups(model: Any, generator: np.random.Generator, count: int) -> li
     return groups
 
 
+@pytest.mark.long
 def test_a_policy_comes_to_do_what_its_teacher_does(load_model: LoadModel) -> None:
     """On its own samples, without any reward; the teacher stays as it is."""
     policy, model = load_model(), load_model("llama")

@@ -86,6 +86,7 @@ def value_gradient(model: Any, head: ValueHead, step: Step) -> torch.Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("micro", [64, 8192])
 def test_value_gradients_reach_the_body(
     load_model: LoadModel, make_groups: MakeGroups, micro: int
@@ -111,6 +112,7 @@ def test_with_coefficient_zero_the_policy_is_updated_as_without_a_head(
     assert torch.equal(weights(model), weights(with_head))
 
 
+@pytest.mark.long
 def test_it_learns_alone_and_leaves_the_body_where_it_is(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -143,6 +145,7 @@ def test_values_are_read_off_the_policy_as_it_is(
         assert not values[member.tokens.mask].any()
 
 
+@pytest.mark.long
 def test_what_it_saves_is_the_head_and_it_resumes_exactly(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:

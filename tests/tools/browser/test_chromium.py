@@ -87,7 +87,7 @@ def eventually(done: Callable[[], bool]) -> bool:
     return done()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_only_listed_hosts_are_reached() -> None:
     with served({"/": "secret"}) as (other, stolen), served({}) as (host, asked):
         pages = {
@@ -148,6 +148,7 @@ def test_only_listed_hosts_are_reached() -> None:
     assert stolen == []
 
 
+@pytest.mark.long
 def test_what_is_in_the_way_and_images(browser: Browser) -> None:
     class Covered:
         def handle(self, request: Request) -> Response:
@@ -167,7 +168,7 @@ def test_what_is_in_the_way_and_images(browser: Browser) -> None:
     on_page(browser, work, forms_test=Covered())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_page_that_hangs_is_infrastructure() -> None:
     class Hanging:
         def handle(self, request: Request) -> Response:
@@ -188,6 +189,7 @@ def test_a_page_that_hangs_is_infrastructure() -> None:
         on_page(browser, lambda page: page.act("goto", START), forms_test=Everything())
 
 
+@pytest.mark.long
 def test_a_bug_of_a_site_is_told(browser: Browser) -> None:
     class Broken:
         def handle(self, request: Request) -> Response:
@@ -200,7 +202,7 @@ def test_a_bug_of_a_site_is_told(browser: Browser) -> None:
     on_page(browser, work, forms_test=Broken())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() -> None:
     class Deadly(Everything):
         def handle(self, request: Request) -> Response:
@@ -235,11 +237,12 @@ def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() ->
         on_page(browser, lambda page: page.act("goto", START), forms_test=Everything())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ending",
     [
         "os.kill(os.getpid(), 9)",
-        *(pytest.param(one, marks=pytest.mark.long) for one in ("pass", "raise SystemExit(3)")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("pass", "raise SystemExit(3)")),
     ],
 )
 def test_nothing_is_left_when_the_program_ends(ending: str) -> None:
@@ -260,6 +263,7 @@ print(browser.marker, flush=True)
     assert eventually(lambda: marked(done.stdout.strip()) == [])
 
 
+@pytest.mark.long
 def test_tools_for_an_environment() -> None:
     class Reading(BrowserTools, Environment):
         def __init__(self, browser: Browser) -> None:

@@ -28,7 +28,7 @@ async def problem(page: Any, action: tuple[Any, ...]) -> str:
     return ""
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_same_in_both() -> None:
     plain, real = Everything(), Everything()
 
