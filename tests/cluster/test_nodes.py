@@ -28,6 +28,8 @@ from turnwise.cluster.places import (
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError
 
+pytestmark = pytest.mark.long
+
 LOCAL = ClusterConfig(workers=2)
 KIND = Kind("cluster.workers", 2)
 
@@ -56,7 +58,6 @@ def fail() -> None:
     raise ValueError("there is no door 7\nand no door 8")
 
 
-@pytest.mark.long
 def test_places_that_are_apart_are_those_for_which_there_is_room(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,7 +138,6 @@ def test_a_machine_that_is_too_busy_to_start_ray_is_one_line() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.long
 def test_a_process_works_in_its_main_thread_until_its_function_returns(
     cluster: Cluster, places: Places
 ) -> None:
@@ -154,7 +154,6 @@ def test_a_process_works_in_its_main_thread_until_its_function_returns(
         process.end()
 
 
-@pytest.mark.long
 def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> None:
     process = places.start(0, fail)
     assert process.ended(60) == End("ValueError: there is no door 7")
@@ -192,7 +191,6 @@ def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:
         pass
 
 
-@pytest.mark.long
 def test_places_that_are_taken_are_waited_for_and_named(cluster: Cluster, places: Places) -> None:
     message = r"cluster.workers = 2 \(2 CPUs\): .*start_seconds = 0.1, and \d CPUs? free in all"
     hasty = LOCAL.model_copy(update={"start_seconds": 0.1})

@@ -23,6 +23,8 @@ from turnwise.training.export import (
     export_successes,
 )
 
+pytestmark = pytest.mark.long
+
 TABLES = """
 [rollout]
 max_turns = 2
@@ -58,7 +60,6 @@ def run(recipe: Path) -> RunFolder:
     return folder
 
 
-@pytest.mark.long
 def test_the_policy_is_a_plain_folder_of_transformers(run: RunFolder, tmp_path: Path) -> None:
     export_policy(run, tmp_path / "policy", merge=True)
     saved = load_file(run.checkpoints / "step-000001/model.safetensors")
@@ -75,7 +76,6 @@ def test_the_policy_is_a_plain_folder_of_transformers(run: RunFolder, tmp_path: 
         export_policy(run, tmp_path / "other", merge=False)
 
 
-@pytest.mark.long
 def test_adapters_are_merged_or_apart(recipe: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     folder = RunFolder.new(tmp_path / "run")
@@ -92,7 +92,6 @@ def test_adapters_are_merged_or_apart(recipe: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(apart(ids).logits, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.long
 def test_successes_are_demonstrations_of_the_next_run(
     recipe: Path, run: RunFolder, tmp_path: Path
 ) -> None:
@@ -135,7 +134,6 @@ def test_pairs_are_the_best_and_the_worst_of_a_group(run: RunFolder, tmp_path: P
     assert {message["role"] for message in pair["chosen"]} == {"assistant", "tool"}
 
 
-@pytest.mark.long
 def test_helpful_calls_have_the_right_answer_after_them(run: RunFolder, tmp_path: Path) -> None:
     """To a random model no result helps; with a threshold below 0 all calls are kept."""
     with pytest.raises(DataError, match="no call that helps by 9 nats"):

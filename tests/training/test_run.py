@@ -29,6 +29,8 @@ from turnwise.training.learners import Learners
 from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation
 
+pytestmark = pytest.mark.long
+
 TABLES = """
 [engine]
 max_sequences = 4
@@ -106,13 +108,11 @@ def assert_same(first: Path, second: Path) -> None:
     assert figures(reports[0]["trained"]) == figures(reports[1]["trained"])
 
 
-@pytest.mark.long
 def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
     """In another process, too."""
     assert_same(whole_run, run_here(recipe, recipe.parent / "again"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("awaited", "delay"),
     [
@@ -248,7 +248,6 @@ def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
-@pytest.mark.long
 def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
@@ -262,7 +261,6 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
         run_here(recipe, tmp_path / "refused", "train.dynamic_sampling_rounds=1")
 
 
-@pytest.mark.long
 def test_an_echo_trap_stops_a_run_that_asks_for_it(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

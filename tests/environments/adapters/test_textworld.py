@@ -17,6 +17,8 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.measurement import all_tasks, is_concurrent, is_restorable
 from turnwise.types import Action, ToolCall
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -68,7 +70,6 @@ def test_sixteen_at_once_and_a_step_limit() -> None:
     assert (step.done, step.truncated) == (True, True)
 
 
-@pytest.mark.long
 def test_what_is_no_command() -> None:
     environment = TextWorld(MadeGames(count=3))
     play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))

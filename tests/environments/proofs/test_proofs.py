@@ -11,6 +11,8 @@ from turnwise.evaluation.measurement import all_tasks, spread
 from turnwise.rewards.proofs import RULES, check, parse
 from turnwise.types import Task
 
+pytestmark = pytest.mark.long
+
 PREMISES, CONCLUSION = ["p -> q", "~q", "r"], "~p & r"
 KNOWN = """\
 1. p -> q premise
@@ -31,7 +33,6 @@ def first(lines: int) -> str:
     return "\n".join(KNOWN.split("\n")[:lines])
 
 
-@pytest.mark.long
 def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
     for task in spread(all_tasks(made), 60):
         rows = task.secret["proof"].split("\n")

@@ -25,6 +25,8 @@ from turnwise.sandbox.grading import same
 from turnwise.tools.workspace import Entry
 from turnwise.types import Task
 
+pytestmark = pytest.mark.long
+
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 ORDER = ("lines", "rows", "totals", "rules", "text", "report")
 A_HANG = 120.0
@@ -102,7 +104,6 @@ def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     assert min(len(train), len(heldout)) > 150
 
 
-@pytest.mark.long
 def test_the_repository_has_one_commit_and_tests_that_pass(made: Repair) -> None:
     task = made.tasks("train")[0]
     commands = (

@@ -20,6 +20,8 @@ STAFF = Table(
         for place, name in enumerate(("ada", "ben", "cleo", "dana", "eli", "finn", "gus", "hana"))
     ),
 )
+
+pytestmark = pytest.mark.long
 RED = "SELECT name FROM staff WHERE team = 'red'"
 """ada, dana and gus of eight."""
 
@@ -37,7 +39,6 @@ def gains(made: Environment, task: Task, *statements: str) -> Sequence[float]:
     return judged(made, task, *calls, answered("?")).turn_parts["progress"]
 
 
-@pytest.mark.long
 def test_the_right_query_earns_everything_once(made: Environment) -> None:
     assert gains(made, asked(RED), "SELECT 1", RED, RED) == [0.0, 1.0, 0.0, 0.0]
 
