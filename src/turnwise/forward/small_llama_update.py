@@ -1,10 +1,10 @@
 """The layers of a small Llama or Qwen3 in an update, written out over a row without padding.
 
-In a small model much of an update is not products but what lies between them. Here products that
-read one input are one product, norms are one operation, and the last layer computes past its keys
-and values only the tokens that are asked for, which are a third of a trajectory with tools. A model
-is computed in this way only if that gives what its own layers give, and their gradients. Not here:
-which models are small (`small_llama.py`), and the output layer (`logprobs.py`).
+In a small model much of an update is not products but what lies between them. Here norms and
+rotations are few operations, and the last layer computes past its keys and values only the tokens
+that are asked for, which are a third of a trajectory with tools. A model is computed in this way
+only if that gives what its own layers give, and their gradients. Not here: which models are small
+(`small_llama.py`), and the output layer (`logprobs.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -49,10 +49,12 @@ def hidden_of_row(base: Any, row: Row) -> Tensor:
         body, asked = base.model, row.asked
         hidden = body.embed_tokens(row.ids[0])
         cosines, sines = (part[0] for part in body.rotary_emb(hidden[None], row.positions))
+        first, second = sines.chunk(2, -1)
+        rotation = cosines, torch.cat([-first, second], -1)  # of halves that change places
         for layer in body.layers[:-1]:
-            hidden = _layer(layer, hidden, (cosines, sines), row.lengths)
+            hidden = _layer(layer, hidden, rotation, row.lengths)
         hidden = _last_layer(
-            body.layers[-1], hidden, (cosines, sines), row.lengths, asked, row.positions[0]
+            body.layers[-1], hidden, rotation, row.lengths, asked, row.positions[0]
         )
         found: Tensor = _normed(hidden, body.norm)
     return found
@@ -63,10 +65,10 @@ def _layer(
 ) -> Tensor:
     """All tokens of a row after a layer, [n, width]."""
     attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
-    weights = attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight
-    packed = functional.linear(normed, torch.cat(weights))
-    parts = torch.split(packed, [len(weight) for weight in weights], -1)
-    queries, keys, values = (part.view(len(hidden), -1, attention.head_dim) for part in parts)
+    products = attention.q_proj, attention.k_proj, attention.v_proj
+    queries, keys, values = (
+        product(normed).view(len(hidden), -1, attention.head_dim) for product in products
+    )
     queries = _turned(queries, getattr(attention, "q_norm", None), rotation)
     keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
     texts = zip(
@@ -86,10 +88,11 @@ def _last_layer(
     """The asked tokens of a row after a layer, [m, width]; `places` are those of all in their
     texts, int64[n]."""
     attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
-    weights = attention.k_proj.weight, attention.v_proj.weight
-    parts = functional.linear(normed, torch.cat(weights)).chunk(2, -1)
-    keys, values = (part.view(len(hidden), -1, attention.head_dim) for part in parts)
     queries = attention.q_proj(normed[asked]).view(len(asked), -1, attention.head_dim)
+    keys, values = (
+        product(normed).view(len(hidden), -1, attention.head_dim)
+        for product in (attention.k_proj, attention.v_proj)
+    )
     of_asked = rotation[0][asked], rotation[1][asked]
     queries = _turned(queries, getattr(attention, "q_norm", None), of_asked)
     keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
@@ -124,9 +127,8 @@ def _mixed(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
     """The rest of a layer: output projection and feed-forward, each added to its input."""
     hidden = hidden + layer.self_attn.o_proj(attended)
     feed_forward, normed = layer.mlp, _normed(hidden, layer.post_attention_layernorm)
-    weights = feed_forward.gate_proj.weight, feed_forward.up_proj.weight
-    gate, up = functional.linear(normed, torch.cat(weights)).chunk(2, -1)
-    found: Tensor = hidden + feed_forward.down_proj(functional.silu(gate) * up)
+    inner = functional.silu(feed_forward.gate_proj(normed)) * feed_forward.up_proj(normed)
+    found: Tensor = hidden + feed_forward.down_proj(inner)
     return found
 
 
@@ -138,8 +140,7 @@ def _turned(heads: Tensor, norm: Any, rotation: tuple[Tensor, Tensor]) -> Tensor
     """Heads [n, heads, size], normed where the model norms them, turned to their positions."""
     heads = heads if norm is None else _normed(heads, norm)
     cosines, sines = (part[:, None] for part in rotation)
-    first, second = heads.chunk(2, -1)
-    return heads * cosines + torch.cat([-second, first], -1) * sines
+    return torch.addcmul(heads * cosines, heads.roll(heads.shape[-1] // 2, -1), sines)
 
 
 @torch.inference_mode(False)
