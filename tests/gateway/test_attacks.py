@@ -104,13 +104,12 @@ def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
     async def work() -> None:
         own = session(scaffolds=Scaffolds(ScaffoldConfig(name=f"{__file__}:Slow"), TOKENIZER))
         asking = asyncio.create_task(getattr(own, method)(request()))
-        gap, last = 0.0, time.monotonic()
+        served = 0
         while not asking.done():
             await asyncio.sleep(0.01)
-            now = time.monotonic()
-            gap, last = max(gap, now - last), now
+            served += 1
         await asking
-        assert gap < 0.25
+        assert served > 10  # two or three where the loop renders itself
 
     asyncio.run(work())
 

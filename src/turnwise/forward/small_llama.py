@@ -79,7 +79,7 @@ def _probed(written_out: "SmallLlama", ids: np.ndarray, layers: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """Copies of one layer's weights. Those that read one input are one."""
+    """Copies of one layer's weights; matrices that multiply the same input are stacked."""
 
     kind: str
     """Kind of its attention: full or sliding."""

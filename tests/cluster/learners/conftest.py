@@ -32,7 +32,8 @@ class KeptTeam:
     test, until one has ended them or makes ranks of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._team = folder, None
+        self._folder = folder
+        self._team: Team | None = None
 
     def open(self) -> Team:
         if self._team is None or not self._team.alive:
@@ -42,6 +43,7 @@ class KeptTeam:
     def close(self) -> None:
         if self._team is not None:
             self._team.close()
+            self._team = None  # to close it again would end another one's group
 
 
 @pytest.fixture(scope="package")
