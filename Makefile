@@ -2,12 +2,14 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --editable
+INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
 EXTRAS := games,gateway,lora,plots,view
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# A start takes twice as long where Python may not keep the bytecode of what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 QUICK := "not long and not slow and not vllm"
 
 .PHONY: demo test test-all coverage test-bounds test-slow test-vllm chromium check docs format reference setup
@@ -67,11 +69,9 @@ format: .venv/developing
 
 setup: .venv/developing
 
-# torch comes first, by itself: the build for GPUs brings several GB that a CPU has no use for.
-.venv/ready: pyproject.toml constraints.txt scripts/install_torch.py
+.venv/ready: pyproject.toml constraints.txt scripts/install.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" "uv>=0.9,<1"
-	PATH="$(abspath $(BIN)):$$PATH" python scripts/install_torch.py
 	$(INSTALL) ".[$(EXTRAS)]"
 	touch $@
 

@@ -1,4 +1,7 @@
-"""Which torch is installed where, seen by fakes of nvidia-smi, uv and pip that note their calls."""
+"""Which torch is installed where, and from where the rest comes.
+
+Seen by fakes of nvidia-smi, uv and pip that note their calls.
+"""
 
 import os
 import subprocess
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "install_torch.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "install.py"
 INDEX = "dns error"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pip's build is small")
@@ -20,12 +23,15 @@ class Machine:
         self.folder = folder
         (folder / "bin").mkdir()
         self.has("pip", "exit 0")
+        self.settings = ""
 
     def has(self, name: str, script: str) -> None:
         """A program of this name."""
         program = self.folder / "bin" / name
         notes = self.folder / "notes"
-        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {notes}\n{script}\n')
+        asked = '[ $1 = config ] && printf %s "$SETTINGS" && exit'
+        noted = f'echo {name} "$@" >> {notes}'
+        program.write_text(f"#!/bin/sh\n{asked}\n{noted}\n{script}\n")
         program.chmod(0o755)
 
     def has_torch(self, version: str) -> None:
@@ -35,14 +41,18 @@ class Machine:
         text = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
         (info / "METADATA").write_text(text)
 
-    def install(self) -> tuple[int, str, list[str]]:
-        """Exit status, what is said, and the calls. The interpreter sees no packages but these."""
+    def install(self, *arguments: str) -> tuple[int, str, list[str]]:
+        """Exit status, what is said, and the calls but `pip config`.
+
+        The interpreter sees no packages but these.
+        """
         ended = subprocess.run(
-            [sys.executable, "-S", str(SCRIPT)],
+            [sys.executable, "-S", str(SCRIPT), *arguments],
             env={
                 "PATH": str(self.folder / "bin"),
                 "PYTHONPATH": str(self.folder / "packages"),
                 "HOME": os.environ.get("HOME", "/"),
+                "SETTINGS": self.settings,
             },
             capture_output=True,
             text=True,
@@ -66,7 +76,8 @@ def test_without_a_gpu_it_is_the_cpu_build(machine: Machine) -> None:
     assert "no GPU, the CPU build" in said
     (call,) = calls
     assert "--torch-backend cpu" in call
-    assert "constraints.txt torch>=" in call
+    assert "constraints.txt" in call
+    assert "torch>=" in call
 
 
 def test_with_a_gpu_it_is_the_build_for_it(machine: Machine) -> None:
@@ -89,21 +100,47 @@ def test_a_driver_without_a_gpu_is_none(machine: Machine, script: str) -> None:
     assert "--torch-backend cpu" in calls[1]
 
 
-def test_an_index_that_cannot_be_reached_is_told_of_and_pip_asked(machine: Machine) -> None:
-    machine.has("uv", f"echo 'error: something' >&2; echo '  cause: {INDEX}' >&2; exit 2")
+def test_an_index_that_cannot_be_reached_is_told_of_and_pips_taken(machine: Machine) -> None:
+    dead = f"echo 'error: something' >&2; echo '  cause: {INDEX}' >&2; exit 2"
+    machine.has("uv", f'case "$*" in *--torch-backend*) {dead};; esac')
     status, said, calls = machine.install()
     assert status == 0
-    assert f"does not give it (cause: {INDEX}): by pip" in said
+    assert f"does not give it (cause: {INDEX})" in said
     assert "2.5 GB" in said
-    assert calls[1].startswith("pip install --quiet --constraint ")
-    assert calls[1].split()[-1].startswith("torch>=")
+    assert "--torch-backend" not in calls[1]
+    assert len(calls) == 2
 
 
 def test_without_uv_it_is_pip(machine: Machine) -> None:
-    status, said, calls = machine.install()
+    status, said, calls = machine.install("--editable", ".[view]")
     assert status == 0
     assert "uv is not there" in said
-    assert [call.split()[0] for call in calls] == ["pip"]
+    assert [call.split()[:2] for call in calls] == [["pip", "install"]] * 2
+    assert calls[1].endswith("constraints.txt --editable .[view]")
+
+
+def test_what_uv_cannot_install_pip_does(machine: Machine) -> None:
+    machine.has_torch("2.13.0")
+    machine.has("uv", "echo no such package >&2; exit 1")
+    status, said, calls = machine.install("a", "b")
+    assert status == 0
+    assert "uv does not install b (no such package): by pip" in said
+    assert [call.split()[0] for call in calls] == ["uv", "pip"]
+
+
+def test_uv_looks_where_pip_looks(machine: Machine) -> None:
+    machine.has_torch("2.13.0")
+    machine.has("uv", "exit 0")
+    machine.settings = "\n".join(
+        [
+            "global.index-url='http://a'",
+            "global.extra-index-url='b\\nc'",
+            ":env:.index-url='http://d'",
+        ]
+    )
+    _, _, (call,) = machine.install("--editable", ".")
+    assert "--default-index=http://d --index=b --index=c" in call
+    assert call.endswith(" --editable .")
 
 
 def test_a_pip_that_fails_fails(machine: Machine) -> None:
