@@ -26,7 +26,7 @@ def filled(by_spans: bool = False) -> PoolCache:
 
 def stored(cache: PoolCache) -> list[float]:
     """The number in every place but that of padding."""
-    numbers: list[float] = cache.layers[0].keys[:TOKENS, 0, 0].tolist()
+    numbers: list[float] = cache.layers[0].keys[0, :TOKENS, 0].tolist()
     return numbers
 
 
@@ -45,8 +45,8 @@ def test_neighbours_of_one_size_are_read_as_a_view() -> None:
     cache = filled()
     cache.place(RUNS[1:], np.array([[3], [3], [3]]), "cpu")
     keys, values = cache.update(numbered(3, 1), numbered(3, 1), 0)
-    assert keys.data_ptr() == cache.layers[0].keys[6:].data_ptr()
-    assert values.data_ptr() == cache.layers[0].values[6:].data_ptr()
+    assert keys.data_ptr() == cache.layers[0].keys[:, 6:].data_ptr()
+    assert values.data_ptr() == cache.layers[0].values[:, 6:].data_ptr()
 
 
 def test_runs_that_lie_apart_are_spans_of_their_own() -> None:
@@ -95,7 +95,7 @@ def test_moves_are_made_all_at_once() -> None:
     cache = filled()
     cache.move([(0, 3, 4), (3, 0, 3)])
     assert stored(cache)[:8] == [4, 5, 6, 1, 2, 3, 4, 8]
-    assert cache.layers[0].values[:7, 1, 2].tolist() == [-4, -5, -6, -1, -2, -3, -4]
+    assert cache.layers[0].values[1, :7, 2].tolist() == [-4, -5, -6, -1, -2, -3, -4]
 
 
 def test_copy_gives_runs_columns_of_another() -> None:

@@ -113,9 +113,6 @@ class SmallLlama:
         self._size: int = model.model.layers[0].self_attn.head_dim
         self._epsilon: float = settings.rms_norm_eps
         self._rotation = _rotation(model, tokens)
-        ones = torch.eye(self._heads, dtype=self._dtype, device=model.device)
-        self._apart = ones.repeat_interleave(self._size, 1)
-        """[heads, heads * size], 1 in the part of each head."""
         self.refresh()
 
     @torch.no_grad()
@@ -177,8 +174,6 @@ class SmallLlama:
         query, so keys are not repeated."""
         count, groups = len(mask), self._heads // self._key_heads
         length = len(queries) // count
-        if length == 1 and groups == 1:
-            return self._attend_once(queries, mask, pool)
         grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
         grouped = grouped.flatten(2, 3)
         if groups > 1 and length > 1:
@@ -192,21 +187,6 @@ class SmallLlama:
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
         mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)
         return mixed.reshape(count * length, -1)
-
-    def _attend_once(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
-        """[rows, heads * size] of one input a row. All heads are one product: each query stands in
-        its head's part of a row of zeros, so that keys are read as they lie in the pool, once.
-        PyTorch's own attention takes up to twice as long for so short queries."""
-        apart = queries.flatten(1)[:, None] * self._apart
-        parts = []
-        for span, keys, values in pool.views():
-            flat = [states.transpose(1, 2).flatten(2) for states in (keys, values)]
-            hidden = mask[span.rows, 0, :, : span.length]
-            scores = torch.baddbmm(
-                hidden, apart[span.rows], flat[0].transpose(1, 2), alpha=self._size**-0.5
-            )
-            parts.append((torch.bmm(scores.softmax(-1), flat[1]) * self._apart).sum(1))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _mix(self, layer: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
         """The rest of a layer: output projection and feed-forward, each added to its input."""
