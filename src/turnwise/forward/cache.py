@@ -193,8 +193,8 @@ def _view(stored: torch.Tensor, span: Span) -> torch.Tensor:
     """[rows, heads, length, size]"""
     rows = span.rows.stop - span.rows.start
     piece = stored[:, span.run.start : span.run.start + rows * span.run.size]
-    apart = piece.unflatten(1, (rows, span.run.size))
-    return apart[:, :, : span.length].transpose(0, 1)
+    by_row = piece.view(len(stored), rows, span.run.size, -1)
+    return by_row[:, :, : span.length].transpose(0, 1)
 
 
 def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
