@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
 EXTRAS := games,gateway,lora,plots,view
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
-TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,postgres,reasoning-gym,renderers,textworld,verifiers,vision
+TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # A start takes twice as long where Python may not keep the bytecode of what it imports.

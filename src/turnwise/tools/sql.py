@@ -12,7 +12,7 @@ Put one in an environment and hand its `run` on as a tool:
 A statement can reach the tables and nothing else: no files, no other database, no settings, no
 extensions. It is bounded in steps and in the size of values, not in seconds, so that it ends the
 same way everywhere. Functions that differ from run to run are refused, but for the clock (`now`).
-Not here: a server (`postgres.py`).
+Not here: a server.
 """
 
 import sqlite3
@@ -107,7 +107,7 @@ class Database:
         rows = self._fetch(cursor, MAX_ROWS + 1)
         named = cursor.description
         columns = None if named is None else [name for name, *_ in named]
-        return result_text(columns, rows, cursor.rowcount)
+        return _result_text(columns, rows, cursor.rowcount)
 
     def rows(self, statement: str) -> list[list[Any]]:
         """All rows of a result, for makers of tasks. Raises ToolError as `run` does."""
@@ -129,7 +129,7 @@ class Database:
                 left -= _weight(row)
                 if left < 0:
                     return {"": f"the tables hold more than {MAX_STATE_BYTES} bytes"}
-                rows.append([as_plain(value) for value in row])
+                rows.append([_as_plain(value) for value in row])
             columns = [column for column, *_ in cursor.description]
             found[name] = {"columns": columns, "rows": sorted(rows, key=repr)}
         return found
@@ -184,7 +184,7 @@ class Database:
         return sqlite3.SQLITE_OK
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
-        check_text(statement)
+        _check_text(statement)
         self._why = ""
         self._connection.set_progress_handler(lambda: 1, MAX_STEPS)
         try:
@@ -225,18 +225,18 @@ def _weight(row: Sequence[Any]) -> int:
     return sum(CELL_BYTES + (len(value) if isinstance(value, str | bytes) else 0) for value in row)
 
 
-def check_text(statement: str) -> None:
-    """Raises ToolError for what is empty, or no text that a database takes."""
+def _check_text(statement: str) -> None:
+    """Raises ToolError for what is empty, or no text that SQLite takes."""
     odd = "\0" in statement or any("\ud800" <= one <= "\udfff" for one in statement)
     if odd or not statement.strip():
         raise ToolError("the statement is empty, or has a character that no statement has")
 
 
-def result_text(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]], changed: int) -> str:
+def _result_text(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]], changed: int) -> str:
     """The text that the agent reads: a result with MAX_ROWS of its rows; without one (`columns` is
     None) how many rows were changed, if that is a number from 0 on.
 
-    >>> result_text(["age"], [[41]], -1), result_text(None, [], 2)
+    >>> _result_text(["age"], [[41]], -1), _result_text(None, [], 2)
     ('age\\n41', '2 rows changed')
     """
     if columns is None:
@@ -297,7 +297,7 @@ def _create(connection: sqlite3.Connection, table: Table) -> None:
     connection.executemany(f"INSERT INTO {quoted(table.name)} VALUES ({places})", table.rows)
 
 
-def as_plain(value: Any) -> Any:
+def _as_plain(value: Any) -> Any:
     """A value of a state: bytes as text, and whole numbers alike, whatever the column's type."""
     if isinstance(value, bytes):
         return shown(value)

@@ -1,18 +1,17 @@
 """The SQL environment: answer a question about tables, or change them, with SQL.
 
-The tables are in SQLite, in memory, or on a Postgres server: one database for each episode. What
-counts is the answer where one is asked for, and the state that is left: a question must leave the
-tables as they are, a change must make the wanted rows and no others, on whatever way. What is
-wanted was found in SQLite. Not here: requests (`requests.py`), AgentBench's (`dbbench.py`).
+The tables are in SQLite, in memory: one database for each episode. What counts is the answer where
+one is asked for, and the state that is left: a question must leave the tables as they are, a change
+must make the wanted rows and no others, on whatever way. Not here: requests (`requests.py`),
+AgentBench's (`dbbench.py`).
 """
 
 import base64
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.sql.dbbench import RecordFile
@@ -27,15 +26,11 @@ from turnwise.environments.turn_parts import (
     share_of_changes,
     state_parts,
 )
-from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match, share_of_cells
 from turnwise.tokens import Source
-from turnwise.tools.postgres import PostgresDatabase, PostgresServer
 from turnwise.tools.sql import Database, Table
-from turnwise.tools.tool import Tool, in_thread, tool
+from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
-
-Result = TypeVar("Result")
 
 PARTS = {
     "state": share("whether the tables are as wanted"),
@@ -45,7 +40,7 @@ PARTS = {
 TURN_PARTS = {
     "progress": progress_part(
         "change of the share of right cells in the best result so far, or of rows changed as "
-        "wanted; of made requests in SQLite"
+        "wanted; of made requests"
     ),
     "harm": STATE_PARTS["harm"],
 }
@@ -60,15 +55,6 @@ def counted_rows(state: Mapping[str, Any]) -> Counter[tuple[str, str]]:
     )
 
 
-@dataclass
-class Play:
-    """The state of one episode, all of it."""
-
-    database: Database | PostgresDatabase = field(default_factory=Database)
-    left: list[PostgresDatabase] = field(default_factory=list)
-    """Databases of earlier episodes, dropped by the next thread that waits for the server."""
-
-
 class SqlEnvironment(Environment):
     """One tool, `sql`.
 
@@ -76,57 +62,40 @@ class SqlEnvironment(Environment):
         SqlEnvironment(tasks=RecordFile("dbbench/standard.jsonl"))
     """
 
-    _play: Play
+    _database: Database
+    """The state of one episode, all of it."""
 
     facts = EnvironmentSpec("sql", "1", parts=PARTS | TURN_PARTS)
 
-    def __init__(
-        self, tasks: MadeRequests | RecordFile = STANDARD, postgres: str | None = None
-    ) -> None:
-        """`postgres` is the url of a server in place of SQLite (`tools/postgres.py`).
-
-        Raises ConfigError for a server that cannot be used, and for one with records, which are in
-        MySQL's dialect; MissingExtraError without its package, DataError for a file that is broken.
-        """
-        if postgres is not None and not isinstance(tasks, MadeRequests):
-            raise ConfigError("sql: records are in MySQL's dialect, for which there is SQLite only")
+    def __init__(self, tasks: MadeRequests | RecordFile = STANDARD) -> None:
+        """Raises DataError for a file that is broken."""
         self.task_set = tasks.load()
-        self._server = None if postgres is None else PostgresServer(postgres)
-        self._measures_turns = isinstance(tasks, MadeRequests) and postgres is None
-        if not self._measures_turns:
-            # Of records' questions no statement is known; a server would have to make databases.
+        self._measures_turns = isinstance(tasks, MadeRequests)
+        if not self._measures_turns:  # of records' questions no statement is known
             self.facts = EnvironmentSpec("sql", "1", parts=PARTS)
-
-    def tools(self) -> list[Tool]:
-        """The one tool, which names the dialect."""
-        (own,) = super().tools()
-        if self._server is None:
-            return [own]
-        told = own.description.replace("SQLite", "Postgres")
-        return [replace(own, description=told, schema={**own.schema, "description": told})]
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """A database of the task's tables, whose names and columns the prompt has."""
         del seed
         await self.close()
         tables = [Table.of(plain) for plain in task.data["tables"]]
-        self._play = Play(self._server.database(tables) if self._server else Database(tables))
+        self._database = Database(tables)
         return Observation(task.prompt, Source.USER)
 
     @tool
     async def sql(self, statement: str) -> str:
         """Run one SQL statement (SQLite) on the tables."""
-        return await self._done(lambda: self._play.database.run(statement))
+        return self._database.run(statement)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the tables are what the request makes of them and no more, the episode was ended
         by an answer, and that is the right one where one is asked for; else 0."""
         secret, answer = trajectory.task.secret, trajectory.answer
-        left = await self._done(self._play.database.state)
+        left = self._database.state()
         kept = left == secret["state"]
         if secret["answer"] is None:
             # A change that leaves all as it is (there are such) still has to be made.
-            told = answer is not None and self._play.database.written > 0
+            told = answer is not None and self._database.written > 0
             before = Database([Table.of(plain) for plain in trajectory.task.data["tables"]])
             rows = share_of_changes(*map(counted_rows, (before.state(), secret["state"], left)))
             before.close()
@@ -140,9 +109,9 @@ class SqlEnvironment(Environment):
 
     async def _turn_parts(self, trajectory: Trajectory) -> dict[str, list[float]]:
         task, twin = trajectory.task, self.fresh()
-        twin._play = Play(Database([Table.of(plain) for plain in task.data["tables"]]))
-        before = counted_rows(twin._play.database.state())
-        after = await replayed(twin, trajectory, lambda: counted_rows(twin._play.database.state()))
+        twin._database = Database([Table.of(plain) for plain in task.data["tables"]])
+        before = counted_rows(twin._database.state())
+        after = await replayed(twin, trajectory, lambda: counted_rows(twin._database.state()))
         await twin.close()
         parts = state_parts(before, counted_rows(task.secret["state"]), after)
         if task.secret["answer"] is not None:
@@ -174,37 +143,16 @@ class SqlEnvironment(Environment):
         return [Action("", calls=(call,)), Action("", answer=str(stream.randrange(10)))]
 
     def snapshot(self) -> bytes:
-        database = self._play.database
-        dump = base64.b64encode(database.dump()).decode()
-        return json.dumps({"written": database.written, "dump": dump}).encode()
+        dump = base64.b64encode(self._database.dump()).decode()
+        return json.dumps({"written": self._database.written, "dump": dump}).encode()
 
     def restore(self, state: bytes) -> None:
         found = json.loads(state)
-        if not hasattr(self, "_play"):  # it has never been reset
-            self._play = Play()
-        before, left = self._play.database, self._play.left
-        if isinstance(before, PostgresDatabase):
-            left = [*left, before]
-        else:
-            before.close()
-        restored = self._server.restored if self._server else Database.restored
-        self._play = Play(restored(base64.b64decode(found["dump"]), found["written"]), left)
+        if hasattr(self, "_database"):
+            self._database.close()
+        self._database = Database.restored(base64.b64decode(found["dump"]), found["written"])
 
     async def close(self) -> None:
         """Release the database."""
-        if hasattr(self, "_play"):
-            await self._done(self._play.database.close)
-
-    async def _done(self, work: Callable[[], Result]) -> Result:
-        """SQLite is done at once; a server is waited for in a thread."""
-        if self._server is None:
-            return work()
-        left = self._play.left
-
-        def wait() -> Result:
-            while left:
-                left.pop().close()
-            return work()
-
-        result: Result = await in_thread(wait)
-        return result
+        if hasattr(self, "_database"):
+            self._database.close()
