@@ -118,7 +118,7 @@ def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_files_in_the_text_are_there(page: Path) -> None:
     """Those with a folder; `path/to/file.py` is the reader's."""
-    for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml))[`:]", page.read_text()):
+    for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml|sbatch|yaml))[`:]", page.read_text()):
         if not file.startswith("path/to/"):
             places = [ROOT / file, ROOT / "src/turnwise" / file]
             assert any(place.exists() for place in places), f"{name(page)}: {file}"

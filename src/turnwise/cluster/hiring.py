@@ -116,16 +116,6 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     return dict(sorted(found.items(), key=lambda each: (not each[1].gpus, each[1].apart)))
 
 
-def gpus_of(recipe: Recipe) -> int:
-    """The GPUs that a recipe's processes use in all, where there are as many as they could use."""
-    if recipe.model.device == "cpu":
-        return 0
-    config, kinds, started = recipe.cluster, kinds_of(recipe, on_gpus=True), _servers_of(recipe)
-    learners = 0 if "learners" in kinds else config.learners
-    beside = started.replicas * max(1, started.gpus) if started and not config.samplers else 0
-    return learners + beside + sum(kind.all[1] for kind in kinds.values())
-
-
 def _samplers(recipe: Recipe, gpus: int) -> "Kind":
     """The samplers of a recipe, on so many GPUs each; beside learners they need no CPUs of their
     own, as they take turns."""

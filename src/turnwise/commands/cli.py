@@ -29,7 +29,6 @@ from turnwise.commands.evaluating import (
 from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
 from turnwise.commands.judging import judge
-from turnwise.commands.launching import launch
 from turnwise.commands.making import build_tiny, inject
 from turnwise.commands.printing import (
     console,
@@ -282,7 +281,6 @@ def environments(
 
 
 app.add_typer(agents.app, name="agent")
-app.command()(launch)
 app.command()(view)
 app.command()(top)
 app.command()(serve_environment)
