@@ -4,11 +4,11 @@
     .venv/bin/python -m benchmarks.faults --faults 4 --kinds "rank killed" "worker killed"
 
 A run with two learners, in lockstep, is played once without a fault, and one with two workers
-beside these, and one with a sampler. Then runs of the same recipes get `--each` faults, each at a
-random moment of a random step; one that ends is resumed, until it is done. It must end with the
-weights, the metrics and the episodes of the run without a fault, and leave no process. A fault's
-seconds to recover are those from it until the step that it fell into is done, restart included;
-beside them stand the seconds of a step without one. The table grows with each run.
+beside these. Then runs of the same recipes get `--each` faults, each at a random moment of a random
+step; one that ends is resumed, until it is done. It must end with the weights, the metrics and the
+episodes of the run without a fault, and leave no process. A fault's seconds to recover are those
+from it until the step that it fell into is done, restart included; beside them stand the seconds of
+a step without one. The table grows with each run.
 """
 
 import argparse
@@ -64,8 +64,8 @@ tasks = 0
 learners = 2
 seconds = 20
 """
-ALONE, WORKERS, SAMPLERS = "", "workers = 2\n", "samplers = 1\n"
-"""Lines of a recipe, for what plays and samples beside the learners."""
+ALONE, WORKERS = "", "workers = 2\n"
+"""Lines of a recipe, for what plays beside the learners."""
 DEADLINE = 600.0
 """Seconds that one process of a run may take."""
 LINGER = 90.0
@@ -105,8 +105,6 @@ KINDS = {
     "rank hangs": Kind(RANK, _send(signal.SIGSTOP), (3, 0)),
     "worker killed": Kind(ACTOR, _send(signal.SIGKILL), (0,), WORKERS),
     "worker hangs": Kind(ACTOR, _send(signal.SIGSTOP), (0,), WORKERS),
-    "sampler killed": Kind(ACTOR, _send(signal.SIGKILL), (0,), SAMPLERS),
-    "sampler hangs": Kind(ACTOR, _send(signal.SIGSTOP), (0,), SAMPLERS),
 }
 
 
@@ -361,7 +359,7 @@ def main() -> None:
     print(table([machine]), flush=True)
     kinds = [options.kinds[n % len(options.kinds)] for n in range(options.faults)]
     played = Played()
-    for beside in (ALONE, WORKERS, SAMPLERS):
+    for beside in (ALONE, WORKERS):
         mine = [kind for kind in kinds if KINDS[kind].beside == beside]
         if mine:
             with _place(options.place, beside) as place:

@@ -11,7 +11,6 @@ from tests.cluster.workers.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_mixture, save_small_model
 from tests.small_runs import SCRIPTED_JUDGE
 from turnwise.cluster.hiring import Hired
-from turnwise.cluster.samplers import sampler
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
@@ -47,7 +46,6 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "process rewards": {
         "algorithm": {"name": "prime", "group_filter": "none"},
-        "cluster": {"samplers": 1},
     },
     "reward model": {
         "reward": {"failure": -1.0, "parts": {"reward_model": 0.5}},
@@ -178,12 +176,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
-        pool, samplers = None, None
-        if name == "process rewards":
-            pool, samplers = WorkerPool(Fleet(), 1, 30.0), Fleet(sampler.serve)
-        asyncio.run(
-            run_stages(prepare(recipe, folder, SilentDisplay(), Hired(pool, samplers=samplers)))
-        )
+        pool = WorkerPool(Fleet(), 1, 30.0) if name == "process rewards" else None
+        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), Hired(pool))))
         found.append(folder)
     return found
 

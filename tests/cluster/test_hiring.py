@@ -17,13 +17,16 @@ from turnwise.errors import ConfigError
 LOCAL_AND_FAR = ("local", "10.0.0.1:6379")
 
 
+SERVED = ("engine=vllm", "cluster.samplers=2")
+
+
 def kinds(*overrides: str, on_gpus: bool) -> dict[str, Kind]:
     return kinds_of(load_recipe("demo", ["threads=4", *overrides]), on_gpus)
 
 
-def test_a_learner_beside_samplers_on_gpus_has_one_of_its_own() -> None:
-    """Ray would give its GPU to a sampler."""
-    found = kinds("cluster.samplers=2", on_gpus=True)
+def test_a_learner_beside_servers_on_gpus_has_one_of_its_own() -> None:
+    """Ray would give its GPU to a server."""
+    found = kinds(*SERVED, on_gpus=True)
     assert list(found) == ["learners", "samplers"]
     assert found["learners"] == Kind("cluster.learners", 1, 4, 1, "PACK", first_here=True)
     assert (found["samplers"].cpus, found["samplers"].gpus) == (1, 1)
@@ -32,12 +35,12 @@ def test_a_learner_beside_samplers_on_gpus_has_one_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("overrides", "on_gpus", "expected"),
     [
-        (("cluster.samplers=2",), False, ["samplers"]),
+        (SERVED, False, ["samplers"]),
         (("cluster.learners=2",), False, []),
         (("cluster.learners=2",), True, []),
         (("cluster.learners=2", "cluster.address=auto"), True, ["learners"]),
         (("cluster.workers=2",), True, ["workers"]),
-        (("cluster.samplers=2", "cluster.workers=2"), False, ["samplers", "workers"]),
+        ((*SERVED, "cluster.workers=2"), False, ["samplers", "workers"]),
     ],
 )
 def test_other_processes_leave_the_learner_where_it_is(
@@ -47,8 +50,8 @@ def test_other_processes_leave_the_learner_where_it_is(
 
 
 @pytest.mark.parametrize("on_gpus", [False, True])
-def test_samplers_that_are_colocated_are_in_the_places_of_learners(on_gpus: bool) -> None:
-    asked = ("cluster.samplers=4", "cluster.colocated=true")
+def test_servers_that_are_colocated_are_in_the_places_of_learners(on_gpus: bool) -> None:
+    asked = ("engine=vllm", "cluster.samplers=4", "cluster.colocated=true")
     (alone,) = kinds(*asked, on_gpus=on_gpus).values()
     assert (alone.count, alone.cpus, alone.gpus, alone.sharing) == (1, 4, on_gpus, 5)
     assert alone.gpu_share == 0.2 * on_gpus
@@ -57,28 +60,19 @@ def test_samplers_that_are_colocated_are_in_the_places_of_learners(on_gpus: bool
     assert two.gpu_share == 0.3333 * on_gpus
 
 
-def test_samplers_that_keep_their_memory_share_no_gpu() -> None:
-    recipe = load_recipe("demo", ["cluster.samplers=2", "cluster.colocated=true"])
-    with pytest.raises(ConfigError, match="share no GPU with a learner: set engine=vllm, or clus"):
-        check_machine(recipe, on_gpus=True)
-    check_machine(recipe, on_gpus=False)
-
-
-def test_servers_have_the_gpus_that_they_ask_for_and_all_of_them_begin_together() -> None:
-    served = ("engine=vllm", "cluster.samplers=2")
-    (found,) = kinds(*served, on_gpus=False).values()
-    assert (found.cpus, found.gpus, found.apart) == (4, 0, False)
-    (found,) = kinds(*served, "engine.servers.gpus=2", on_gpus=False).values()
+def test_servers_have_the_gpus_that_they_ask_for() -> None:
+    (found,) = kinds(*SERVED, on_gpus=False).values()
+    assert (found.cpus, found.gpus) == (4, 0)
+    (found,) = kinds(*SERVED, "engine.servers.gpus=2", on_gpus=False).values()
     assert (found.cpus, found.gpus) == (1, 2)
-    assert kinds(*served, on_gpus=True)["samplers"].gpus == 1
-    assert list(kinds(*served, "cluster.colocated=true", on_gpus=True)) == ["learners"]
+    assert kinds(*SERVED, on_gpus=True)["samplers"].gpus == 1
+    assert list(kinds(*SERVED, "cluster.colocated=true", on_gpus=True)) == ["learners"]
 
 
 def test_servers_on_nodes_share_a_folder_with_the_run(tmp_path: Path) -> None:
-    served = ["engine=vllm", "cluster.samplers=2"]
-    local, far = (load_recipe("demo", [*served, f"cluster.address={at}"]) for at in LOCAL_AND_FAR)
-    assert shared_folder(far, "samplers", tmp_path) == tmp_path
-    assert shared_folder(load_recipe("demo", served[1:]), "samplers", tmp_path) is None
+    local, far = (load_recipe("demo", [*SERVED, f"cluster.address={at}"]) for at in LOCAL_AND_FAR)
+    assert shared_folder("samplers", tmp_path) == tmp_path
+    assert shared_folder("workers", tmp_path) is None
     check_machine(far, False, tmp_path)
     check_machine(local, False)
     with pytest.raises(ConfigError, match="a folder that all of them share: name one with --out"):
@@ -87,23 +81,39 @@ def test_servers_on_nodes_share_a_folder_with_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("on_gpus", "expected"),
-    [(True, ["learners", "samplers", "workers"]), (False, ["workers", "samplers"])],
+    [(True, ["learners", "samplers", "workers"]), (False, ["samplers", "learners", "workers"])],
 )
-def test_those_that_need_gpus_come_first_and_those_that_take_what_is_left_last(
-    on_gpus: bool, expected: list[str]
-) -> None:
-    free = "engine.deterministic=false", "cluster.samplers=2", "cluster.workers=2"
-    assert list(kinds(*free, on_gpus=on_gpus)) == expected
+def test_those_that_need_gpus_come_first(on_gpus: bool, expected: list[str]) -> None:
+    beside = "engine.servers.gpus=1", "cluster.learners=2", "cluster.workers=2"
+    asked = (*SERVED, *beside, "cluster.address=auto")
+    assert list(kinds(*asked, on_gpus=on_gpus)) == expected
+
+
+def test_more_servers_than_cores_are_refused() -> None:
+    many = load_recipe("demo", ["engine=vllm", "cluster.samplers=999"])
+    message = r"cluster.samplers is 999, and this machine has \d+ cores: lower it, or"
+    with pytest.raises(ConfigError, match=message):
+        check_machine(many, on_gpus=False)
+    check_machine(many, on_gpus=True)
+
+
+def test_learners_beside_servers_on_the_gpus_of_this_machine_are_ray_s_to_place() -> None:
+    two = load_recipe("demo", [*SERVED, "cluster.learners=2"])
+    with pytest.raises(ConfigError, match="GPUs Ray has to deal out together: start it with `ray"):
+        check_machine(two, on_gpus=True)
 
 
 @pytest.mark.slow
-def test_the_samplers_of_this_machine_have_other_gpus_than_the_learner(
+def test_the_servers_of_this_machine_have_other_gpus_than_the_learner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ray counts GPUs that are not there."""
     ray = pytest.importorskip("ray")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    recipe, file = load_recipe("demo", ["threads=1", "cluster.samplers=1"]), tmp_path / "gpus"
+    recipe, file = (
+        load_recipe("demo", ["threads=1", *SERVED, "cluster.samplers=1"]),
+        tmp_path / "gpus",
+    )
     kinds, settings = kinds_of(recipe, on_gpus=True), {"include_dashboard": False}
     ray.init("local", num_cpus=2, num_gpus=2, object_store_memory=STORE_BYTES, **settings)
     try:

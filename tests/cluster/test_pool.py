@@ -1,7 +1,6 @@
 """Processes of a pool: what becomes of those that wait when one cannot be started any more.
 
-They are connections of this process. Not here: what is done with workers and samplers (`workers`,
-`samplers`).
+They are connections of this process. Not here: what is done with workers (`workers`).
 """
 
 import asyncio
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.cluster.frames import BUG, Failed, Ready, receive, send
+from turnwise.cluster.frames import Ready, receive, send
 from turnwise.cluster.pool import ProcessPool
+from turnwise.errors import RunStoppedError
 
 Work = Callable[[asyncio.StreamWriter], Awaitable[None]]
 """What a process does when it is ready; then it is gone."""
@@ -66,29 +66,19 @@ class Ones(ProcessPool[One]):
 
     kind = "one"
 
-    def __init__(self, launcher: Launched) -> None:
-        super().__init__(launcher, 1, 120.0)
+    def __init__(self, launcher: Launched, start_seconds: float = 120.0) -> None:
+        super().__init__(launcher, 1, start_seconds)
         self._silence = 120.0
         self.lost: list[str] = []
-        self.given_up = asyncio.Event()
-        self.prepared = asyncio.Event()
-        """Whether a process can become ready."""
-        self.prepared.set()
-        self.preparing = asyncio.Event()
 
-    def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> One:
+    def _link(self, name: str, writer: asyncio.StreamWriter) -> One:
         return One(self, writer)
 
-    async def _prepare(self, link: One) -> None:
-        self.preparing.set()
-        await self.prepared.wait()
-
-    def _gave_up(self) -> None:
-        self.given_up.set()
-
-    def check(self) -> None:
-        """Raise what those that wait are told."""
-        self._check_left(1)
+    async def told(self) -> None:
+        """Raise what those that wait are told, when it is time."""
+        while True:
+            self._check_left(1)
+            await self._change()
 
 
 @asynccontextmanager
@@ -119,52 +109,35 @@ def test_an_error_that_ends_the_tending_of_a_process_reaches_those_that_wait() -
         launcher = Launched(until_then)
         async with started(launcher) as pool:
             ending.set()
-            await asyncio.wait_for(pool.given_up.wait(), 60)
             with pytest.raises(KeyError, match="state"):
-                pool.check()
+                await asyncio.wait_for(pool.told(), 60)
 
     asyncio.run(main())
 
 
-def test_a_mistake_that_ends_the_tending_is_what_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async def bug(writer: asyncio.StreamWriter) -> None:
-            await ready.wait()
-            send(writer, Failed(BUG, RuntimeError("no such page")))
-            await forever(writer)
+class Late(Launched):
+    """A process that says it is ready when it is to end."""
 
-        ready = asyncio.Event()
-        async with started(Launched(bug)) as pool:
-            ready.set()
-            await asyncio.wait_for(pool.given_up.wait(), 60)
-            with pytest.raises(RuntimeError, match="no such page"):
-                pool.check()
-
-    asyncio.run(main())
-    assert caplog.messages == ["one 0: no such page"]
-
-
-@pytest.mark.slow
-def test_a_process_that_is_prepared_after_its_end_is_lost() -> None:
-    """Its connection is still open, as when it hangs: what has prepared it goes on with others."""
-
-    async def main() -> None:
-        async def dying(_: asyncio.StreamWriter) -> None:
-            await pool.preparing.wait()
-
-        async def in_its_place(writer: asyncio.StreamWriter) -> None:
-            pool.prepared.set()
-            await forever(writer)
-
-        launcher = Launched(dying, in_its_place)
-        pool = Ones(launcher)
-        pool.prepared.clear()
+    async def run(self, index: int, port: int, secret: bytes) -> str:
+        """See Launcher."""
+        await asyncio.sleep(0.2)
+        reader, writer = await asyncio.open_connection(self.host, port)
+        writer.write(secret)
+        await receive(reader)
         try:
-            await asyncio.wait_for(pool.start(), 120)
-            assert pool.lost == ["killed"]
+            await forever(writer)
         finally:
-            for writer in launcher.open:
-                writer.close()
-            await pool.stop()
+            send(writer, Ready("here", 1, ""))
+            await writer.drain()
+            await reader.read()
+            writer.close()
+
+
+def test_a_process_that_is_ready_after_its_deadline_did_not_start() -> None:
+    async def main() -> None:
+        pool = Ones(Late(), start_seconds=0.4)
+        with pytest.raises(RunStoppedError, match="one 0 could not be started 3 times: it was not"):
+            await asyncio.wait_for(pool.start(), 20)
+        await pool.stop()
 
     asyncio.run(main())

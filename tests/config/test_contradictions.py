@@ -74,7 +74,12 @@ CONTRADICTIONS = [
     ),
     (
         "engine=mine.py:Own cluster.samplers=2",
-        "and engine.name is 'mine.py:Own': set cluster.samplers=0, engine=embedded or engine=vllm",
+        "and engine.name is 'mine.py:Own': set engine=vllm, or leave cluster.samplers out",
+    ),
+    (
+        "cluster.samplers=2 cluster.workers=2",
+        "cluster.samplers = 2 starts servers of vLLM on a cluster's nodes, and engine.name is "
+        "'embedded': set engine=vllm, or leave cluster.samplers out \\(cluster.learners and",
     ),
     (
         'engine=vllm engine.servers.urls=["http://localhost:1"] cluster.samplers=2',
@@ -97,21 +102,12 @@ CONTRADICTIONS = [
         "engine.servers.arguments has --tensor-parallel-size: set engine.servers.gpus",
     ),
     (
-        "engine.max_sequences=2 cluster.samplers=3",
-        "cluster.samplers is 3, and all of them together have at most 2 episodes at once: raise",
-    ),
-    (
-        "cluster.colocated=true cluster.samplers=3 cluster.learners=2",
+        "engine=vllm cluster.colocated=true cluster.samplers=3 cluster.learners=2",
         "cluster.samplers = 3 cannot be divided among cluster.learners = 2: change one of them",
     ),
-    ("cluster.colocated=true", "there are none: set cluster.samplers or engine=vllm, or leave it"),
     (
-        f"{AHEAD} cluster.colocated=true cluster.samplers=2",
-        "cluster.colocated lets learners and samplers take turns: set train.max_staleness=0",
-    ),
-    (
-        "engine.kv_cache_tokens=300 cluster.samplers=2",
-        "engine.kv_cache_tokens is 300 for all of cluster.samplers = 2, and each needs room",
+        "cluster.colocated=true",
+        "is about servers that sample, and engine.name is 'embedded': set engine=vllm, or leave it",
     ),
     (
         "environment.needs.verify.GPU=1",
@@ -157,7 +153,7 @@ CONTRADICTIONS = [
     (f"{AHEAD} evaluation.during_rl.every=1", "evaluation.during_rl pauses sampling: set train.m"),
     (
         "engine=vllm cluster.colocated=true train.max_staleness=1",
-        "cluster.colocated lets learners and samplers take turns: set train.max_staleness=0",
+        "cluster.colocated lets learners and servers take turns: set train.max_staleness=0",
     ),
     (
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",

@@ -2,7 +2,7 @@
 
 A message is pickled behind its length. Pickles run what they say, so that nothing is read before
 the other side has sent the secret of its start. Not here: what is said to one kind of process
-(`workers/frames.py`, `samplers/frames.py`), and when (`pool.py`).
+(`workers/frames.py`), and when (`pool.py`).
 """
 
 import asyncio
@@ -28,10 +28,6 @@ class Ready:
 @dataclass(frozen=True)
 class Alive:
     """A process answers."""
-
-
-BUG = -2
-"""The number of a bug in a process that belongs to no piece of work."""
 
 
 @dataclass(frozen=True)

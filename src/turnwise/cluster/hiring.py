@@ -1,7 +1,7 @@
 """Processes beside the run's own, for as long as a run takes.
 
 Ray keeps them, and is imported where a recipe asks for some (`nodes.py`). Not here: what each kind
-does (`samplers`, `workers`).
+does (`learners`, `workers`, `servers.py`).
 """
 
 import os
@@ -21,7 +21,6 @@ from turnwise.storage.run_folder import with_whole_paths
 if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.places import Kind, Places
-    from turnwise.cluster.pool import Launcher
     from turnwise.cluster.servers import Nodes
     from turnwise.rollout.divided_episode import EpisodePart
     from turnwise.rollout.remote_episode import Workers
@@ -35,28 +34,24 @@ class Hired:
     """Play its episodes; None where the run's process does."""
     ranks: "OnNodes | None" = None
     """Starts the learner's other ranks; None where they are processes of this machine."""
-    samplers: "Launcher | None" = None
-    """Starts the processes that sample; None where the run's process does."""
     servers: "Nodes | None" = None
     """The nodes on which servers are started; None where that is this machine."""
 
 
 @contextmanager
 def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
-    """Inside, there are places for the processes that a recipe asks for, and with ranks or samplers
+    """Inside, there are places for the processes that a recipe asks for, and with ranks or servers
     on GPUs this process sees the one that is its own. Raises ConfigError where there is no such
-    cluster, it is too small, or nodes do not see the run's folder (of ranks) or the recipe's own
-    files (of the others), or servers of vLLM would be of several versions."""
+    cluster, it is too small, or nodes do not see the run's folder (of ranks and servers) or the
+    recipe's own files (of workers), or servers of vLLM would be of several versions."""
     config = recipe.cluster
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)
     if not kinds:
         yield Hired()
         return
-    from turnwise.cluster.launcher import RayLauncher
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.nodes import connected
-    from turnwise.cluster.samplers import sampler
     from turnwise.cluster.servers import Nodes
 
     check_machine(recipe, on_gpus, folder)
@@ -66,33 +61,31 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         if config.samplers and config.colocated:
             places["samplers"] = places["learners"].beside(_samplers(recipe, int(on_gpus)))
         for name, each in places.items():
-            each.check(_own_files(recipe, name), shared_folder(recipe, name, folder))
-        workers, ranks, samplers, servers = None, None, None, None
+            each.check(_own_files(recipe, name), shared_folder(name, folder))
+        workers, ranks, servers = None, None, None
         if "learners" in places:
             places["learners"].take_own()
             ranks = OnNodes(cluster.host, places["learners"])
         if "samplers" in places and (settings := _servers_of(recipe)) is not None:
             servers = Nodes(places["samplers"], settings, config)
             event_loop.run(servers.check())
-        elif "samplers" in places:
-            samplers = RayLauncher(cluster.host, places["samplers"], sampler.work)
         if "workers" in places:
             workers = _workers(recipe, cluster.host, places)
-        yield Hired(workers, ranks, samplers, servers)
+        yield Hired(workers, ranks, servers)
 
 
-def shared_folder(recipe: Recipe, name: str, folder: Path | None) -> Path | None:
+def shared_folder(name: str, folder: Path | None) -> Path | None:
     """The folder that all nodes with processes of a kind have to see: there ranks write, and
     servers read weights; None where there is none."""
-    serves = name == "samplers" and _servers_of(recipe) is not None
-    return folder.absolute() if folder is not None and (serves or name == "learners") else None
+    shares = name in ("learners", "samplers")
+    return folder.absolute() if folder is not None and shares else None
 
 
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     """The processes that a recipe has on a cluster, by their keys, in the order in which they get
     places: those that need GPUs, so that no others take the CPUs beside them, and of all others
-    those last that take what room is left. With samplers on GPUs, one learner has a place too: else
-    its GPU would be a sampler's. Samplers that are colocated get no places, since learners have
+    those last that take what room is left. With servers on GPUs, one learner has a place too: else
+    its GPU would be a server's. Servers that are colocated get no places, since learners have
     them."""
     from turnwise.cluster.places import Kind
 
@@ -117,27 +110,26 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
 
 
 def _samplers(recipe: Recipe, gpus: int) -> "Kind":
-    """The samplers of a recipe, on so many GPUs each; beside learners they need no CPUs of their
-    own, as they take turns."""
+    """The servers of a recipe on nodes, on so many GPUs each where it does not say; beside learners
+    they need no CPUs of their own, as they take turns."""
     from turnwise.cluster.places import Kind
 
     config, servers = recipe.cluster, _servers_of(recipe)
     if config.colocated:
         return Kind("cluster.samplers", config.samplers, 0, gpus, sharing=_sharing(recipe))
-    if servers is not None:
-        gpus = servers.gpus or gpus
-    apart, cpus = not recipe.engine.deterministic and servers is None, 1 if gpus else recipe.threads
-    return Kind("cluster.samplers", config.samplers, cpus, gpus, apart=apart)
+    if servers is not None and servers.gpus:
+        gpus = servers.gpus
+    return Kind("cluster.samplers", config.samplers, 1 if gpus else recipe.threads, gpus)
 
 
 def _servers_of(recipe: Recipe) -> StartedServers | None:
-    """The settings of a recipe's servers on nodes; None for other samplers."""
+    """The settings of the servers that a recipe starts, if it does."""
     started = getattr(recipe.engine, "servers", None)
     return started if isinstance(started, StartedServers) else None
 
 
 def _sharing(recipe: Recipe) -> int:
-    """The processes in a learner's place: itself, and the samplers beside it."""
+    """The processes in a learner's place: itself, and the servers beside it."""
     config = recipe.cluster
     return 1 + (config.samplers // config.learners if config.colocated else 0)
 
@@ -172,16 +164,13 @@ def _workers(recipe: Recipe, host: str, places: "Mapping[str, Places]") -> "Work
 
 
 def _own_files(recipe: Recipe, name: str) -> list[str]:
-    """The files and folders of a recipe that processes of a kind read: the model, or what an
-    environment is made of."""
+    """The files and folders of a recipe that processes of a kind read: what an environment is made
+    of, by workers."""
+    if not name.endswith("workers"):
+        return []
     whole = with_whole_paths(recipe)
-    parts: dict[str, list[object]] = {
-        "samplers": [] if _servers_of(recipe) is not None else [whole.model.name],
-        "workers": [
-            part.model_dump() for part in (whole.environment, whole.scaffold, whole.reward) if part
-        ],
-    }
-    texts = _texts(parts.get(name.rpartition(" ")[2]))
+    parts = (whole.environment, whole.scaffold, whole.reward)
+    texts = _texts([part.model_dump() for part in parts if part])
     paths = {text.rpartition(":")[0] if ".py:" in text else text for text in texts}
     return sorted(path for path in paths if os.path.isabs(path) and os.path.exists(path))
 
@@ -197,17 +186,11 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> None:
-    """Raise ConfigError for more samplers than this machine has cores, where they are all here, for
-    several learners on the same GPUs, for samplers that cannot share a learner's GPU, and for
-    servers on nodes that have no folder in common with the run."""
+    """Raise ConfigError for more servers than this machine has cores, where they are all here, for
+    several learners on the same GPUs, and for servers on nodes that have no folder in common with
+    the run."""
     config, cores = recipe.cluster, len(os.sched_getaffinity(0))
-    if config.colocated and config.samplers and on_gpus and _servers_of(recipe) is None:
-        raise ConfigError(
-            "cluster.colocated: samplers with the embedded engine keep their memory while it is "
-            "learned, so that they share no GPU with a learner: set engine=vllm, or "
-            "cluster.colocated=false"
-        )
-    if config.address != "local" and config.samplers and folder is None and _servers_of(recipe):
+    if config.address != "local" and config.samplers and folder is None:
         raise ConfigError(
             "servers on the nodes of a cluster read weights from a folder that all of them share: "
             "name one with --out"

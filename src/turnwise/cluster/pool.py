@@ -2,7 +2,7 @@
 
 Each connects to the process of the run, which hears of its end by that connection, by its launcher,
 or by its silence. Not here: how processes begin and end (`places.py`), and what they do
-(`workers/pool.py`, `samplers/pool.py`).
+(`workers/pool.py`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from turnwise.cluster.frames import BUG, SECRET_BYTES, Failed, Ready, receive, send
+from turnwise.cluster.frames import SECRET_BYTES, Failed, Ready, receive, send
 from turnwise.cluster.serving import CLOSING
 from turnwise.errors import ConfigError, RunStoppedError
 
@@ -73,8 +73,6 @@ class Start(Generic[Link]):
     """One process, from its start to its end."""
 
     index: int
-    late: bool
-    """Whether there was no room for it before."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES))
     ready: "asyncio.Future[Link]" = field(default_factory=lambda: _future())
     ended: "asyncio.Future[str]" = field(default_factory=lambda: _future())
@@ -117,25 +115,12 @@ class ProcessPool(ABC, Generic[Link]):
         self._changed = asyncio.Event()
         self._mistake: BaseException | None = None
         self._lost = 0
-        self._joined = 0
-        """Processes that became ready after there had been no room for them."""
         self._begun = False
         """Whether work has begun."""
 
     @abstractmethod
-    def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> Link:
+    def _link(self, name: str, writer: asyncio.StreamWriter) -> Link:
         """The link to a process that is ready."""
-
-    async def _prepare(self, link: Link) -> None:
-        """Give a process what it needs beyond its parts, before it is ready. Raises RunStoppedError
-        where it will not do its work, nor will others."""
-
-    def _has_worked(self, link: Link) -> bool:
-        """Whether a lost process was of use; else its start counts as one that failed."""
-        return True
-
-    def _gave_up(self) -> None:
-        """Take note that a process is not started any more."""
 
     async def start(self) -> None:
         """Wait until as many are ready as work begins with. Raises UserError for what a process
@@ -198,18 +183,16 @@ class ProcessPool(ABC, Generic[Link]):
             return
         if self._begun:
             log.warning("%s", task.exception() or task.result())
-        self._gave_up()
 
     async def _tend(self, index: int) -> str:
         """Keep a process there: start it, anew when it is lost. Returns why it is given up."""
         failures, reason = 0, ""
         while failures < STARTS and self._mistake is None:
-            had_room = await self._launcher.has_room(index)
-            if not (had_room or await self._found_room(index)):
+            if not await self._found_room(index):
                 reason = f"no node had room for it within {self._start_seconds:g} s"
                 failures += 1
                 continue
-            start: Start[Link] = Start(index, late=not had_room)
+            start: Start[Link] = Start(index)
             self._starts[start.secret] = start
             running = asyncio.create_task(self._launcher.run(index, self._port, start.secret))
             running.add_done_callback(partial(_ended, start))
@@ -218,8 +201,7 @@ class ProcessPool(ABC, Generic[Link]):
             finally:
                 del self._starts[start.secret]
                 await self._end(running)
-            worked = start.ready.done() and self._has_worked(start.ready.result())
-            failures = 0 if worked else failures + 1
+            failures = 0 if start.ready.done() else failures + 1
         if self._mistake is not None:
             return f"{self.kind} {index}: {self._mistake}"
         return f"{self.kind} {index} could not be started {STARTS} times: {reason}"
@@ -245,7 +227,6 @@ class ProcessPool(ABC, Generic[Link]):
             return start.ended.result()
         link = start.ready.result()
         self._links[start.index] = link, start
-        self._joined += start.late
         self._changed.set()
         try:
             reason = await start.ended
@@ -302,32 +283,14 @@ class ProcessPool(ABC, Generic[Link]):
             self._mistake = self._mistake or mistake
         if mistake is not None or self._mistake is not None:
             return
-        link = self._link(start.index, name, writer)
-        preparing = asyncio.create_task(self._get_ready(start, link))
-        try:
-            while True:
-                async with asyncio.timeout(self._silence):
-                    message = await receive(reader)
-                if isinstance(message, Failed) and message.number == BUG:
-                    self._mistake = self._mistake or message.error
-                    return
-                link.take(message)
-        finally:
-            preparing.cancel()
-
-    async def _get_ready(self, start: Start[Link], link: Link) -> None:
-        try:
-            await self._prepare(link)
-        except ProcessLostError as lost:
-            start.end(str(lost))
-        except Exception as error:  # noqa: BLE001 - whatever waits for the processes raises it
-            self._mistake = self._mistake or error
-            start.end(str(error))
-        else:
-            if start.ended.done():  # what was prepared knows the link, and nothing else does
-                link.lose(start.ended.result())
-            else:
-                start.ready.set_result(link)
+        if start.ended.done():  # too late
+            return
+        link = self._link(name, writer)
+        start.ready.set_result(link)
+        while True:
+            async with asyncio.timeout(self._silence):
+                message = await receive(reader)
+            link.take(message)
 
     def _mistake_of(self, name: str, said: Ready | Failed) -> BaseException | None:
         """Why a process cannot work; None where it can."""

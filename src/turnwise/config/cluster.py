@@ -11,8 +11,8 @@ from turnwise.config.section import Section
 
 
 class ClusterConfig(Section):
-    """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/samplers.md,
-    docs/how-to/workers.md."""
+    """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/workers.md,
+    docs/how-to/vllm.md."""
 
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
@@ -32,22 +32,20 @@ class ClusterConfig(Section):
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
     """The Ray cluster of all processes beside this one: `auto` is the one that this machine belongs
-    to, `host:port` that of a head node. `local` starts one on this machine for samplers and
+    to, `host:port` that of a head node. `local` starts one on this machine for servers and
     workers, for as long as the run takes; learners are plain processes then."""
     samplers: int = Field(0, ge=0)
-    """Processes that sample, each with the embedded engine and a model of its own, `threads` CPUs
-    or a GPU each; with `engine.name = "vllm"` the servers, on nodes of the cluster. 0 samples in
-    the run's own process, or with servers on its machine."""
+    """Servers of vLLM on the nodes of the cluster, with `engine.name = "vllm"`. 0 starts them on
+    the run's own machine; the embedded engine samples in its process."""
     colocated: bool = False
-    """Whether what samples shares the learners' places, GPUs and all, and takes turns with them:
-    the same number of `samplers` beside each learner, or vLLM's servers, which give memory back
-    while it is learned. Else samplers have places of their own."""
+    """Whether vLLM's servers share the learners' places, GPUs and all, and take turns with them:
+    the same number of `samplers` beside each learner, or the servers of this machine. They give
+    memory back while it is learned. Else they have places of their own."""
     workers: int = Field(0, ge=0)
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
-    """Deadline of places on the cluster, and of the start of learners, samplers and workers; of a
-    sampler also of new weights."""
+    """Deadline of places on the cluster, and of the start of learners, servers and workers."""
 
     @model_validator(mode="after")
     def _slices_divide(self) -> "ClusterConfig":

@@ -38,33 +38,17 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
 
 
 def _of_samplers(recipe: "Recipe") -> Iterator[str]:
-    """Engines that samplers cannot have, and sizes that are too small for all of them."""
-    count, engine = recipe.cluster.samplers, recipe.engine
-    if not count:
+    """Engines that have no servers to be started."""
+    if not recipe.cluster.samplers:
         return
-    if isinstance(engine, VllmEngineConfig):
-        yield from _of_servers_on_nodes(recipe, engine)
+    if isinstance(recipe.engine, VllmEngineConfig):
+        yield from _of_servers_on_nodes(recipe, recipe.engine)
         return
-    if not isinstance(engine, EmbeddedEngineConfig):
-        yield (
-            f"cluster.samplers are processes with the embedded engine or servers of vLLM, and "
-            f"engine.name is {engine.name!r}: set cluster.samplers=0, engine=embedded or "
-            "engine=vllm"
-        )
-        return
-    cache, places = engine.kv_cache_tokens, engine.max_concurrent_episodes or engine.max_sequences
-    if min(places, engine.max_sequences) < count:
-        yield (
-            f"cluster.samplers is {count}, and all of them together have at most "
-            f"{min(places, engine.max_sequences)} episodes at once: raise engine.max_sequences "
-            "(and engine.max_concurrent_episodes, where it is given), or lower cluster.samplers"
-        )
-    if 0 < cache < count * recipe.rollout.max_tokens:
-        yield (
-            f"engine.kv_cache_tokens is {cache} for all of cluster.samplers = {count}, and each "
-            f"needs room for rollout.max_tokens = {recipe.rollout.max_tokens}: raise the one, or "
-            "lower another"
-        )
+    yield (
+        f"cluster.samplers = {recipe.cluster.samplers} starts servers of vLLM on a cluster's "
+        f"nodes, and engine.name is {recipe.engine.name!r}: set engine=vllm, or leave "
+        "cluster.samplers out (cluster.learners and cluster.workers go with any engine)"
+    )
 
 
 def _of_servers_on_nodes(recipe: "Recipe", engine: VllmEngineConfig) -> Iterator[str]:
@@ -92,18 +76,18 @@ def _of_servers_on_nodes(recipe: "Recipe", engine: VllmEngineConfig) -> Iterator
 
 
 def _of_colocation(recipe: "Recipe") -> Iterator[str]:
-    """Samplers that cannot be beside learners."""
+    """Servers that cannot be beside learners."""
     config = recipe.cluster
     if not config.colocated:
         return
-    if not config.samplers and not isinstance(recipe.engine, VllmEngineConfig):
+    if not isinstance(recipe.engine, VllmEngineConfig):
         yield (
-            "cluster.colocated is about processes that sample, and there are none: set "
-            "cluster.samplers or engine=vllm, or leave it out"
+            "cluster.colocated is about servers that sample, and engine.name is "
+            f"{recipe.engine.name!r}: set engine=vllm, or leave it out"
         )
     if config.samplers % config.learners:
         yield (
-            f"cluster.colocated puts the same number of samplers beside each learner, and "
+            f"cluster.colocated puts the same number of servers beside each learner, and "
             f"cluster.samplers = {config.samplers} cannot be divided among cluster.learners = "
             f"{config.learners}: change one of them, or set cluster.colocated=false"
         )
@@ -184,7 +168,7 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
         "entropy and self_certainty are read from the policy, which learns meanwhile": bool(
             _used(recipe) & {"entropy", "self_certainty"}
         ),
-        "cluster.colocated lets learners and samplers take turns": recipe.cluster.colocated,
+        "cluster.colocated lets learners and servers take turns": recipe.cluster.colocated,
     }
     for sentence, given in others.items():
         if train.max_staleness and given:

@@ -118,8 +118,7 @@ class Recipe(Section):
     def policy_in_files(self) -> bool:
         """Whether this process leaves the policy's weights in files: they are divided over
         learners, and sampled from in other processes."""
-        apart = isinstance(self.engine, VllmEngineConfig) or self.cluster.samplers > 0
-        return self.cluster.learners > 1 and apart
+        return self.cluster.learners > 1 and isinstance(self.engine, VllmEngineConfig)
 
     @field_validator("threads", mode="before")
     @classmethod

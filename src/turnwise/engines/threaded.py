@@ -70,10 +70,6 @@ class ThreadedEngine:
         `EmbeddedEngine.load_weights`."""
         await self._submit(partial(self.engine.replace, weights, version))
 
-    async def between_passes(self) -> None:
-        """Return when the thread is between two passes."""
-        await self._submit(lambda future: sessions.keep(future, None))
-
     async def sleep(self) -> None:
         """Keeps everything, as `EmbeddedEngine.sleep` does."""
 

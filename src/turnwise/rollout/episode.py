@@ -81,9 +81,7 @@ class Episode(EpisodeLoop):
     def _place(self) -> AbstractAsyncContextManager[None]:
         # A lockstep engine waits for all open sessions: the next one opens in the moment in which
         # this one closes.
-        return self.semaphore.of(self.session).held(
-            self.priority, self._open_session, self._close_session
-        )
+        return self.semaphore.held(self.priority, self._open_session, self._close_session)
 
     def _open_session(self) -> None:
         self.engine.open(self.session)

@@ -38,11 +38,6 @@ class PrioritySemaphore:
         self._queue: list[_Waiting] = []
         self._arrivals = itertools.count()
 
-    def of(self, session: str) -> "PrioritySemaphore":
-        """The semaphore of a session's place."""
-        del session
-        return self
-
     @asynccontextmanager
     async def held(
         self, priority: int, enter: Action = _nothing, leave: Action = _nothing
@@ -84,20 +79,3 @@ class PrioritySemaphore:
                 first.given.set_result(None)
                 return
         self._free += 1
-
-
-class DividedSemaphore(PrioritySemaphore):
-    """A bound of which each part is for some sessions alone.
-
-    Example: `async with DividedSemaphore(64, 2, lane_of).of("00000012-3").held(3): ...`.
-    """
-
-    def __init__(self, count: int, parts: int, part_of: Callable[[str, int], int]) -> None:
-        """Divide `count` places evenly; `part_of` gives the part of a session's name and the number
-        of parts. Raises ValueError for fewer places than parts."""
-        super().__init__(count)
-        sizes = [count // parts + (part < count % parts) for part in range(parts)]
-        self._parts, self._part_of = [PrioritySemaphore(size) for size in sizes], part_of
-
-    def of(self, session: str) -> PrioritySemaphore:
-        return self._parts[self._part_of(session, len(self._parts))]

@@ -10,9 +10,6 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from turnwise.cluster.pool import Launcher
-from turnwise.cluster.samplers.engine import SamplerEngine
-from turnwise.cluster.samplers.lane import lane_of
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
@@ -30,7 +27,7 @@ from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.agent_episode import AgentHost
-from turnwise.rollout.priority_semaphore import DividedSemaphore, PrioritySemaphore
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
@@ -105,8 +102,7 @@ class Components:
         Where sampling goes on beside learning they are copied; else they are the engine's own, or
         those that it looks at, as servers have copies anyhow.
         """
-        has_copy = _copied(self.recipe) and not isinstance(self.engine, SamplerEngine)
-        weights = trained_weights(self.model) if has_copy else {}
+        weights = trained_weights(self.model) if _copied(self.recipe) else {}
         await self.engine.load_weights(weights, version)
 
     async def stop(self) -> None:
@@ -182,14 +178,13 @@ def build_components(
     weights: Path | None = None,
     folder: Path | None = None,
     workers: Workers | None = None,
-    samplers: Launcher | None = None,
     servers: Machines | None = None,
     environment: Environment | None = None,
 ) -> Components:
     """Build everything a recipe names, but for an environment that is there; `weights` is a
     checkpoint of such a run, `folder` is the run's: an engine has its files there, and a judge its
-    answers. `workers` play the episodes, `samplers` starts processes that sample, and vLLM's are
-    started on `servers`; without them, this process and its machine do all.
+    answers. `workers` play the episodes, and vLLM's servers are started on `servers`; without
+    them, this process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
@@ -214,7 +209,7 @@ def build_components(
     encode = None if reader is None else reader.tokens
     recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
-    engine = _engine(recipe, model, tokenizer, folder, samplers, servers)
+    engine = _engine(recipe, model, tokenizer, folder, servers)
     judge = _judge(recipe, engine, tokenizer, folder)
     reward_model = _reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
@@ -226,7 +221,6 @@ def build_components(
         host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:
         workers.set_up(recipe, tokenizer, environment)
-    semaphore = _semaphore(recipe, samplers)
     return Components(
         recipe,
         environment,
@@ -234,7 +228,7 @@ def build_components(
         tokenizer,
         scaffold,
         engine,
-        semaphore,
+        _semaphore(recipe),
         reward,
         judge,
         reward_model,
@@ -250,12 +244,9 @@ def _engine(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path | None,
-    samplers: Launcher | None,
     servers: Machines | None,
 ) -> Engine:
     """The engine of the policy."""
-    if samplers is not None:
-        return SamplerEngine(samplers, recipe, base_of(model), tokenizer)
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
     asked, colocated = recipe.rollout.routing_replay, recipe.cluster.colocated
@@ -263,13 +254,10 @@ def _engine(
     return make_engine(EngineSetup(*materials, asked, colocated, servers))
 
 
-def _semaphore(recipe: Recipe, samplers: Launcher | None) -> PrioritySemaphore:
-    """The bound on episodes under way; that of each sampler, where they go in lockstep."""
+def _semaphore(recipe: Recipe) -> PrioritySemaphore:
+    """The bound on episodes under way."""
     engine = recipe.token_engine
-    count = engine.max_concurrent_episodes or engine.max_sequences
-    if samplers is not None and engine.deterministic:
-        return DividedSemaphore(count, recipe.cluster.samplers, lane_of)
-    return PrioritySemaphore(count)
+    return PrioritySemaphore(engine.max_concurrent_episodes or engine.max_sequences)
 
 
 def _frozen(

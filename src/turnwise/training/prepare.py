@@ -45,7 +45,7 @@ def prepare(
         None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
     )
     weights = saved.folder if saved is not None else None
-    others = (hired.workers, hired.samplers, hired.servers)
+    others = (hired.workers, hired.servers)
     components = build_components(recipe, weights, folder.path, *others, known.environment)
     recipe = components.recipe  # with the type that the update is computed in, and the date
     check_parts(components, algorithm, known.tasks)

@@ -6,7 +6,6 @@ Not here: which metrics there are (`monitor/metrics.py`), how files are written 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from turnwise.cluster.samplers.engine import SamplerEngine
 from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.curve import curve
 from turnwise.monitor.metrics import finite, refinement_metrics, rollout_metrics, step_text
@@ -127,12 +126,9 @@ class Recorder:
         return {"seconds/judge": judge.asker.counts.seconds, **judge.metrics()}
 
     def _processes(self) -> dict[str, float]:
-        """Counts of what was lost of the processes that sample and play, since this process
-        began."""
-        components = self._context.components
-        workers, engine = components.workers, components.engine
-        found = {} if workers is None else workers.metrics()
-        return found | (engine.metrics() if isinstance(engine, SamplerEngine) else {})
+        """Counts of what was lost of the processes that play, since this process began."""
+        workers = self._context.components.workers
+        return {} if workers is None else workers.metrics()
 
     def _staleness(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How old the tokens were, where they can be older than the step."""

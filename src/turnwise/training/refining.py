@@ -91,7 +91,7 @@ class Refinement:
         tokens = Tokens.empty().with_segments(segments, turn=0)
         session = f"{LABEL}-{number:08d}-{planned.episode:08d}-{runner.priority}"
         opened, closed = partial(runner.engine.open, session), partial(runner.engine.close, session)
-        async with runner.semaphore.of(session).held(runner.priority, opened, closed):
+        async with runner.semaphore.held(runner.priority, opened, closed):
             try:
                 completion = await self._sample(runner, tokens, session, planned.seed)
             except InfrastructureError as error:

@@ -142,7 +142,7 @@ def evaluate_recipe(
     kept = None if out is None else out.path
     with hire(recipe.model_copy(update={"cluster": cluster}), kept) as found:
         own = None if found.servers is None else kept
-        others = (found.workers, found.samplers, found.servers)
+        others = (found.workers, found.servers)
         parts = build_components(recipe, weights, own, *others, environment)
 
         async def work() -> dict[str, Any]:

@@ -63,20 +63,21 @@ def test_ranks_see_the_gpus_that_are_theirs(
 
 
 @pytest.mark.slow
-def test_samplers_have_the_gpus_of_the_learners_beside_them(
+def test_servers_have_the_gpus_of_the_learners_beside_them(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A place has one of the two GPUs that Ray counts on each node."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    asked = ("threads=2", "cluster.learners=2", "cluster.samplers=2", "cluster.colocated=true")
-    recipe = load_recipe("demo", [*asked, f"cluster.address={nodes.address}"])
+    asked = ("engine=vllm", "threads=2", "cluster.learners=2", "cluster.samplers=2")
+    beside = ("cluster.colocated=true", f"cluster.address={nodes.address}")
+    recipe = load_recipe("demo", [*asked, *beside])
     (learners,) = kinds_of(recipe, on_gpus=True).values()
     with connected(recipe.cluster, [learners]) as cluster, cluster.places(learners) as places:
         places.take_own()
         own = ray.get_runtime_context().get_node_id(), os.environ["CUDA_VISIBLE_DEVICES"]
-        samplers = places.beside(Kind("cluster.samplers", 2, 0, 1, sharing=2))
+        servers = places.beside(Kind("cluster.samplers", 2, 0, 1, sharing=2))
         begun = [places.start(1, write_place, tmp_path / "learner")]
-        begun += [samplers.start(index, write_place, tmp_path / str(index)) for index in range(2)]
+        begun += [servers.start(index, write_place, tmp_path / str(index)) for index in range(2)]
         assert all(process.ended(120) == RETURNED for process in begun)
     found = {file.name: tuple(file.read_text().split()) for file in tmp_path.iterdir()}
     assert found["0"] == own

@@ -81,7 +81,7 @@ class WorkerPool(ProcessPool[Link]):
         keep(unplayed(assignment, "; ".join(problems)))
         return None
 
-    def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> Link:
+    def _link(self, name: str, writer: asyncio.StreamWriter) -> Link:
         return Link(name, writer)
 
     async def _least_loaded(self) -> tuple[Link, Start[Link]]:
