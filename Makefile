@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
 EXTRAS := games,gateway,lora,plots,view
+# The wings: packages of their own in this repository.
+WINGS := $(foreach wing,view,--editable packages/turnwise-$(wing))
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
@@ -69,12 +71,12 @@ format: .venv/developing
 
 setup: .venv/developing
 
-.venv/ready: pyproject.toml constraints.txt scripts/install.py
+.venv/ready: pyproject.toml $(wildcard packages/*/pyproject.toml) constraints.txt scripts/install.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" "uv>=0.9,<1"
-	$(INSTALL) ".[$(EXTRAS)]"
+	$(INSTALL) ".[$(EXTRAS)]" $(WINGS)
 	touch $@
 
 .venv/developing: .venv/ready
-	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev --group docs --group agents
+	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" $(WINGS) --group dev --group docs --group agents
 	touch $@

@@ -3,7 +3,7 @@
 
     python -m scripts.dashboard_screenshots runs/demo
 
-Needs turnwise[view,browser] and a Chromium. Not here: the views (src/turnwise/dashboard/static).
+Needs turnwise[view,browser] and a Chromium. Not here: the views (packages/turnwise-view).
 """
 
 import argparse

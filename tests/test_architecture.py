@@ -4,12 +4,11 @@ import ast
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import turnwise
+from tests.sources import modules
 
-PACKAGE = Path(turnwise.__file__).parent
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = [path for path, _ in modules()]
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 
@@ -72,5 +71,4 @@ def test_modules_say_what_they_are_and_functions_are_short() -> None:
 
 def test_files_are_short() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
-    longer = {str(path.relative_to(PACKAGE)): n for path, n in lines.items() if n > LONGEST_FILE}
-    assert longer == {}
+    assert {path: n for path, n in lines.items() if n > LONGEST_FILE} == {}

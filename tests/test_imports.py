@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import turnwise
+from tests.sources import PACKAGES, modules
 
-PACKAGE = Path(turnwise.__file__).parent
 IMPORTS = """
 import importlib, os, random, signal, sys
 
@@ -48,23 +47,15 @@ print("all of them")
 """Libraries that change such things as they are loaded are loaded first."""
 
 
-def modules() -> list[str]:
-    """The dotted names of all of turnwise's modules, those first that others import."""
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        found.append(name.removesuffix(".__init__"))
-    return found
-
-
 @pytest.mark.long
 def test_importing_any_module_changes_and_says_nothing(tmp_path: Path) -> None:
     home, work, out = tmp_path / "home", tmp_path / "work", tmp_path / "out"
     home.mkdir()
     work.mkdir()
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTHONPATH"] = str(PACKAGE.parent)
-    command = [sys.executable, "-W", "error", "-c", IMPORTS, *modules()]
+    environment["PYTHONPATH"] = os.pathsep.join(str(package.parent) for package in PACKAGES)
+    names = [name for _, name in modules()]
+    command = [sys.executable, "-W", "error", "-c", IMPORTS, *names]
     with out.open("w") as file:
         done = subprocess.run(command, cwd=work, env=environment, stdout=file, stderr=file)
     assert (done.returncode, out.read_text()) == (0, "all of them\n")

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.fakes import byte_tokenizer
 from turnwise.commands.words import words_text
 from turnwise.config import RolloutConfig, check_recipe
-from turnwise.dashboard.episodes import turns_of
-from turnwise.dashboard.export import _article
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.judges.record import record_of
@@ -98,12 +96,16 @@ EXITS: dict[str, Callable[[Trajectory, Row], Any]] = {
     "read again": lambda played, row: groups_of([row])[0].trajectories[0].states,
     "conversations": lambda played, row: messages_of(row, TOKENIZER.decode),
     "ATIF": lambda played, row: atif_export.trajectory_of(row, "x", RECIPE, TOKENIZER.decode),
-    "dashboard": lambda played, row: [row["prompt"], turns_of(row)],
-    "page": lambda played, row: html.unescape(_article("step-000001", 0, row)),
     "terminal": lambda played, row: words_text(row, dict.fromkeys(Source, "")).plain,
 }
 
 
+if find_spec("turnwise_view") is not None:
+    from turnwise_view.dashboard.episodes import turns_of
+    from turnwise_view.dashboard.export import _article
+
+    EXITS["dashboard"] = lambda played, row: [row["prompt"], turns_of(row)]
+    EXITS["page"] = lambda played, row: html.unescape(_article("step-000001", 0, row))
 if find_spec("inspect_ai") is not None:
     EXITS["Inspect"] = lambda played, row: [one.content for one in inspect_export._messages(row)]
 

@@ -40,10 +40,10 @@ from turnwise.commands.printing import (
 from turnwise.commands.rewards import rewards
 from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
-from turnwise.commands.top import top
-from turnwise.commands.viewing import view
 from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
+from turnwise.registry import load_function
+from turnwise.wings import missing_command, wings
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -281,8 +281,6 @@ def environments(
 
 
 app.add_typer(agents.app, name="agent")
-app.command()(view)
-app.command()(top)
 app.command()(serve_environment)
 app.command()(study)
 app.command()(rewards)
@@ -292,6 +290,12 @@ app.command()(rescore)
 app.command()(transfer)
 app.command()(inject)
 app.command()(build_tiny)
+for name, place in sorted(wings().commands().items()):
+    command = load_function(place, f"command {name}")
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -307,6 +311,9 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         words = [argument for argument in given if argument != "--debug"]
+        for problem in wings().problems:
+            print(f"turnwise: warning: {problem}", file=sys.stderr)
+        _check_command(words)
         _check_options(words)
         app(words)
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
@@ -318,6 +325,13 @@ def main(arguments: list[str] | None = None) -> None:
         if not own_place(error):
             raise  # a bug in turnwise
         fail(f"{located(error)}; --debug shows the traceback", 2)
+
+
+def _check_command(words: list[str]) -> None:
+    """Raise MissingExtraError for a command of a wing of ours that is not installed."""
+    missing = missing_command(words[0]) if words else None
+    if missing is not None:
+        raise missing
 
 
 def _check_options(words: list[str]) -> None:

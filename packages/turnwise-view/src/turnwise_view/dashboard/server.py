@@ -23,10 +23,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from turnwise.dashboard.answers import ROUTES, Asked, Dashboard, File
-from turnwise.dashboard.security import HEADERS, Door
-from turnwise.dashboard.watching import changes
 from turnwise.errors import ConfigError, DataError, TurnwiseError
+from turnwise_view.dashboard.answers import ROUTES, Asked, Dashboard, File
+from turnwise_view.dashboard.security import HEADERS, Door
+from turnwise_view.dashboard.watching import changes
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 LARGEST_BODY = 100_000
@@ -137,7 +137,7 @@ def _error(status: int, text: str) -> Response:
 
 def _static(name: str) -> Response:
     """A file of the page itself; no other file can be named."""
-    folder = resources.files("turnwise.dashboard") / "static"
+    folder = resources.files("turnwise_view") / "static"
     known = {one.name: one for one in folder.iterdir() if Path(one.name).suffix in STATIC}
     if name not in known:
         return _error(404, "there is nothing at this address")

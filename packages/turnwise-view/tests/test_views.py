@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.browser.dashboard_page import DashboardPage, chromium, dashboard
-from tests.dashboard.browser.sample_run import (
+from dashboard_page import DashboardPage, chromium, dashboard
+from dashboard_sample_run import (
     LONG_EPISODE,
     finish,
     with_a_task_of_the_environment,

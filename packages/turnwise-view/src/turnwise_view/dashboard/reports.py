@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.dashboard.runs import STUDY, leads_out
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.audits import Finding, audits, read_audit
 from turnwise.storage.run_folder import RunFolder
+from turnwise_view.dashboard.runs import STUDY, leads_out
 
 REPORT, OF_STUDY = "report", "study"
 AUDIT = "audit-"

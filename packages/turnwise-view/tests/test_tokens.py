@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from turnwise.commands.viewing import dashboard_of
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.tokens import Pieces, tokens
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise.tokens import Source
+from turnwise_view.dashboard.index import Index
+from turnwise_view.dashboard.tokens import Pieces, tokens
+from turnwise_view.viewing import dashboard_of
 
 Change = Callable[[dict[str, Any], int], None]
 """Changes a row of an episode; the number is the place of its first sampled token."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from turnwise.dashboard.runs import State, cannot_read, state_of
 from turnwise.errors import DataError
 from turnwise.storage.trajectory_rows import LATER, SCHEMA, completed
+from turnwise_view.dashboard.runs import State, cannot_read, state_of
 
 LIGHT = (
     "task",

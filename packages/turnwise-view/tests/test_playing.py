@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.asking import asked
-from tests.dashboard.browser.sample_run import with_a_task_of_the_environment
-from turnwise.commands.playing import Player
+from dashboard_asking import asked
+from dashboard_sample_run import with_a_task_of_the_environment
 from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise_view.playing import Player
 
 
 @pytest.mark.long

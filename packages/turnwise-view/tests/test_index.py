@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from turnwise.dashboard.episodes import Query, find
-from turnwise.dashboard.index import Index, read_row, read_rows, rows_with
-from turnwise.dashboard.runs import row_count
 from turnwise.errors import DataError
 from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise_view.dashboard.episodes import Query, find
+from turnwise_view.dashboard.index import Index, read_row, read_rows, rows_with
+from turnwise_view.dashboard.runs import row_count
 
 
 def newest(run: Path) -> Path:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.step_rows import Rows
-from turnwise.dashboard.waits import OWN, OWN_PROCESS, Waits, busy
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import EPISODE, LEARNER, read_timeline
+from turnwise_view.dashboard.index import Index
+from turnwise_view.dashboard.step_rows import Rows
+from turnwise_view.dashboard.waits import OWN, OWN_PROCESS, Waits, busy
 
 NOTHING = "No step has been timed yet: the run has no timing.jsonl."
 EARLIER = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboard.browser.sample_run import write_run
+from dashboard_sample_run import write_run
 
 
 @pytest.fixture(scope="session")

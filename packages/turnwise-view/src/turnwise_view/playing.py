@@ -15,7 +15,6 @@ from secrets import token_hex
 from typing import Any
 
 from turnwise.config import OpenAIEngineConfig, RolloutConfig
-from turnwise.dashboard.index import read_row
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, ToolError
@@ -27,6 +26,7 @@ from turnwise.serving.outside import OutsideEpisode, Reply
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import trajectory_of
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
+from turnwise_view.dashboard.index import read_row
 
 PATIENCE = 3600.0
 """Seconds a person has for an episode."""

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.dashboard.index import (
+from turnwise.storage.run_folder import RunFolder
+from turnwise.tokens import Source
+from turnwise_view.dashboard.index import (
     LIGHT,
     Index,
     lengths,
@@ -24,9 +26,7 @@ from turnwise.dashboard.index import (
     rows_with,
     rows_with_problem,
 )
-from turnwise.dashboard.runs import file_kind, in_order, row_count
-from turnwise.storage.run_folder import RunFolder
-from turnwise.tokens import Source
+from turnwise_view.dashboard.runs import file_kind, in_order, row_count
 
 MOST = 200
 """Episodes of one page, at most."""

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.asking import HOST, asked, get
-from turnwise.commands.viewing import dashboard_of
-from turnwise.dashboard.notes import notes_file
-from turnwise.dashboard.reports import NAMES
-from turnwise.dashboard.runs import COUNTED
-from turnwise.dashboard.security import Door
-from turnwise.dashboard.server import application
+from dashboard_asking import HOST, asked, get
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.storage.trajectory_rows import LATER, SCHEMA
 from turnwise.tokens import Source
+from turnwise_view.dashboard.notes import notes_file
+from turnwise_view.dashboard.reports import NAMES
+from turnwise_view.dashboard.runs import COUNTED
+from turnwise_view.dashboard.security import Door
+from turnwise_view.dashboard.server import application
+from turnwise_view.viewing import dashboard_of
 
 
 def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:

@@ -45,7 +45,7 @@ def top(
     ] = False,
 ) -> None:
     """Watch a run: its rates, reward, groups, time left and last warnings. It ends with the run."""
-    from turnwise.dashboard.runs import find_runs
+    from turnwise_view.dashboard.runs import find_runs
 
     find_runs([run])  # says what is wrong with a folder that is none
     if once or not console.is_terminal:
@@ -59,16 +59,16 @@ def top(
 
 def state(run: Path) -> str:
     """The state of a run, as the dashboard names it."""
-    from turnwise.dashboard.runs import overview
+    from turnwise_view.dashboard.runs import overview
 
     return str(overview("", run)["state"])
 
 
 def screen(run: Path) -> RenderableType:
     """All that is shown of a run at present. Raises DataError for a damaged log."""
-    from turnwise.commands.viewing import warnings_of
-    from turnwise.dashboard.runs import overview
     from turnwise.storage.run_folder import RunFolder
+    from turnwise_view.dashboard.runs import overview
+    from turnwise_view.viewing import warnings_of
 
     found, folder = overview("", run), RunFolder.open(run)
     metrics, timing = folder.lines("metrics.jsonl"), folder.lines("timing.jsonl")

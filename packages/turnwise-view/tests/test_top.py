@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.dashboard.browser.sample_run import write_run
-from turnwise.commands.top import screen, time_left, top
+from dashboard_sample_run import write_run
 from turnwise.errors import DataError
 from turnwise.storage.run_lock import locked
+from turnwise_view.top import screen, time_left, top
 
 
 @pytest.fixture

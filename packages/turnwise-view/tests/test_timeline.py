@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.timeline import timeline
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import timeline_table
 from turnwise.times import Doing, EpisodeTimes, Span
 from turnwise.types import Group, Task, Trajectory
+from turnwise_view.dashboard.index import Index
+from turnwise_view.dashboard.timeline import timeline
 
 GROUP = "train/2/task-0"
 
@@ -189,7 +189,7 @@ def test_thousands_of_episodes_are_laid_out_in_seconds(run: Path) -> None:
 
 def test_every_kind_of_span_has_a_colour_of_its_own() -> None:
     views, frame, script = (
-        (resources.files("turnwise.dashboard") / "static" / name).read_text()
+        (resources.files("turnwise_view") / "static" / name).read_text()
         for name in ("views.css", "app.css", "timeline.js")
     )
     drawn = dict(re.findall(r"^\.span-(\S+) \{ background: (.*); \}", views, re.MULTILINE))

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from turnwise.dashboard.index import Index, read_row
-from turnwise.dashboard.runs import file_kind, recipe_values
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
+from turnwise_view.dashboard.index import Index, read_row
+from turnwise_view.dashboard.runs import file_kind, recipe_values
 
 NOT_SAMPLED = {
     Source.TEMPLATE: "The template wrote it: the policy did not sample it.",

@@ -19,9 +19,9 @@ from turnwise.errors import ConfigError, DataError, InfrastructureError, Missing
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
-    from turnwise.commands.playing import Player
-    from turnwise.dashboard.answers import Dashboard
-    from turnwise.dashboard.export import Chosen
+    from turnwise_view.dashboard.answers import Dashboard
+    from turnwise_view.dashboard.export import Chosen
+    from turnwise_view.playing import Player
 
 
 def view(
@@ -40,7 +40,7 @@ def view(
         import uvicorn  # noqa: F401
     except ImportError:
         raise MissingExtraError("starlette and uvicorn", "view") from None
-    from turnwise.commands.playing import Player
+    from turnwise_view.playing import Player
 
     player = Player()
     dashboard = dashboard_of(runs, player)
@@ -54,9 +54,9 @@ def view(
 def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dashboard":
     """The dashboard of some folders; without a player nothing is played. Raises DataError where one
     holds no run."""
-    from turnwise.dashboard.answers import Dashboard
-    from turnwise.dashboard.runs import find_runs
     from turnwise.monitor.meanings import meanings
+    from turnwise_view.dashboard.answers import Dashboard
+    from turnwise_view.dashboard.runs import find_runs
 
     exporters = {"sft": _conversations, "atif": _atif}
     runs = find_runs(paths)
@@ -66,9 +66,9 @@ def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dash
 async def _serve(
     dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
 ) -> None:
-    from turnwise.dashboard.security import Door
-    from turnwise.dashboard.server import application
     from turnwise.web_server import free_address, serving
+    from turnwise_view.dashboard.security import Door
+    from turnwise_view.dashboard.server import application
 
     name_main_task()
     try:
@@ -129,8 +129,8 @@ def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
     malformed turn cannot be demonstrations: the file's name says how many are in it."""
     from transformers import AutoTokenizer
 
-    from turnwise.dashboard.export import rows_of
     from turnwise.synthesis.conversations import messages_of
+    from turnwise_view.dashboard.export import rows_of
 
     decode = AutoTokenizer.from_pretrained(str(run / "tokenizer")).decode
     found = [messages_of(row, decode) for row in rows_of(run, chosen)]
@@ -148,9 +148,9 @@ def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
 
     from transformers import AutoTokenizer
 
-    from turnwise.dashboard.export import rows_of
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.atif_export import trajectory_of
+    from turnwise_view.dashboard.export import rows_of
 
     folder = RunFolder.open(run)
     recipe, decode = folder.recipe(), AutoTokenizer.from_pretrained(str(folder.tokenizer)).decode

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.dashboard.asking import asked
-from tests.dashboard.browser.sample_run import finish
-from turnwise.commands.playing import Player
-from turnwise.dashboard.answers import ROUTES
-from turnwise.dashboard.notes import notes_file
+from dashboard_asking import asked
+from dashboard_sample_run import finish
+from turnwise_view.dashboard.answers import ROUTES
+from turnwise_view.dashboard.notes import notes_file
+from turnwise_view.playing import Player
 
 STRANGE = (
     *("", "²", "٣", "-1", "1.5", "nan", "1e308", "9" * 5000, "0" * 5000, "step-²", "a" * 5000),

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.dashboard.step_rows import Rows
 from turnwise.storage.timeline import EPISODE
 from turnwise.times import Doing
+from turnwise_view.dashboard.step_rows import Rows
 
 OWN = "own work"
 """The work of an episode that samples nothing and waits for no environment."""

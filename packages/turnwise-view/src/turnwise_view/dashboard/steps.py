@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from turnwise.dashboard.index import Index, read
-from turnwise.dashboard.runs import file_kind
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import NO_VERSION
+from turnwise_view.dashboard.index import Index, read
+from turnwise_view.dashboard.runs import file_kind
 
 
 def step(path: Path, name: str, index: Index) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
-from turnwise.dashboard import episodes, export, notes, reports, runs, steps, timeline
-from turnwise.dashboard.curves import Warnings, curves
-from turnwise.dashboard.index import Index
-from turnwise.dashboard.tokens import ClipRange, Pieces, tokens
 from turnwise.errors import ConfigError, DataError
+from turnwise_view.dashboard import episodes, export, notes, reports, runs, steps, timeline
+from turnwise_view.dashboard.curves import Warnings, curves
+from turnwise_view.dashboard.index import Index
+from turnwise_view.dashboard.tokens import ClipRange, Pieces, tokens
 
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
 MOST_EXPORTED = 1000

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from turnwise.dashboard.episodes import turns_of, why
-from turnwise.dashboard.index import read_rows
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise_view.dashboard.episodes import turns_of, why
+from turnwise_view.dashboard.index import read_rows
 
 Chosen = Sequence[tuple[str, int]]
 """Files and rows of episodes."""

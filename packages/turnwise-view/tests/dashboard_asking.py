@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 
-from turnwise.commands.playing import Player
-from turnwise.commands.viewing import dashboard_of
-from turnwise.dashboard.security import Door
-from turnwise.dashboard.server import application
+from turnwise_view.dashboard.security import Door
+from turnwise_view.dashboard.server import application
+from turnwise_view.playing import Player
+from turnwise_view.viewing import dashboard_of
 
 HOST = "http://127.0.0.1:8080"
 

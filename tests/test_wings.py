@@ -1,0 +1,82 @@
+"""Wings: what is installed is found, and what cannot be used is named and left out."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from turnwise import wings
+from turnwise.wings import Wing, wings_of
+
+ONE = Wing(commands={"fly": "one:fly", "land": "one:land"})
+TWO = Wing(commands={"fly": "two:fly", "swim": "two:swim"})
+NOT_ONE = "a wing"
+
+
+def point(name: str, value: str, requires: str = "turnwise>=0.1") -> EntryPoint:
+    """An entry point of a package that needs this version of turnwise."""
+    made = EntryPoint(name, f"{__name__}:{value}" if ":" not in value else value, wings.GROUP)
+    package = SimpleNamespace(name=f"turnwise-{name}", requires=["numpy", requires])
+    return made._for(package)  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__, SimpleNamespace()))
+
+
+def test_commands_of_all_wings_are_found() -> None:
+    found = wings_of([point("one", "ONE")])
+    assert found.problems == []
+    assert found.commands() == ONE.commands
+
+
+def test_a_command_that_two_have_is_left_out() -> None:
+    found = wings_of([point("one", "ONE"), point("two", "TWO")])
+    assert found.commands() == {"land": "one:land", "swim": "two:swim"}
+    assert found.problems == ["command fly is left out: wings one and two both have it"]
+
+
+def test_two_wings_of_one_name_are_left_out() -> None:
+    found = wings_of([point("one", "ONE"), point("one", "TWO"), point("two", "TWO")])
+    assert list(found.usable) == ["two"]
+    assert found.problems == ["wing one of turnwise-one is left out: another wing has its name"] * 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (point("two", "TWO", "turnwise>=7"), "it is for turnwise>=7, and this is 0.1.0"),
+        (point("two", "no_such_module:TWO"), "No module named 'no_such_module'"),
+        (point("two", "NOT_ONE"), "is not a Wing"),
+    ],
+)
+def test_a_wing_that_cannot_be_used_is_named_and_the_others_work(
+    broken: EntryPoint, why: str
+) -> None:
+    found = wings_of([point("one", "ONE"), broken])
+    assert list(found.usable) == ["one"]
+    (problem,) = found.problems
+    assert problem.startswith("wing two of turnwise-two is left out: ")
+    assert why in problem
+
+
+def test_a_wing_that_raises_on_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_wing.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = wings_of([point("two", "raising_wing:WING")])
+    assert "ZeroDivisionError: division by zero" in found.problems[0]
+
+
+def test_our_own_wings_have_the_commands_that_the_core_knows_of() -> None:
+    own = wings.wings().commands()
+    assert set(own) <= set(wings.COMMANDS)
+    for name in set(wings.COMMANDS) - set(own):
+        missing = wings.missing_command(name)
+        assert missing is not None
+        assert f"pip install 'turnwise[{wings.COMMANDS[name]}]'" in str(missing)
+    assert wings.missing_command("train") is None
