@@ -189,7 +189,7 @@ def test_thousands_of_episodes_are_laid_out_in_seconds(run: Path) -> None:
 
 def test_every_kind_of_span_has_a_colour_of_its_own() -> None:
     views, frame, script = (
-        (resources.files("turnwise_view") / "static" / name).read_text()
+        (resources.files("turnwise_view.dashboard") / "static" / name).read_text()
         for name in ("views.css", "app.css", "timeline.js")
     )
     drawn = dict(re.findall(r"^\.span-(\S+) \{ background: (.*); \}", views, re.MULTILINE))

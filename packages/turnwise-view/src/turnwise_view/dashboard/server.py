@@ -137,7 +137,7 @@ def _error(status: int, text: str) -> Response:
 
 def _static(name: str) -> Response:
     """A file of the page itself; no other file can be named."""
-    folder = resources.files("turnwise_view") / "static"
+    folder = resources.files("turnwise_view.dashboard") / "static"
     known = {one.name: one for one in folder.iterdir() if Path(one.name).suffix in STATIC}
     if name not in known:
         return _error(404, "there is nothing at this address")
