@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.tables import table
-from tests.rewards.mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, Pair, pairs
+from mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, Pair, pairs
 from turnwise.errors import ToolError
 from turnwise.evaluation.intervals import wilson
-from turnwise.rewards.mathematics import is_right
 from turnwise.tools.isolated import Workers
+from turnwise_environments.rewards.mathematics import is_right
 
 CAP = 20.0
 Verifier = Callable[[str, str], bool]

@@ -15,7 +15,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from turnwise.tools.browser.chromium import find_chromium
+from turnwise_environments.tools.browser.chromium import find_chromium
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/start"
 SIZE = {"width": 1120, "height": 700}

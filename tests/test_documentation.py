@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import PACKAGES
 from turnwise.config import check_recipe, load_recipe, recipe_keys
 from turnwise.config.judge import JudgeFile
 from turnwise.config.loading import check_section
@@ -120,5 +121,5 @@ def test_files_in_the_text_are_there(page: Path) -> None:
     """Those with a folder; `path/to/file.py` is the reader's."""
     for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml|sbatch|yaml))[`:]", page.read_text()):
         if not file.startswith("path/to/"):
-            places = [ROOT / file, ROOT / "src/turnwise" / file]
+            places = [ROOT / file, *(package / file for package in PACKAGES)]
             assert any(place.exists() for place in places), f"{name(page)}: {file}"

@@ -72,11 +72,16 @@ def test_a_wing_that_raises_on_import_is_named(
     assert "ZeroDivisionError: division by zero" in found.problems[0]
 
 
-def test_our_own_wings_have_the_commands_that_the_core_knows_of() -> None:
-    own = wings.wings().commands()
-    assert set(own) <= set(wings.COMMANDS)
-    for name in set(wings.COMMANDS) - set(own):
-        missing = wings.missing_command(name)
-        assert missing is not None
-        assert f"pip install 'turnwise[{wings.COMMANDS[name]}]'" in str(missing)
-    assert wings.missing_command("train") is None
+def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:
+    for extra, kinds in wings.OWN.items():
+        own = wings.wings().usable.get(extra)
+        for kind, names in kinds.items():
+            error = wings.missing(kind, names[0])
+            if own is None:
+                assert f"pip install 'turnwise[{extra}]'" in str(error)
+            else:
+                assert error is None
+        if own is not None:
+            listed = {(k, name) for k, names in kinds.items() for name in names if k != "reward"}
+            assert own.names() == listed
+    assert wings.missing("command", "train") is None

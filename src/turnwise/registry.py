@@ -3,8 +3,9 @@
     "search"                  a built-in name
     "mine.py:Room"            a class or function in a file
     "package.module:Room"     the same in an installed module
-    "room"                    an entry point of an installed package, in the group of its kind:
-                              turnwise.environments, turnwise.scaffolds, turnwise.token_filters, ...
+    "room"                    a part of a wing (`wings.py`), or an entry point of an installed
+                              package, in the group of its kind: turnwise.environments,
+                              turnwise.scaffolds, turnwise.token_filters, ...
 
 A built-in name comes before an entry point of the same name. Nothing is imported before it is asked
 for by its name. Not here: what is registered; each kind has its registry beside its protocol.
@@ -24,6 +25,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from turnwise.errors import ConfigError, located, own_place, unknown_name
+from turnwise.wings import missing, wings
 
 T = TypeVar("T")
 Named = TypeVar("Named", bound=Callable[..., Any])
@@ -70,13 +72,18 @@ class Registry(Generic[T]):
         return add
 
     def names(self) -> list[str]:
-        """The built-in names, in the order in which they were added."""
-        return list(self._built_in)
+        """The built-in names, in the order in which they were added, and those of wings."""
+        return list(self._known())
+
+    def _known(self) -> dict[str, BuiltIn]:
+        """Built-in parts, and those of wings."""
+        of_wings = {name: BuiltIn(*part) for name, part in wings().parts(self.kind).items()}
+        return self._built_in | {k: part for k, part in of_wings.items() if k not in self._built_in}
 
     def descriptions(self) -> dict[str, str]:
         """Descriptions of all names, a line each: entry points of packages, and built-in parts.
         Nothing of a package is imported."""
-        built_in = {name: entry.description for name, entry in self._built_in.items()}
+        built_in = {name: entry.description for name, entry in self._known().items()}
         brought = {point.name: f"{point.value} of {_package(point)}" for point in self._points()}
         return brought | built_in
 
@@ -87,7 +94,7 @@ class Registry(Generic[T]):
         points = self._points()
         if name not in {point.name for point in points}:
             known = [*self.names(), *(point.name for point in points)]
-            raise unknown_name(self.kind, name, known)
+            raise missing(self.kind, name) or unknown_name(self.kind, name, known)
 
     def get(self, name: str) -> T:
         """The part of that name.
@@ -98,7 +105,7 @@ class Registry(Generic[T]):
         """
         self.check(name)
         if name in self.names():
-            return self._find(self._built_in[name].target)
+            return self._find(self._known()[name].target)
         return self._find(name) if ":" in name else self._load(name)
 
     def _find(self, target: str) -> T:

@@ -4,8 +4,8 @@
     view = "turnwise_view.wing:WING"
 
 The core imports no wing by its name; it asks here for what is installed. A wing that cannot be
-used is left out, with a sentence that says why, and all else works. Not here: parts that a recipe
-names (`registry.py`), for which an entry point of their kind is enough.
+used is left out, with a sentence that says why, and all else works. Not here: single parts
+that a recipe names, for which an entry point of their kind is enough (`registry.py`).
 """
 
 from collections import Counter
@@ -19,8 +19,38 @@ from packaging.requirements import Requirement
 from turnwise.errors import MissingExtraError, located
 
 GROUP = "turnwise.wings"
-COMMANDS = {"top": "view", "view": "view"}
-"""The commands of turnwise's own wings, and the extra that brings each."""
+OWN: dict[str, dict[str, tuple[str, ...]]] = {
+    "environments": {
+        "command": ("inject", "serve-environment"),
+        "environment": (
+            "code",
+            "deep_research",
+            "desk",
+            "function_calling",
+            "gymnasium",
+            "harbor",
+            "inspect",
+            "mathematics",
+            "multi_tool",
+            "openenv",
+            "own_desk",
+            "proofs",
+            "reasoning_gym",
+            "recorded_calls",
+            "repair",
+            "shell",
+            "shop",
+            "shop_web",
+            "sql",
+            "textworld",
+            "verifiers",
+            "web_forms",
+        ),
+        "reward": ("mathematics", "proof", "toolrl_calls", "toolrl_format"),
+    },
+    "view": {"command": ("top", "view")},
+}
+"""What turnwise's own wings add, by the extra that brings each: it says what to install."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +63,27 @@ class Wing:
     commands: Mapping[str, str] = field(default_factory=dict)
     """Commands of the command line by their names: `package.module:function`, a function as typer
     takes it, or a typer application for several."""
+    parts: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
+    """Parts that a recipe names, by kind ("environment") and name: `package.module:Name`, and a
+    line about it."""
+    reward_parts: Sequence[str] = ()
+    """Modules that declare parts of rewards (`turnwise.reward_part`)."""
+
+    def names(self) -> set[tuple[str, str]]:
+        """All names of it, each with its kind."""
+        own = {(kind, name) for kind, parts in self.parts.items() for name in parts}
+        return own | {("command", name) for name in self.commands}
+
+    def without(self, names: set[tuple[str, str]]) -> "Wing":
+        """What is left without some names."""
+        commands = {
+            name: at for name, at in self.commands.items() if ("command", name) not in names
+        }
+        parts = {
+            kind: {name: part for name, part in found.items() if (kind, name) not in names}
+            for kind, found in self.parts.items()
+        }
+        return Wing(commands, parts, self.reward_parts)
 
 
 @dataclass(frozen=True)
@@ -48,6 +99,17 @@ class Wings:
         return {
             name: place for wing in self.usable.values() for name, place in wing.commands.items()
         }
+
+    def parts(self, kind: str) -> dict[str, tuple[str, str]]:
+        """The parts of a kind: place and line of each by its name."""
+        found: dict[str, tuple[str, str]] = {}
+        for wing in self.usable.values():
+            found |= wing.parts.get(kind, {})
+        return found
+
+    def reward_parts(self) -> list[str]:
+        """The modules that declare parts of rewards."""
+        return [module for wing in self.usable.values() for module in wing.reward_parts]
 
 
 @cache
@@ -76,25 +138,20 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
             usable[point.name] = found
         else:
             problems.append(f"wing {point.name} of {_package(point)} is left out: {why}")
-    claimed = Counter(name for wing in usable.values() for name in wing.commands)
+    claimed = Counter(name for wing in usable.values() for name in wing.names())
     twice = {name for name, count in claimed.items() if count > 1}
-    for name in sorted(twice):
-        owners = " and ".join(key for key, wing in usable.items() if name in wing.commands)
-        problems.append(f"command {name} is left out: wings {owners} both have it")
-    return Wings({key: _without(wing, twice) for key, wing in usable.items()}, problems)
+    for kind, name in sorted(twice):
+        owners = " and ".join(key for key, wing in usable.items() if (kind, name) in wing.names())
+        problems.append(f"{kind} {name} is left out: wings {owners} both have it")
+    return Wings({key: wing.without(twice) for key, wing in usable.items()}, problems)
 
 
-def missing_command(name: str) -> MissingExtraError | None:
-    """What to say where a command is one of a wing of ours that is not installed."""
-    extra = COMMANDS.get(name)
-    if extra is None or name in wings().commands():
-        return None
-    return MissingExtraError(f"turnwise-{extra}, which has the command {name},", extra)
-
-
-def _without(wing: Wing, commands: set[str]) -> Wing:
-    kept = {name: place for name, place in wing.commands.items() if name not in commands}
-    return Wing(kept)
+def missing(kind: str, name: str) -> MissingExtraError | None:
+    """What to say of a name that is one of a wing of ours which is not installed."""
+    for extra, names in OWN.items():
+        if extra not in wings().usable and name in names.get(kind, ()):
+            return MissingExtraError(f"turnwise-{extra}, which has the {kind} {name},", extra)
+    return None
 
 
 def _unfit(point: EntryPoint) -> str | None:

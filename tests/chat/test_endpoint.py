@@ -1,4 +1,4 @@
-"""Replies of an endpoint and their tokens. Ways to fail: tests/environments/desk."""
+"""Replies of an endpoint and their tokens. Ways to fail: the tests of `desk`."""
 
 import asyncio
 import json

@@ -11,10 +11,10 @@ from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, Split
 from turnwise.environments.guarded import Guarded, guarded
 from turnwise.environments.registry import make_environment
-from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.sql.environment import SqlEnvironment
 
 
 class Outbox(Environment):

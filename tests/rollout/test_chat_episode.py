@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from serving_running import local
 from tests.chat_server import Server, serving
 from tests.fakes import Capitals
-from tests.serving.running import local
 from turnwise.chat.endpoint import ChatEndpoint
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment

@@ -14,7 +14,7 @@ import pytest
 
 from tests.small_runs import start
 from turnwise.errors import ConfigError
-from turnwise.tools.browser.chromium import find_chromium
+from turnwise_environments.tools.browser.chromium import find_chromium
 
 SECONDS = 60.0
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")

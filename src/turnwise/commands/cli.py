@@ -29,7 +29,7 @@ from turnwise.commands.evaluating import (
 from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
 from turnwise.commands.judging import judge
-from turnwise.commands.making import build_tiny, inject
+from turnwise.commands.making import build_tiny
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -38,12 +38,11 @@ from turnwise.commands.printing import (
     terminal_display,
 )
 from turnwise.commands.rewards import rewards
-from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
 from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 from turnwise.registry import load_function
-from turnwise.wings import missing_command, wings
+from turnwise.wings import missing, wings
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -281,14 +280,12 @@ def environments(
 
 
 app.add_typer(agents.app, name="agent")
-app.command()(serve_environment)
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
 app.command()(judge)
 app.command()(rescore)
 app.command()(transfer)
-app.command()(inject)
 app.command()(build_tiny)
 for name, place in sorted(wings().commands().items()):
     command = load_function(place, f"command {name}")
@@ -329,9 +326,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _check_command(words: list[str]) -> None:
     """Raise MissingExtraError for a command of a wing of ours that is not installed."""
-    missing = missing_command(words[0]) if words else None
-    if missing is not None:
-        raise missing
+    error = missing("command", words[0]) if words else None
+    if error is not None:
+        raise error
 
 
 def _check_options(words: list[str]) -> None:

@@ -25,6 +25,7 @@ from turnwise.rewards.measuring import PartError, measured, reported_number
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.seeds import derive
 from turnwise.types import Group, Outcome, Trajectory, Verdict
+from turnwise.wings import missing
 
 
 @dataclass(frozen=True)
@@ -298,6 +299,8 @@ def _term(
     if part is None and (":" in used or used in REWARD_PARTS.descriptions()):
         part = REWARD_PARTS.get(used)
     if part is None and config.range is None:
+        if (absent := missing("reward", used)) is not None:
+            raise absent
         problem = unknown_name("reward part", used, [*known, *REWARD_PARTS.descriptions()])
         raise ConfigError(
             f"{problem}; for one that the environment's verifier reports and does not declare, set "

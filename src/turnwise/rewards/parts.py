@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from turnwise.errors import ConfigError
 from turnwise.registry import Registry
+from turnwise.wings import wings
 
 
 class Scope(StrEnum):
@@ -112,7 +113,7 @@ def reward_part(
 
 class RewardPartRegistry(Registry[RewardPart]):
     """The parts that belong to no environment; built-in ones are those that the given modules
-    declare."""
+    and those of wings declare."""
 
     def __init__(self, *modules: str) -> None:
         super().__init__("reward", callable, "give a function of a trajectory")
@@ -138,7 +139,8 @@ class RewardPartRegistry(Registry[RewardPart]):
 
     @cached_property
     def _declared(self) -> dict[str, RewardPart]:
-        modules = [vars(import_module(f"turnwise.rewards.{name}")) for name in self._modules]
+        own = [f"turnwise.rewards.{name}" for name in self._modules]
+        modules = [vars(import_module(name)) for name in (*own, *wings().reward_parts())]
         return dict(
             getattr(value, _DECLARED)
             for module in modules
@@ -149,7 +151,5 @@ class RewardPartRegistry(Registry[RewardPart]):
 
 _DECLARED = "turnwise_reward_part"
 
-REWARD_PARTS = RewardPartRegistry(
-    "reported", "conduct", "answers", "toolrl", "unsupervised", "mathematics", "proofs", "shaping"
-)
+REWARD_PARTS = RewardPartRegistry("reported", "conduct", "answers", "unsupervised", "shaping")
 """All parts that belong to no environment. A module is imported when a part is first asked for."""

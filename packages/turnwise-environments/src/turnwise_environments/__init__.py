@@ -1,0 +1,1 @@
+"""Environments, with their tools and rewards, and servers that offer any environment to others."""

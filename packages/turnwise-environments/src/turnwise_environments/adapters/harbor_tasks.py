@@ -1,0 +1,334 @@
+"""Reads task folders of Harbor (Terminal-Bench 2) and of Terminal-Bench 1, and judges them.
+
+Harbor's have `task.toml`, `instruction.md`, `environment/Dockerfile`, `tests/test.sh` (which writes
+`/logs/verifier/reward.txt` or `reward.json`) and `solution/solve.sh`; Terminal-Bench 1's
+`task.yaml`, `Dockerfile`, `run-tests.sh`, `tests` and `solution.sh`.
+
+They have a container each, here there is a folder, made by the steps of the Dockerfile in the
+sandbox: /app, /root and the like are folders in it, in instructions and scripts too. Tests run in a
+second sandbox over what the agent left. Only tasks that hold here are kept: the own solution has to
+reach 1, and doing nothing must not.
+"""
+
+import base64
+import fnmatch
+import hashlib
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from turnwise.environments.records import read_text
+from turnwise.environments.tasksets import kept
+from turnwise.errors import DataError
+from turnwise.sandbox.artefacts import AUTOMATIC
+from turnwise.sandbox.base import CodeSandbox
+from turnwise.sandbox.result import Status
+from turnwise.tools.workspace import MAX_BYTES, Entry, Workspace
+from turnwise.types import Task
+from turnwise_environments.adapters.dockerfile import (
+    Dockerfile,
+    UnsupportedDockerfile,
+    read_dockerfile,
+)
+from turnwise_environments.adapters.links import ROOT, leads_out
+
+TESTS, LOGS, SOLUTION = "tests", "logs/verifier", "solution"
+WEAKNESS = (
+    "a task's tests run the agent's programs beside themselves: these can read the tests and write "
+    "the reward"
+)
+CLEAN = "export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null\n"
+"""The lines before the tests: nothing that the agent left at home, or where they begin, runs by
+itself."""
+PLACES = "app|workspace|root|home|opt|srv|mnt|data|var|tmp|tests|logs|solution|oracle"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A task folder as it is on disk."""
+
+    name: str
+    instruction: str
+    dockerfile: Dockerfile
+    context: Path
+    """The folder that the Dockerfile copies from."""
+    tests: Mapping[str, bytes]
+    """Files of the tests by path, the script that is run among them."""
+    script: str
+    """The path of that script, below the folder of the tests."""
+    solution: Mapping[str, bytes]
+    solve: str
+    variables: Mapping[str, str]
+    """Environment variables of the tests."""
+    writes_reward: bool
+    """Whether the script writes its reward; else its exit status is it."""
+
+
+def read_tasks(folder: Path, sandbox: CodeSandbox) -> tuple[list[Task], list[str]]:
+    """The tasks of a folder, or of those in it at any depth, that hold here, and a sentence for
+    each reason of what was left out. Raises DataError for a folder without any."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder")
+    names = (*folder.rglob("task.toml"), *folder.rglob("task.yaml"))
+    read: list[Task | str] = []
+    for place in sorted({name.parent for name in names}):
+        try:
+            read.append(_task(_source(place), sandbox))
+        except UnsupportedDockerfile as reason:
+            read.append(str(reason))
+    if not read:
+        raise DataError(f"{folder}: there is no task.toml and no task.yaml in it")
+    return kept(read, folder, "tasks")
+
+
+def entries(task: Task) -> dict[str, Entry]:
+    """The entries that an episode's folder begins with."""
+    return {
+        path: Entry(kind, base64.b64decode(content), mode)
+        for path, kind, content, mode in task.data["folder"]
+    }
+
+
+def judge(
+    sandbox: CodeSandbox, secret: Mapping[str, Any], left: Mapping[str, Entry]
+) -> tuple[float, str]:
+    """The reward, and what the tests said. Tests that write none, or are stopped at a limit, give
+    0: on the unchanged folder they did write one."""
+    outside = (TESTS, LOGS, SOLUTION)
+    kept = {
+        path: entry
+        for path, entry in left.items()
+        if not any(path == one or path.startswith(f"{one}/") for one in outside)
+        and not ("/" not in path and path in AUTOMATIC)
+        and not (entry.kind == "link" and leads_out(path, left, outside))
+    }
+    tests = {
+        f"{TESTS}/{path}": base64.b64decode(content) for path, content in secret["tests"].items()
+    }
+    workspace = Workspace(sandbox, tests)
+    workspace.entries = {**kept, **workspace.entries}
+    result, problem = workspace.run(secret["command"])
+    said = (result.stdout.text + result.stderr.text).strip()[-300:] or problem
+    if not secret["writes_reward"]:
+        return float(result.status is Status.OK), said
+    return _reward(workspace.files), said
+
+
+def _reward(files: Mapping[str, bytes]) -> float:
+    text = files.get(f"{LOGS}/reward.txt", b"").decode(errors="replace").strip()
+    try:
+        values = [text]
+        if not text:
+            found = json.loads(files.get(f"{LOGS}/reward.json", b"{}"))
+            values = [found["reward"]] if "reward" in found else list(found.values())
+        reward = float(values[0]) if len(values) == 1 else 0.0
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return 0.0
+    return reward if math.isfinite(reward) else 0.0
+
+
+def _source(place: Path) -> Source:
+    harbor = (place / "task.toml").is_file()
+    return _harbor(place) if harbor else _terminal_bench(place)
+
+
+def _harbor(place: Path) -> Source:
+    try:
+        table = tomllib.loads(read_text(place / "task.toml"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DataError(f"{place / 'task.toml'}: {error}") from None
+    settings, verifier = table.get("environment", {}), table.get("verifier", {})
+    if (place / "steps").is_dir():
+        raise UnsupportedDockerfile("it has several steps")
+    if (place / "environment" / "docker-compose.yaml").is_file():
+        raise UnsupportedDockerfile("it needs several containers")
+    if verifier.get("environment") or verifier.get("environment_mode") == "separate":
+        raise UnsupportedDockerfile("it is judged in an environment of its own")
+    if not (place / "environment" / "Dockerfile").is_file():
+        raise UnsupportedDockerfile("it has no Dockerfile")
+    dockerfile = read_dockerfile(read_text(place / "environment" / "Dockerfile"))
+    dockerfile.variables |= {str(key): str(value) for key, value in settings.get("env", {}).items()}
+    dockerfile.workdir = settings.get("workdir") or dockerfile.workdir
+    return Source(
+        name=place.name,
+        instruction=_needed(place / "instruction.md"),
+        dockerfile=dockerfile,
+        context=place / "environment",
+        tests=_files(place / "tests", "test.sh"),
+        script="test.sh",
+        solution=_files(place / "solution", "solve.sh"),
+        solve="solve.sh",
+        variables={str(key): str(value) for key, value in verifier.get("env", {}).items()},
+        writes_reward=True,
+    )
+
+
+def _terminal_bench(place: Path) -> Source:
+    import yaml
+
+    try:
+        table = yaml.safe_load(read_text(place / "task.yaml"))
+        instruction = str(table["instruction"])
+        compose = place / "docker-compose.yaml"
+        services = yaml.safe_load(read_text(compose))["services"] if compose.is_file() else {}
+    except (yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{place / 'task.yaml'}: {error}") from None
+    if len(services) > 1:
+        raise UnsupportedDockerfile("it needs several containers")
+    if not (place / "Dockerfile").is_file():
+        raise UnsupportedDockerfile("it has no Dockerfile")
+    run = {"run-tests.sh": _needed(place / "run-tests.sh").encode()}
+    return Source(
+        name=place.name,
+        instruction=instruction,
+        dockerfile=read_dockerfile(read_text(place / "Dockerfile")),
+        context=place,
+        tests=_files(place / "tests", "") | run,
+        script="run-tests.sh",
+        solution={"solution.sh": _needed(place / "solution.sh").encode()},
+        solve="solution.sh",
+        variables={"TEST_DIR": f"{ROOT}/{TESTS}"},
+        writes_reward=False,
+    )
+
+
+def _task(source: Source, sandbox: CodeSandbox) -> Task:
+    folder = _made(source, sandbox)
+    rows = [
+        [path, one.kind, base64.b64encode(one.content).decode(), one.mode]
+        for path, one in sorted(folder.items())
+    ]
+    begin = _begin(source.dockerfile.variables, source.dockerfile.workdir)
+    run = f"mkdir -p {ROOT}/{LOGS}; {_begin(source.variables, source.dockerfile.workdir)}"
+    secret = {
+        "tests": _encoded(source.tests),
+        "command": f"{begin}{run}{CLEAN}bash {ROOT}/{TESTS}/{source.script}",
+        "writes_reward": source.writes_reward,
+        "solution": _solving(source),
+    }
+    prompt = moved(source.instruction.strip())
+    data = {"folder": rows, "begin": begin}
+    content = json.dumps([prompt, data], sort_keys=True)
+    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
+    _check(secret, begin, folder, sandbox)
+    return Task(identity, prompt, secret, data, {"name": source.name})
+
+
+def _check(
+    secret: Mapping[str, Any], begin: str, folder: dict[str, Entry], sandbox: CodeSandbox
+) -> None:
+    """Raises UnsupportedDockerfile for a task that does not hold here."""
+    if judge(sandbox, secret, folder)[0] >= 1:
+        raise UnsupportedDockerfile("doing nothing solves it")
+    workspace = Workspace(sandbox)
+    workspace.entries = dict(folder)
+    workspace.run(begin + secret["solution"])
+    if judge(sandbox, secret, workspace.entries)[0] < 1:
+        raise UnsupportedDockerfile("its own solution does not pass here")
+
+
+def _made(source: Source, sandbox: CodeSandbox) -> dict[str, Entry]:
+    """The folder that the Dockerfile makes."""
+    workspace = Workspace(sandbox)
+    for step in source.dockerfile.steps:
+        if step.kind == "copy":
+            for path, content, mode in _copied(source.context, step.words):
+                workspace.entries[path] = Entry("file", content, mode)
+            if sum(len(one.content) for one in workspace.entries.values()) > MAX_BYTES:
+                raise UnsupportedDockerfile(f"its files are more than {MAX_BYTES >> 20} MiB")
+            continue
+        command = _begin(source.dockerfile.variables, step.workdir) + moved(step.words[0])
+        result, problem = workspace.run(command)
+        if problem or result.status is not Status.OK:
+            raise UnsupportedDockerfile("a command of its Dockerfile does not run here")
+    return workspace.entries
+
+
+def _copied(context: Path, words: tuple[str, ...]) -> Iterable[tuple[str, bytes, int]]:
+    *patterns, target = words
+    for pattern in patterns:
+        plain = PurePosixPath(pattern.lstrip("/")).as_posix()
+        chosen = sorted(
+            path for path in context.rglob("*") if fnmatch.fnmatch(_below(path, context), plain)
+        )
+        for path in [context] if plain == "." else chosen:
+            within = sorted(path.rglob("*")) if path.is_dir() else [path]
+            whole = path.is_dir() or not target.endswith("/")
+            for file in within:
+                if _is_own(file, context):
+                    name = _below(file, path) if path.is_dir() else ("" if whole else file.name)
+                    where = "/".join(part for part in (target.strip("/"), name) if part)
+                    yield where, _moved_bytes(file.read_bytes()), file.stat().st_mode & 0o777
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    """Whether it is a file of the folder, and no link out of it, which would bring the host's."""
+    return path.is_file() and path.resolve().is_relative_to(folder.resolve())
+
+
+def _below(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _begin(variables: Mapping[str, str], workdir: str) -> str:
+    """The shell lines before a command: its variables, and its folder."""
+    exports = "".join(
+        f"export {name}={shlex.quote(moved(value))}\n" for name, value in variables.items()
+    )
+    place = shlex.quote(f"{ROOT}{workdir}".rstrip("/"))
+    return f"export HOME={ROOT}/root\n{exports}mkdir -p {place}; cd {place}\n"
+
+
+def _solving(source: Source) -> str:
+    """A command that brings the solution, and runs it."""
+    lines = []
+    for path, encoded in _encoded(source.solution).items():
+        file = shlex.quote(f"{ROOT}/{SOLUTION}/{path}")
+        lines.append(f"mkdir -p $(dirname {file}); printf %s {encoded} | base64 -d > {file}")
+    return "\n".join([*lines, f"bash {ROOT}/{SOLUTION}/{source.solve}"])
+
+
+def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {
+        path: base64.b64encode(_moved_bytes(content)).decode() for path, content in files.items()
+    }
+
+
+def _files(folder: Path, needed: str) -> dict[str, bytes]:
+    """All files of a folder, by path. Raises UnsupportedDockerfile without the one that is
+    needed."""
+    if needed and not (folder / needed).is_file():
+        raise UnsupportedDockerfile(f"it has no {folder.name}/{needed}")
+    found = sorted(path for path in folder.rglob("*") if _is_own(path, folder))
+    return {_below(path, folder): path.read_bytes() for path in found}
+
+
+def _needed(path: Path) -> str:
+    if not path.is_file():
+        raise UnsupportedDockerfile(f"it has no {path.name}")
+    return read_text(path)
+
+
+def _moved_bytes(content: bytes) -> bytes:
+    try:
+        return moved(content.decode()).encode()
+    except UnicodeDecodeError:
+        return content
+
+
+_MOVED = re.compile(rf"(?<![\w./~-])/({PLACES})(?![\w.-])")
+
+
+def moved(text: str) -> str:
+    """Folders of a container as folders in the task's folder.
+
+    >>> moved("cat /app/log /usr/bin/env")
+    'cat /work/workspace/app/log /usr/bin/env'
+    """
+    return _MOVED.sub(rf"{ROOT}/\1", text)

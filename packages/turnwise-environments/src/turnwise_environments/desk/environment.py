@@ -1,0 +1,204 @@
+"""The service desk: do what a user wishes if the policy allows it, and report the outcome.
+
+As in tau-bench (arXiv 2406.12045): a policy document, a database with tools that read and write, a
+user who gives facts turn by turn. The agent speaks by answering; the user's reply follows. Success
+is the database as the policy wants it, and no other change, and the right answer to the closing
+question. A refusal is a call too, so no task is solved by doing nothing. The user is scripted, or a
+language model (`model_user.py`). Not here: one's own tasks, tools and database (`own.py`).
+"""
+
+import copy
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import get_args
+
+from pydantic import StrictInt
+
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.turn_parts import STATE_PARTS, cells_of, replayed, share, state_parts
+from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.ranges import Count
+from turnwise.rewards.numeric import matches
+from turnwise.tokens import Source
+from turnwise.tools.tool import consequential, tool
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
+from turnwise_environments.desk.policy import WishKind
+from turnwise_environments.desk.shop import Shop, State
+from turnwise_environments.desk.tasks import COUNT, made_tasks
+from turnwise_environments.desk.user import User
+
+ALL_WISHES: Sequence[WishKind] = get_args(WishKind)
+RULES, PRICES = 5, range(12, 100, 2)
+PARTS = {
+    "state": share("whether the database is as wanted"),
+    "told": share("whether the closing question was answered rightly"),
+    **STATE_PARTS,
+}
+WISH = "\nCustomer: "
+"""Stands between the policy and the user's first words."""
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it."""
+
+    state: State = field(default_factory=dict)
+    user: User = field(default_factory=User)
+    dialogue: Dialogue = field(default_factory=Dialogue)
+    over: bool = False
+
+
+class ServiceDesk(Environment):
+    """Tools that read: check_code, show_order. Tools that write: cancel, take_back, change_street,
+    refuse."""
+
+    facts = EnvironmentSpec("desk", "1", parts=PARTS)
+    _play: Play
+
+    def __init__(
+        self,
+        count: Count = COUNT,
+        short: bool = False,
+        wishes: Sequence[WishKind] = ALL_WISHES,
+        user: ModelUserSettings | None = None,
+    ) -> None:
+        """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
+        small model. `user` describes a language model as the user; without, the user is scripted.
+        Raises ConfigError for a kind that is there twice, and for none."""
+        chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
+        if not chosen or len(chosen) != len(wishes):
+            raise ConfigError(f"desk: wishes are some of {', '.join(ALL_WISHES)}, each once")
+        self._short = short
+        self._model = make_model_user(user)
+        self.task_set = made_tasks(count, short, chosen)
+        if self._model is not None:
+            self.task_set = replace(self.task_set, reference_scores={"noop": 0.0})
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """The policy, and the user's first words."""
+        data = copy.deepcopy(dict(task.data))
+        dialogue = Dialogue("", seed)
+        self._play = Play(data["state"], User(data["script"]), dialogue)
+        if self._model is not None:
+            policy, _, wish = task.prompt.partition(WISH)
+            dialogue.instruction = instruction(wish, data["script"])
+            first = await self._model.begin(dialogue)
+            return Observation(f"{policy}{WISH}{first}", Source.USER)
+        return Observation(task.prompt, Source.USER)
+
+    async def step(self, action: Action) -> Step:
+        """Run the calls; after an answer, what the user says, or the end."""
+        if action.answer is None:
+            return await super().step(action)
+        if self._model is None:
+            reply = self._play.user.hear(action.answer)
+        else:
+            reply = await self._model.hear(self._play.dialogue, action.answer)
+        if reply is None:
+            self._play.over = True
+            return Step(done=True)
+        return Step(Observation(f"Customer: {reply}", Source.USER))
+
+    @tool
+    async def check_code(self, name: str, code: StrictInt) -> str:
+        """Whether a customer's code is right or wrong."""
+        return Shop(self._play.state).check_code(name, code)
+
+    @tool
+    async def show_order(self, order: StrictInt) -> str:
+        """Facts of an order."""
+        return Shop(self._play.state).show_order(order)
+
+    @tool
+    @consequential("write")
+    async def cancel(self, order: StrictInt, refund: StrictInt) -> str:
+        """Cancel an order, and pay a refund."""
+        return Shop(self._play.state).cancel(order, refund)
+
+    @tool
+    @consequential("write")
+    async def take_back(self, order: StrictInt, refund: StrictInt) -> str:
+        """Take an order back, and pay a refund."""
+        return Shop(self._play.state).take_back(order, refund)
+
+    @tool
+    @consequential("write")
+    async def change_street(self, order: StrictInt, street: str) -> str:
+        """Send an order to another street."""
+        return Shop(self._play.state).change_street(order, street)
+
+    @tool
+    @consequential("write")
+    async def refuse(self, order: StrictInt, rule: StrictInt, price: StrictInt) -> str:
+        """Note which rule forbids what is wished for an order, and the order's price."""
+        return Shop(self._play.state).refuse(order, rule, price)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """1 when the database is what the policy makes of the wish, and no more, and the closing
+        question, the last thing that was asked, was answered with the right number; else 0."""
+        secret, before = trajectory.task.secret, trajectory.task.data["state"]
+        kept = self._play.state == secret["state"]
+        told = self._play.over and matches(trajectory.answer, secret["told"])
+        success = kept and told
+        parts = {"state": float(kept), "told": float(told)}
+        twin = self.fresh()
+        twin._play = Play(copy.deepcopy(before))
+        states = await replayed(twin, trajectory, lambda: cells_of(twin._play.state))
+        turn_parts = state_parts(cells_of(before), cells_of(secret["state"]), states)
+        detail = f"answered {trajectory.answer!r}"
+        return Verdict(float(success), success, parts, detail, turn_parts)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """Ask for the code and what else is needed, look, act, and report; without a thought where
+        few words are wanted. Raises NotSupportedError with a language model as the user: the turn
+        at which it is content is not known."""
+        if self._model is not None:
+            raise NotSupportedError("desk: there is no oracle with a language model as the user")
+        secret = task.secret
+        name, arguments = secret["call"]
+        questions = [f"What is the {word}?" for word, _ in task.data["script"] if word]
+        reads = [
+            ToolCall("check_code", secret["check"]),
+            ToolCall("show_order", {"order": arguments["order"]}),
+        ]
+        script = [
+            *(Action("", "ask", answer=question) for question in questions),
+            *(Action("", "look", (call,)) for call in reads),
+            Action("", "act", (ToolCall(name, arguments),)),
+            Action("", "tell", answer="done"),
+            Action("", "tell", answer=secret["told"]),
+        ]
+        return [replace(action, thought="") for action in script] if self._short else script
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """Let the user talk, refuse with a random rule and price, and name the rule."""
+        rule = stream.randint(1, RULES)
+        arguments = {"order": task.info["order"], "rule": rule, "price": stream.choice(PRICES)}
+        call = ToolCall("refuse", arguments)
+        talk = [Action("", answer="yes") for _ in task.data["script"]]
+        return [*talk, Action("", calls=(call,)), Action("", answer=str(rule))]
+
+    def snapshot(self) -> bytes:
+        return json.dumps(asdict(self._play), sort_keys=True).encode()
+
+    def restore(self, state: bytes) -> None:
+        found = json.loads(state)
+        user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
+        self._play = Play(found["state"], user, dialogue, found["over"])
+
+    def reseed(self, seed: int) -> None:
+        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
+        self._play.dialogue.seed = seed
+
+
+def instruction(wish: str, script: Sequence[Sequence[str]]) -> str:
+    """The instructions for a language model, about the customer that it plays."""
+    *known, (_, question) = script
+    facts = " ".join(f"If asked for it: {said}" for _, said in known)
+    return (
+        f"{wish} {facts} When it is done or refused, ask this once: {question} "
+        "After the answer, whatever it is, you are content."
+    )

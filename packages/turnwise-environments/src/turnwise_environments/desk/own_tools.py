@@ -1,0 +1,182 @@
+"""A user's own tools over a user's own data: a Python module, and tables as JSON.
+
+A tool is a public function of the module whose first parameter is `data`, the tables, which it may
+change; the others are typed and are what the agent gives. Instead, the module may have a list
+`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`). Not here:
+tasks (`records.py`), and what is compared (`tables.py`).
+"""
+
+import functools
+import inspect
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MethodType, ModuleType
+from typing import Any
+
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.registry import load_module
+from turnwise.tools.isolated import Workers
+from turnwise.tools.tool import Tool
+from turnwise_environments.desk.tables import Data
+
+
+@dataclass(frozen=True)
+class OwnTools:
+    """The tools of a module, not yet over any data. Example: `read_tools("library.py")`."""
+
+    functions: Mapping[str, Callable[..., str]]
+    """Functions by name; the first argument is an object whose `data` the tool is over."""
+    described: Mapping[str, tuple[str, Mapping[str, Any]]]
+    """Description and parameters, where the module states them beside the signature."""
+    last: frozenset[str]
+    """Tools that end the conversation: `TERMINATE_TOOLS` of the module."""
+    workers: Workers | None = None
+    """Processes that run the tools; None runs them here, where an endless one blocks all."""
+
+    def over(self, holder: object) -> dict[str, Tool]:
+        """The tools over `holder.data`, by name, in alphabetical order."""
+        return {name: self._tool(name, holder) for name in sorted(self.functions)}
+
+    def _tool(self, name: str, holder: object) -> Tool:
+        made = Tool.of(MethodType(self.functions[name], holder))
+        if self.workers is not None:
+            made = replace(made, isolated=functools.partial(self._apart, name, holder))
+        if name not in self.described:
+            return made
+        description, parameters = self.described[name]
+        schema = {"name": name, "description": description, "parameters": parameters}
+        return replace(made, description=description, schema=schema)
+
+    def _apart(self, name: str, holder: Any, values: Mapping[str, Any], seconds: float) -> str:
+        """Run a tool in a worker; what it made of the data takes the place of what they were."""
+        assert self.workers is not None  # only then is this called
+        before = pickle.dumps(holder.data)
+        try:
+            text, after = self.workers.call(_worked, name, before, values, seconds=seconds)
+        except ToolError as error:
+            raise ToolError(f"{name}: {error}") from None
+        if isinstance(text, Refused):
+            raise ToolError(text)
+        if after is not None:
+            holder.data.clear()
+            holder.data.update(pickle.loads(after))
+        return str(text)
+
+
+@dataclass
+class Holder:
+    """Holds the data of tools outside of an episode."""
+
+    data: Data
+
+    def call(self, tools: OwnTools, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool at once. Raises ToolError as for an agent."""
+        found = tools.over(self)
+        if name not in found:
+            raise ToolError(f"there is no tool {name!r}; tools: {', '.join(found)}")
+        return str(found[name].function(**found[name].check(arguments)))
+
+
+class Refused(str):
+    """A tool's words to the agent on its mistake: its changes up to there stay."""
+
+
+_prepared: list[OwnTools] = []
+"""The tools that a worker has read; empty in every other process."""
+
+
+def _prepare(place: str) -> None:
+    _prepared.append(read_tools(place, isolated=False))
+
+
+def _worked(name: str, before: bytes, values: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    """Run a tool in a worker; gives what it says, and the data after it where it changed them."""
+    holder = Holder(pickle.loads(before))
+    try:
+        text = str(_prepared[0].over(holder)[name].function(**values))
+    except ToolError as error:
+        text = Refused(error)
+    after = pickle.dumps(holder.data)
+    return text, None if after == before else after
+
+
+@functools.cache
+def _workers(place: str, module: str) -> Workers:
+    """Make the workers of a module, once; one that was edited has another name."""
+    del module
+    return Workers(_prepare, place)
+
+
+def read_tools(place: str, isolated: bool = True) -> OwnTools:
+    """The tools of `path/to/file.py` or `package.module`, which run in processes of their own if
+    they are `isolated`. Raises ConfigError for a module that is not there or has none, and for a
+    function that cannot be a tool."""
+    module = load_module(place, "desk: tools")
+    functions: dict[str, Callable[..., str]] = {}
+    described: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for entry in getattr(module, "ALL_TOOLS", None) or _public_functions(module):
+        function, name = entry, getattr(entry, "__name__", "")
+        if isinstance(entry, type):
+            function, name = _of_class(entry, place, described)
+        functions[name] = _acting(function, name, place)
+    if not functions:
+        raise ConfigError(
+            f"{place}: no tools: write public functions whose first parameter is data"
+        )
+    last = frozenset(getattr(module, "TERMINATE_TOOLS", ()))
+    for name in sorted(last - functions.keys()):
+        raise ConfigError(f"{place}: TERMINATE_TOOLS names {name!r}, which is no tool here")
+    workers = _workers(place, module.__name__) if isolated else None
+    return OwnTools(functions, described, last, workers)
+
+
+def _public_functions(module: ModuleType) -> list[Callable[..., Any]]:
+    found = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
+    ]
+    return [
+        value for value in found if next(iter(inspect.signature(value).parameters), "") == "data"
+    ]
+
+
+def _of_class(
+    kind: type, place: str, described: dict[str, tuple[str, Mapping[str, Any]]]
+) -> tuple[Callable[..., Any], str]:
+    """A class with `invoke` and `get_info`, both static."""
+    try:
+        info = kind.get_info()["function"]  # type: ignore[attr-defined]
+        name = str(info["name"])
+        described[name] = (str(info["description"]), info["parameters"])
+        return kind.invoke, name  # type: ignore[attr-defined]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{place}: tool class {kind.__name__} has no invoke and get_info: {error}"
+        ) from None
+
+
+def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[..., str]:
+    """The function as a method: over the data of what it is bound to."""
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{place}: tool {name} is async: write a plain function")
+    first, *others = inspect.signature(function, eval_str=True).parameters.values()
+    for parameter in others:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigError(f"{place}: tool {name}: name every parameter, in place of * and **")
+
+    @functools.wraps(function)
+    def act(self: Any, **arguments: Any) -> str:
+        try:
+            result = function(self.data, **arguments)
+        except (ToolError, InfrastructureError):
+            raise
+        except Exception as error:  # as in tau-bench: a wrong id is often a KeyError
+            raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
+        return result if isinstance(result, str) else json.dumps(result, default=str)
+
+    act.__name__ = name
+    act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
+    return act

@@ -1,0 +1,106 @@
+"""Puts bugs into a user's repository that has tests: records in SWE-bench's format, a bug in each.
+
+A small change of a source file becomes a record only if it makes some of the passing tests fail,
+and not all of them. The repository itself is read, and not changed. Not here: the changes
+(`mutations.py`), and how the records are read (`instances.py`).
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import DataError
+from turnwise.sandbox.artefacts import refusal
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.seeds import derive
+from turnwise_environments.repair.environment import unified
+from turnwise_environments.repair.git import check_commit, files_at
+from turnwise_environments.repair.judging import TEST_FOLDERS, run_suite
+from turnwise_environments.repair.mutations import mutants
+
+TEST_FILES = ("test_*.py", "*_test.py", "tests.py")
+SHOWN = 5
+"""Failing tests that the issue names."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    path: str
+    before: str
+    after: str
+
+
+def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Iterator[dict[str, Any]]:
+    """Up to `count` records, one by one, the same for the same commit: HEAD's files, whose tests
+    are run once as they are and once for each change that is tried.
+
+    Raises DataError for a folder that is not a git repository, and where no test passes unchanged.
+    """
+    commit = check_commit(repository, "HEAD", "inject")
+    files = {
+        path: entry.content
+        for path, entry in files_at(repository, commit).items()
+        if entry.kind == "file"
+    }
+    everything = [f"{path}::*" for path in sorted(files) if _is_test(path)]
+    outcomes, problem = run_suite(sandbox, files, everything, runner)
+    passing = [name for name, outcome in outcomes.items() if outcome == "passed"]
+    if not passing:
+        reason = f" ({problem})" if problem else ""
+        raise DataError(
+            f"{repository}: none of the tests in {len(everything)} files passes as it is{reason}: "
+            "give the packages that they need, or another runner"
+        )
+    made = 0
+    for change in _changes(files):
+        if made == count:
+            return
+        broken = {**files, change.path: change.after.encode()}
+        found, _ = run_suite(sandbox, broken, everything, runner)
+        failing = [name for name in passing if found.get(name) != "passed"]
+        if failing and len(failing) < len(passing):
+            made += 1
+            yield _record(repository.resolve().name, commit, change, failing, passing)
+
+
+def _changes(files: Mapping[str, bytes]) -> list[_Change]:
+    """All small changes of source files, shuffled by their content."""
+    found = []
+    for path, content in files.items():
+        if not path.endswith(".py") or _is_test(path) or refusal(path):
+            continue
+        if set(path.split("/")[:-1]) & set(TEST_FOLDERS):
+            continue
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            continue
+        found += [_Change(path, text, mutant.source) for mutant in mutants(text)]
+    return sorted(found, key=lambda one: derive("inject", one.path, one.after))
+
+
+def _is_test(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return any(fnmatchcase(name, pattern) for pattern in TEST_FILES)
+
+
+def _record(
+    name: str, commit: str, change: _Change, failing: list[str], passing: list[str]
+) -> dict[str, Any]:
+    bug = unified(change.path, change.before, change.after)
+    told = "\n".join(f"- {one}" for one in failing[:SHOWN])
+    more = f"\n- and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
+    return {
+        "instance_id": f"{name}-{hashlib.sha256(bug.encode()).hexdigest()[:12]}",
+        "repo": name,
+        "base_commit": commit,
+        "problem_statement": f"These tests passed before, and fail now:\n\n{told}{more}",
+        "bug": bug,
+        "patch": unified(change.path, change.after, change.before),
+        "test_patch": "",
+        "FAIL_TO_PASS": failing,
+        "PASS_TO_PASS": [one for one in passing if one not in failing],
+    }

@@ -1,0 +1,41 @@
+"""Single programs to repair, in QuixBugs' format, each as a repository of one file.
+
+The records are those of the code environment (`code/programs.py`), which asks for the whole program
+as the answer; here the file is changed with tools.
+"""
+
+from dataclasses import dataclass
+
+from turnwise.environments.tasksets import SOLVED, SPLITS, TaskSet
+from turnwise.types import Task
+from turnwise_environments.code import programs
+from turnwise_environments.code.tasks import task_id
+
+KIND = "program"
+
+
+@dataclass(frozen=True)
+class ProgramFile(programs.ProgramFile):
+    """The programs of a .jsonl or .json file in QuixBugs' format, as repositories."""
+
+    def load(self) -> TaskSet:
+        """Read them, each program once. Raises DataError as `code.programs.ProgramFile` does."""
+        tasks = super().load().tasks
+        return TaskSet.of({split: [_task(one) for one in tasks[split]] for split in SPLITS}, SOLVED)
+
+
+def _task(task: Task) -> Task:
+    name = task.secret["name"]
+    prompt = (
+        f"The function {name} in {name}.py, in the current folder, does not do what its "
+        "documentation says. Repair it, and answer when that is done. Calls that you do not see "
+        "judge it."
+    )
+    buggy = task.data["buggy"].strip() + "\n"
+    secret = {
+        **task.secret,
+        "kind": KIND,
+        "solution": {f"{name}.py": task.secret["solution"].strip() + "\n"},
+    }
+    data = {"files": {f"{name}.py": buggy}, "sources": [f"{name}.py"]}
+    return Task(task_id(prompt + buggy), prompt, secret, data, task.info)

@@ -1,0 +1,312 @@
+"""Reads tasks in the format of AgentBench's OS interaction, and judges them by their own checks.
+
+A record has `description`, `create.init` (a script), `evaluation.match` (the answer, or a regular
+expression) or `evaluation.check` (scripts: each gets the answer and what those before it wrote, and
+has to exit with 0; null stands for `evaluation.example`). Scripts are text, or {code or file,
+language}; files are below a folder of scripts.
+
+AgentBench has a machine for each task, here there is a folder: /root, /home and the like are
+folders in it. The checks run in a second sandbox, in the folder that the agent left; an example
+whose output is the right answer runs in the folder as it was at the beginning. Not here: tasks with
+a running program (`start`), C, and what needs a user, a package or a service of a real machine.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.records import read_records, read_text
+from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, kept
+from turnwise.errors import DataError, NotSupportedError
+from turnwise.folders import cache_folder
+from turnwise.sandbox.result import Status
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.tools.workspace import Entry, Workspace
+from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.shell.tasks import entries, make_task, plain
+
+KIND = "checks"
+FOLDER = "/work/workspace"
+"""The path of the folder while a command runs."""
+_MOVED = re.compile(
+    r"(?<![\w./-])/(root|home|opt|srv|mnt|data|var|tmp|usr)(?![\w.-])"
+    r"(?!/(?:bin|sbin|lib|lib32|lib64|include|local|share)\b)"
+)
+BEGIN = f"export HOME={FOLDER}/root; mkdir -p root; cd root\n"
+"""Lines before every command, which begin where a user of AgentBench's machines is."""
+CLEAN = f"""export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null
+mkdir -p {FOLDER}/root; cd {FOLDER}/root
+"""
+"""The lines before a check: its home is its own, so nothing that the agent left there runs by
+itself."""
+_HOME = re.compile(r"(?<![\w./~=-])~(?=/|\s*$|\s*[;|&)>\n\"'])|\$HOME\b|\$\{HOME\}")
+LANGUAGES = ("bash", "python")
+WEAKNESS = (
+    "a check that runs a program which the agent left believes what that program prints and how "
+    "it ends"
+)
+
+VERSION = 1
+"""The version of how a record is tried: what the cache has under another one is not used."""
+
+Script = tuple[str, str]
+"""Language and code."""
+
+
+@dataclass(frozen=True)
+class RecordFile(TaskFile):
+    """The tasks of a .jsonl or .json file that can be done in a folder: their first script has to
+    run here, and where there is an example it has to pass the task's own checks. The files of their
+    scripts are below the folder `scripts`."""
+
+    scripts: str = "."
+
+    def load(self, sandbox: Sandbox) -> TaskSet:
+        """Read them and try them in the sandbox, side by side. What a record came to is kept in the
+        cache folder, under its content and the tier. `constant` is the success of the one answer
+        that is right most often, given to every task at once.
+
+        Raises DataError, naming file and line or entry, for a record that is broken, and for a file
+        of which nothing is left.
+        """
+        scripts = Path(self.scripts).expanduser()
+        drafts = [_draft(record, scripts, where) for where, record in read_records(self.path)]
+        with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
+            tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
+        tasks, left_out = kept(tried, self.path, "tasks")
+        scores = SOLVED | {"constant": _constant(list({task.id: task for task in tasks}.values()))}
+        return TaskSet.shuffled(tasks, self.heldout_share, scores, left_out)
+
+
+def judge(
+    sandbox: Sandbox,
+    task: Task,
+    left: Mapping[str, Entry],
+    answer: str | None,
+) -> tuple[bool, str]:
+    """Whether the task's own checks pass, and what they said if not."""
+    secret = task.secret
+    if secret["match"] is not None:
+        right = answer is not None and is_match(secret["match"], answer)
+        return right, f"answered {answer!r}"
+    said = [str(answer)]
+    for script in secret["check"]:
+        # An example's output is the right answer: the agent's folder has no part in it.
+        place = entries(task) if script is None else left
+        status, output = _run(sandbox, place, script or secret["example"], said, CLEAN)
+        if status != 0:
+            return False, f"a check ended with {status}: {output[-200:]}"
+        said.append(output)
+    return True, ""
+
+
+def example_actions(sandbox: Sandbox, task: Task) -> Sequence[Action]:
+    """The answer that is compared; else what the example does, with what it writes as the answer.
+
+    Raises NotSupportedError for a pattern of answers, and for a record without an example.
+    """
+    match, example = task.secret["match"], task.secret["example"]
+    if match is not None and "answer" in match:
+        return [Action("", "known", answer=str(match["answer"]))]
+    if example is None:
+        raise NotSupportedError(f"{task.id} comes without an example of how it is done")
+    language, code = example
+    command = code if language == "bash" else f"python3 -c {shlex.quote(code)}"
+    _, output = _run(sandbox, entries(task), example, [])
+    call = ToolCall("shell", {"command": command})
+    return [Action("", "do it", (call,)), Action("", "done", answer=output.strip())]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A record as it was read: nothing of it has been run."""
+
+    description: str
+    init: Sequence[Script | None]
+    secret: Mapping[str, Any]
+    labels: str
+    left_out: str
+    """The reason why it cannot be done here, if that is known without trying."""
+
+
+def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
+    description, evaluation = record.get("description"), record.get("evaluation")
+    if not isinstance(description, str) or not description.strip():
+        raise DataError(f"{where}: 'description' must be there, a string that is not empty")
+    if not isinstance(evaluation, dict) or not ("match" in evaluation or "check" in evaluation):
+        raise DataError(f"{where}: 'evaluation' must have 'match' or 'check'")
+    create = record.get("create")
+    create = create if isinstance(create, dict) else {}
+    started = bool(record.get("start"))
+    init = [] if started else _scripts(create.get("init"), scripts, where)
+    check = [] if started else _scripts(evaluation.get("check"), scripts, where)
+    (example,) = (
+        [None] if started else _scripts(evaluation.get("example"), scripts, where) or [None]
+    )
+    foreign = any(script[0] not in LANGUAGES for script in (*init, *check, example) if script)
+    if None in check and example is None:
+        raise DataError(f"{where}: 'check' refers to an example, and there is none")
+    match = _match(evaluation, where)
+    return _Draft(
+        description=_moved(description.strip()),
+        init=init,
+        secret={"kind": KIND, "match": match, "check": check, "example": example},
+        labels=", ".join(map(str, record.get("labels", []))),
+        left_out="a program runs beside it"
+        if started
+        else "a language that is not run here"
+        if foreign
+        else "",
+    )
+
+
+def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
+    """Give the task of a draft, or why it cannot be done here; what was found out by trying is
+    kept, and a second run does not have to wait for it."""
+    if draft.left_out:
+        return draft.left_out
+    content = json.dumps([asdict(draft), sandbox.tier, sys.version_info[:2], CLEAN, VERSION])
+    name = hashlib.sha256(content.encode()).hexdigest()
+    file = cache_folder() / "os_interaction" / f"{name}.json"
+    with suppress(OSError, ValueError):  # it is not there, or damaged
+        return _task(draft, json.loads(file.read_text()))
+    folder = _tried(draft, sandbox)
+    if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
+        return folder
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
+        json.dump(folder, writing)
+    Path(writing.name).replace(file)
+    return _task(draft, folder)
+
+
+def _tried(draft: _Draft, sandbox: Sandbox) -> list[list[object]] | str:
+    """The folder of a record as plain data, or why it cannot be done here."""
+    folder: Mapping[str, Entry] | None = {}
+    for script in draft.init:
+        folder = _prepared(sandbox, folder or {}, script) if script else folder
+        if folder is None:
+            return "its folder cannot be made here"
+    made = plain(folder or {})
+    return made if _is_solved(sandbox, _task(draft, made)) else "its own example does not pass here"
+
+
+def _task(draft: _Draft, folder: list[list[object]]) -> Task:
+    return make_task(draft.description, draft.secret, {"folder": folder}, {"labels": draft.labels})
+
+
+def _constant(tasks: Sequence[Task]) -> float:
+    """Share of the tasks that the most frequent of the compared answers solves."""
+    matches = [task.secret["match"] for task in tasks if task.secret["match"] is not None]
+    answers = {str(match["answer"]) for match in matches if "answer" in match}
+    solved = [sum(is_match(match, answer) for match in matches) for answer in answers]
+    return max(solved, default=0) / len(tasks)
+
+
+def is_match(match: Mapping[str, Any], answer: str) -> bool:
+    """Whether an answer is the one that is compared, or has the pattern."""
+    given = answer.strip() if match.get("strip", True) else answer
+    if "regex" in match:
+        return re.search(str(match["regex"]), given) is not None
+    return given == str(match["answer"])
+
+
+def _is_solved(sandbox: Sandbox, task: Task) -> bool:
+    """Whether the example passes; True without an example."""
+    example = task.secret["example"]
+    if example is None or task.secret["match"] is not None:
+        return True
+    workspace = Workspace(sandbox)
+    workspace.entries = entries(task)
+    result, _ = workspace.run(_command(example, []))
+    answer = result.stdout.text.strip()
+    return judge(sandbox, task, workspace.entries, answer)[0]
+
+
+def _prepared(
+    sandbox: Sandbox, folder: Mapping[str, Entry], script: Script
+) -> Mapping[str, Entry] | None:
+    workspace = Workspace(sandbox)
+    workspace.entries = dict(folder)
+    result, problem = workspace.run(_command(script, []))
+    return None if problem or result.status is not Status.OK else workspace.entries
+
+
+def _run(
+    sandbox: Sandbox,
+    folder: Mapping[str, Entry],
+    script: Script,
+    words: Sequence[str],
+    begin: str = BEGIN,
+) -> tuple[int, str]:
+    """Exit status and output of a script; 124 if it was stopped at a limit."""
+    workspace = Workspace(sandbox)
+    workspace.entries = dict(folder)
+    result, _ = workspace.run(_command(script, words, begin))
+    status = 124 if result.exit_status is None else result.exit_status
+    return status, result.stdout.text
+
+
+def _command(script: Script, words: Sequence[str], begin: str = BEGIN) -> str:
+    language, code = script
+    given = shlex.join(word.replace("\0", "") for word in words)
+    if begin == CLEAN:
+        code = _HOME.sub(f"{FOLDER}/root", code)
+    if language == "python":
+        return f"{begin}python3 -s -P -c {shlex.quote(code)} {given}"
+    return f"{begin}bash -c {shlex.quote(code)} -- {given}"
+
+
+def _moved(text: str) -> str:
+    """Folders of a machine as folders in the task's folder.
+
+    >>> _moved("cat /root/log /usr/bin/env")
+    'cat /work/workspace/root/log /usr/bin/env'
+    """
+    return _MOVED.sub(rf"{FOLDER}/\1", text)
+
+
+def _scripts(given: Any, folder: Path, where: str) -> list[Script | None]:
+    """Scripts as a list; None where an example stands."""
+    if given is None:
+        return []
+    found: list[Script | None] = []
+    for one in given if isinstance(given, list) else [given]:
+        if one is None:
+            found.append(None)
+        elif isinstance(one, str):
+            found.append(("bash", _moved(one)))
+        elif isinstance(one, dict) and isinstance(one.get("code", one.get("file")), str):
+            code = one["code"] if "code" in one else _read(folder / one["file"], where)
+            found.append((str(one.get("language", "bash")), _moved(code)))
+        else:
+            raise DataError(f"{where}: a script is text, or has 'code' or 'file': {one!r:.60}")
+    return found
+
+
+def _read(path: Path, where: str) -> str:
+    if not path.is_file():
+        raise DataError(f"{where}: there is no script {path}: give the folder of scripts")
+    return read_text(path)
+
+
+def _match(evaluation: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+    match = evaluation.get("match")
+    if not isinstance(match, dict):
+        return None if match is None else {"answer": str(match), "strip": True}
+    if "regex" not in match:
+        return {**match, "answer": match.get("answer", "")}
+    try:
+        re.compile(str(match["regex"]))
+    except (re.error, RecursionError) as error:
+        raise DataError(f"{where}: 'match' has a pattern that is none: {error}") from None
+    return match

@@ -1,0 +1,194 @@
+"""The code environment: oracle and scores, what tests must not be fooled by, QuixBugs' format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments.playing import answered, calling, judged, prototype
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.evaluation.measurement import all_tasks, played_all, random_script, success
+from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.code.environment import Code, program_of
+from turnwise_environments.code.pipelines import inputs
+from turnwise_environments.code.programs import ProgramFile
+from turnwise_environments.code.tasks import MadeFunctions
+
+QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
+RECORD: dict[str, Any] = {
+    "name": "halves",
+    "buggy": "def halves(n):\n    yield n\n",
+    "correct": "def halves(n):\n    while n > 1:\n        n = n / 2\n        yield (n,)\n",
+    "tests": [[[4], [[2], [1]]], [[3], [[1.5], [0.75]]], [[1], []]],
+}
+
+
+made = prototype("code")
+
+
+def results(source: str, task: Task) -> list[Any]:
+    """What a program of this environment's own making returns, here."""
+    space: dict[str, Any] = {}
+    exec(source, space)
+    return [space[task.secret["name"]](*arguments) for arguments, *_ in task.secret["cases"]]
+
+
+@pytest.mark.long
+def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    lucky = 0
+    for task in tasks:
+        expected = [entry for _, entry, _ in task.secret["cases"]]
+        assert results(task.secret["solution"], task) == expected
+        lucky += results(str(random_script(made, task)[0].answer), task) == expected
+    assert lucky / 2000 == made.spec.reference_scores["random"]
+
+
+def test_no_function_of_one_split_is_in_the_other(made: Code) -> None:
+    def behaviour(task: Task) -> str:
+        return json.dumps([expected for _, expected, _ in task.secret["cases"]])
+
+    train, heldout = ({behaviour(task) for task in made.tasks(s)} for s in ("train", "heldout"))
+    assert len(train) == len(heldout) == 1000
+    assert not train & heldout
+    shown = [task.prompt for task in made.tasks("train")]
+    assert not any(str(values) in text for values in inputs() if len(values) > 1 for text in shown)
+
+
+TRICKS = {
+    "constant": "def solve(values): return 0",
+    "exit": "import os, sys\nsys.exit(0)",
+    "hard exit": "import os\ndef solve(values): os._exit(0)",
+    "equals everything": (
+        "class A(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
+        "def solve(values): return A()"
+    ),
+    "printed": "def solve(values): print('PASSED')",
+    "no function": "solve = 3",
+    "no program": "def solve(values) return",
+    "shown inputs only": "def solve(values): return {0} if values == {1} else None",
+    "the file of results": (
+        "open('returned.by.turnwise.jsonl', 'w').write('{\"value\": 0}\\n' * 99)\n"
+        "def solve(values): return 0"
+    ),
+    "looking around": (
+        "import gc, sys\ndef solve(values):\n"
+        "    return [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o][0]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_tricks_fail(made: Code, name: str) -> None:
+    task = made.tasks("train")[0]
+    verdict = judged(made, task, answered(TRICKS[name]))
+    assert (verdict.reward, verdict.success) == (0.0, False)
+
+
+def test_parts_say_what_runs_and_what_passes(made: Code) -> None:
+    task = made.tasks("train")[0]
+    found = {
+        name: judged(made, task, answered(program)).parts
+        for name, program in {**TRICKS, "right": task.secret["solution"]}.items()
+    }
+    assert found["right"] == {"passed": 1.0, "runs": 1.0}
+    assert found["constant"]["runs"] == 1.0 > found["constant"]["passed"]
+    for name in ("exit", "no function", "no program"):
+        assert found[name] == {"passed": 0.0, "runs": 0.0}
+
+
+FAILURES = {
+    "1 / 0": 1.0,
+    "def x(:": 1.0,
+    "print(1)\nraise ValueError('several\\nlines')": 1.0,
+    "x = [0] * 10**10": 1.0,
+    "import os; os.kill(os.getpid(), 11)": 1.0,
+    "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    print('[error]', error)": 0.0,
+    "print('a Traceback (most recent call last): is no line of its own')": 0.0,
+    "print(sum([1, 2]))": 0.0,
+}
+
+
+def test_turns_whose_programs_fail_are_errors(made: Code) -> None:
+    task = made.tasks("train")[0]
+    tries = [calling("python", code=code) for code in FAILURES]
+    both = Action("", calls=(*tries[0].calls, *tries[-1].calls))
+    unparsed = Action("", error="no call")
+    verdict = judged(made, task, *tries, both, unparsed, answered("def solve(values): return 0"))
+    assert verdict.turn_parts == {"errors": [*FAILURES.values(), 1.0, 0.0, 0.0]}
+    silent = judged(made, task, tries[0], answered(" "))
+    assert silent.turn_parts == {"errors": [1.0, 0.0]}
+
+
+def test_a_fenced_answer_and_the_tool(made: Code) -> None:
+    task = made.tasks("train")[0]
+    trying = Action("", calls=(ToolCall("python", {"code": "x = 1\nprint(x + 1)"}),))
+    fenced = f"Here it is:\n```python\n{task.secret['solution']}```"
+    (play,) = played_all(made, [task], [[trying, trying, answered(fenced)]])
+    assert play.trajectory.observed[:2] == ("2\n", "2\n") or play.trajectory.observed[0] == "2"
+    assert success([play]) == 1.0
+    assert program_of("```\na\n```\n```\nb\n```").startswith("```")
+
+
+def write(path: Path, *records: Any) -> str:
+    path.write_text(json.dumps(list(records)))
+    return str(path)
+
+
+def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> None:
+    environment = Code(ProgramFile(write(tmp_path / "p.json", RECORD), heldout_share=0.0))
+    environment.sandbox = made.sandbox
+    (task,) = environment.tasks("train")
+    assert judged(environment, task, *environment.oracle(task)).reward == 1.0
+    assert judged(environment, task, answered(RECORD["buggy"])).reward == 0.0
+    listed = "def halves(n): return [] if n <= 1 else [[n / 2], *halves(n / 2)]"
+    assert judged(environment, task, answered(listed)).reward == 1.0
+    endless = "def halves(n):\n    while True:\n        yield n\n"
+    assert judged(environment, task, answered(endless)).reward == 0.0
+
+
+BROKEN = {
+    "entry 1: 'buggy' must be there": {**RECORD, "buggy": ""},
+    "entry 1: 'tests' must be a list": {**RECORD, "tests": [[1, 2, 3]]},
+    "entry 1: 'correct' is no Python": {**RECORD, "correct": "def"},
+    "entry 1: 'correct' has no function 'other'": {**RECORD, "name": "other"},
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        Code(ProgramFile(write(tmp_path / "broken.json", BROKEN[message])))
+    assert message in str(error.value)
+
+
+def test_without_its_sandbox_there_is_no_verdict() -> None:
+    """A service where nobody listens: the episode is ungraded, and not a failure of the agent."""
+    service = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:9"}
+    environment = make_environment("code", {"tasks": {"count": 4}}, {}, service)
+    task = environment.tasks("train")[0]
+    with pytest.raises(InfrastructureError, match="sandbox_fusion"):
+        judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_more_functions_than_there_are() -> None:
+    with pytest.raises(ConfigError, match="lower count"):
+        Code(MadeFunctions(400, max_steps=1))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
+def test_every_program_of_quixbugs(made: Code) -> None:
+    environment = Code(ProgramFile(str(QUIXBUGS)))
+    environment.sandbox = made.sandbox
+    tasks = all_tasks(environment)
+    programs = [json.loads(line) for line in QUIXBUGS.read_text().splitlines()]
+    buggy = {program["name"]: program["buggy"] for program in programs}
+    assert len(tasks) == len(buggy) == 21
+    for task in tasks:
+        assert judged(environment, task, *environment.oracle(task)).reward == 1.0, task.info
+        assert judged(environment, task, answered(buggy[task.info["program"]])).reward == 0.0

@@ -1,0 +1,298 @@
+"""A desk of one's own: both formats, what is left out, tools that fail, differences, snapshots."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from desk_library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
+from tests.environments.playing import answered, calling, judged, played
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, UserError
+from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
+from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.desk.own import was_told
+from turnwise_environments.desk.tables import differences, write
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    return written(tmp_path)
+
+
+def wanting(environment: Environment, words: str) -> Task:
+    (found,) = [one for one in all_tasks(environment) if words in one.prompt]
+    return found
+
+
+def test_what_doing_nothing_solves_is_left_out_with_a_line(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    assert len(all_tasks(environment)) == len(TASKS) - 1
+    idle, failing = environment.task_set.warnings
+    assert idle.startswith("1 tasks solved by doing nothing")
+    assert failing == "1 tasks have an action of their own that fails: kept"
+    Path(options["tasks"]["file"]).write_text(json.dumps(TASKS[4:5]))
+    with pytest.raises(DataError, match="no tasks to play in it; 1 tasks solved by doing nothing"):
+        make_environment("own_desk", options)
+
+
+def test_tau2s_format(tmp_path: Path) -> None:
+    environment = make_environment("own_desk", written(tmp_path, TAU2))
+    tasks = all_tasks(environment)
+    assert all(
+        "reason for call: Borrow Rivers.\nknown info: You are Ada." in t.prompt for t in tasks
+    )
+    told = sorted(tuple(task.secret["outputs"]) for task in tasks)
+    assert told == [(), ("14",)], "one that names assertions and has none is kept"
+    assert success(played_all(environment, tasks, [environment.oracle(t) for t in tasks])) == 1.0
+    assert len(environment.task_set.warnings) == 4
+    assert all(line.startswith("1 tasks ") for line in environment.task_set.warnings)
+
+
+def test_a_conversation_and_its_verdict(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "Borrow Rivers")
+    assert task.prompt == "Be {kind}.\nCustomer: You are Ada. Borrow Rivers."
+    lend = calling("lend", **LEND["kwargs"])
+    talk = [answered("One moment."), answered("Done.")]
+    play = played(environment, task, lend, *talk)
+    assert play.seen[1][0] == "lent"
+    assert "Customer: Yes" in play.seen[2][0]
+    assert play.trajectory.reward == 1.0
+    assert judged(environment, task, lend).reward == 0.0, "the conversation has not ended"
+    assert judged(environment, task, *talk).reward == 0.0
+    assert judged(environment, task, lend, calling("remove", book="b2"), *talk).reward == 0.0
+    other = calling("lend", book="b1", reader="r1", days=15)
+    assert judged(environment, task, other, *talk).reward == 0.0
+    again = judged(environment, task, lend, lend, *talk)
+    assert again.reward == 1.0, "the second is refused and changes nothing"
+
+
+def test_what_has_to_be_told_is_told_by_the_agent(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "what Rivers costs")
+    look = calling("show_book", book="b1")
+    assert judged(environment, task, look, NOTHING, NOTHING).reward == 0.0, "only seen"
+    told = [answered("It costs $1234.50, no: $1,234.5."), NOTHING]
+    assert judged(environment, task, *told).reward == 1.0
+    dump = answered(" ".join(f"{number / 2}" for number in range(2460, 2480)) + " 1")
+    assert judged(environment, task, dump, dump).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "right"),
+    [
+        ("23", "the 23rd and 1234", False),
+        ("23", "it is 23.", True),
+        ("23", "it is 23.5", False),
+        ("3", "2.3", False),
+        ("1,234", "$1234", True),
+        ("Gate B", "at gate  b!", True),
+        ("Gate B", "at gate bb", False),
+        ("7", " ".join(map(str, range(20))), True),
+        ("7", " ".join(map(str, range(21))), False),
+    ],
+)
+def test_was_told(expected: str, said: str, right: bool) -> None:
+    assert was_told(expected, ["hello", said]) is right
+
+
+def test_a_tool_that_ends_the_conversation(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "You want a person")
+    passing = calling("pass_on", why="asked")
+    both = Action("", calls=(*passing.calls, ToolCall("remove", {"book": "b1"})))
+    play = played(environment, task, answered("The fee is 30."), both)
+    assert play.trajectory.reward == 1.0
+    assert len(play.trajectory.turns[-1].step.results) == 1  # type: ignore[union-attr]
+    assert judged(environment, task, passing).parts == {"database": 1, "told": 0, "ended": 1}
+
+
+def test_what_a_tool_raises_is_the_agents_to_read(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "Borrow Rivers")
+    calls = [
+        calling("show_book", book="b9"),
+        calling("lend", book="b1"),
+        calling("lend", book="b1", reader="r1", days="many"),
+        calling("show_book", book="b1", data={}),
+        calling("helper", text=""),
+    ]
+    play = played(environment, task, *calls)
+    texts = [str(entry[0]) for entry in play.seen[1:6]]
+    for text, words in zip(
+        texts,
+        ["KeyError: 'b9'", "'reader': Field required", "valid integer", "'data': Extra", "no tool"],
+        strict=True,
+    ):
+        assert text.startswith("Error: ")
+        assert words in text
+    assert [one.name for one in environment.tools()] == ["lend", "pass_on", "remove", "show_book"]
+    schemas = {one.name: one for one in environment.tools()}
+    assert schemas["show_book"].description == "What is known of a book."
+    assert list(schemas["lend"].schema["parameters"]["properties"]) == ["book", "reader", "days"]
+    assert schemas["lend"].consequence == "write"
+    guarded = make_environment("own_desk", options, {"write": "refuse"})
+    play = played(guarded, task, calling("lend", **LEND["kwargs"]))
+    assert "not permitted" in play.seen[1][0]
+
+
+CLASSES = """
+class Lend:
+    @staticmethod
+    def invoke(data, book: str, reader: str) -> str:
+        data["books"][book]["reader"] = reader
+        return "lent"
+    @staticmethod
+    def get_info():
+        parameters = {"type": "object", "properties": {"book": {"type": "string"}}}
+        function = {"name": "lend", "description": "Lend it.", "parameters": parameters}
+        return {"type": "function", "function": function}
+
+ALL_TOOLS = [Lend]
+"""
+
+
+def test_tool_classes_as_tau_bench_has_them(tmp_path: Path) -> None:
+    environment = make_environment("own_desk", written(tmp_path, TASKS[:1], CLASSES))
+    (lend,) = environment.tools()
+    assert (lend.name, lend.description) == ("lend", "Lend it.")
+    assert lend.schema["parameters"]["properties"]["book"] == {"type": "string"}
+    (task,) = all_tasks(environment)
+    assert success(played_all(environment, [task], [environment.oracle(task)])) == 1.0
+
+
+def test_differences_are_written_back() -> None:
+    after = copy.deepcopy(DATABASE)
+    after["books"]["b1"]["days"] = 3  # type: ignore[index, assignment]
+    del after["readers"]["r2"]
+    after["readers"]["r3"] = None  # type: ignore[assignment]
+    after["log"] = ["a"]  # type: ignore[assignment]
+    found = differences(DATABASE, after)
+    assert set(found) == {"books", "log", "readers"}
+    assert found["readers"] == {"rows": {"r2": [], "r3": [None]}}
+    data: dict[str, Any] = copy.deepcopy(DATABASE)
+    write(found, data)
+    assert data == after
+    data["log"].append("b")
+    assert found["log"] == {"whole": [["a"]]}
+    assert differences(after, {}) == {name: {"whole": []} for name in after}
+    assert differences(after, copy.deepcopy(after)) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tasks": {"heldout_share": 2}}, "environment.options.tasks lacks file: set it"),
+        ({"tasks": {"file": "a", "heldout_share": 2}}, "'tasks.heldout_share' is 2"),
+        ({"tools": "nowhere.py"}, "desk: tools file nowhere.py: there is no such file"),
+        ({"policy": "nowhere.md"}, "nowhere.md: there is no such file: give the policy"),
+        ({"database": "nowhere"}, "nowhere: there is no such file or folder"),
+        ({"user": {"model": "m"}}, "environment.options.user lacks url: set it"),
+        ({"user": {"url": "u", "model": "m"}}, "write http://host:port/v1"),
+        ({"user": {"url": "http://u", "model": "m", "seconds": 0}}, "'user.seconds' is 0"),
+        ({"user": {"url": "http://u", "model": "m", "tries": 1}}, "unknown option 'user.tries'"),
+        (
+            {"user": {"url": "http://u", "model": "m", "attempts": "x"}},
+            "'user.attempts' is 'x': give a whole number",
+        ),
+        ({"user": {"url": "http://u", "model": "m", "key_variable": "NO_KEY_X"}}, "NO_KEY_X"),
+    ],
+)
+def test_options_that_make_no_sense(
+    options: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        make_environment("own_desk", options | change)
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ("x = 1", "no tools: write public functions whose first parameter is data"),
+        ("async def look(data): ...", "tool look is async"),
+        ("def look(data, *words): ...", "name every parameter"),
+        ("class Look: ...\nALL_TOOLS = [Look]", "tool class Look has no invoke"),
+        ("def look(data): ...\nTERMINATE_TOOLS = ['end']", "names 'end', which is no tool"),
+    ],
+)
+def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("own_desk", written(tmp_path, TASKS, tools))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"actions": []}, "entry 1: there is no 'instruction'"),
+        ({"instruction": "x"}, "'actions' and 'outputs' have to be lists"),
+        ({"instruction": "x", "actions": [{"kwargs": {}}]}, "an action is {name, kwargs}"),
+        ({"instruction": "x", "actions": [], "script": ["ab", "c"]}, "the script a list of"),
+        ({"instruction": "x", "actions": [{"name": "fly"}]}, "there is no tool 'fly'"),
+    ],
+)
+def test_records_that_are_broken(tmp_path: Path, record: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_environment("own_desk", written(tmp_path, [record]))
+
+
+CALCULATOR = (
+    TOOLS
+    + '''
+
+def calculate(data, expression: str) -> str:
+    """Work out an expression."""
+    return str(eval(expression))
+
+def leave(data) -> str:
+    """Leave."""
+    data["left"] = True
+    raise SystemExit(0)
+
+def flood(data) -> str:
+    """Tell a lot."""
+    return "x\\ud800" * 3_000_000
+'''
+)
+
+
+def all_train(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "tasks": {**options["tasks"], "heldout_share": 0.0}}
+
+
+@pytest.mark.slow
+def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
+    tmp_path: Path,
+) -> None:
+    """In this process `9**(9**8)` would stop the event loop with all its deadlines."""
+    options = written(tmp_path, tools=CALCULATOR)
+    environment = make_environment("own_desk", all_train(options))
+    environment.tool_deadline = 2.0  # type: ignore[misc]
+    task = next(one for one in environment.tasks("train") if one.info["actions"] == 1)
+    calls = [("calculate", {"expression": "9**(9**8)"}), ("leave", {}), ("flood", {})]
+    hung = [Action("", calls=(ToolCall(name, values),)) for name, values in calls]
+    (play,) = played_all(environment, [task], [[*hung, *environment.oracle(task)]])
+    observed = play.trajectory.observed
+    assert observed[0] == "Error: calculate: it was stopped after 2 s"
+    assert observed[1] == "Error: leave: SystemExit"
+    assert observed[2].startswith("x?x?")
+    assert observed[2].endswith("more characters are not shown]")
+    assert play.trajectory.verdict is not None
+    assert play.trajectory.verdict.success
+
+
+def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
+    options = all_train(written(tmp_path))
+    apart, here = (
+        make_environment("own_desk", {**options, "isolated": isolated})
+        for isolated in (True, False)
+    )
+    tasks = apart.tasks("train")
+    plays = [
+        [play.seen for play in played_all(one, tasks, [one.oracle(task) for task in tasks])]
+        for one in (apart, here)
+    ]
+    assert plays[0] == plays[1]

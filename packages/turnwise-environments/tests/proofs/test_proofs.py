@@ -1,0 +1,125 @@
+"""The environment of proofs: the kernel judges, checks help, and what only looks like work earns
+nothing."""
+
+import random
+
+import pytest
+
+from tests.environments.playing import answered, calling, judged, played, prototype, reward
+from turnwise.evaluation.measurement import all_tasks, spread
+from turnwise.types import Task
+from turnwise_environments.proofs.environment import HOLDS, INSTRUCTIONS, Proofs
+from turnwise_environments.rewards.proofs import RULES, check, parse
+
+pytestmark = pytest.mark.long
+
+PREMISES, CONCLUSION = ["p -> q", "~q", "r"], "~p & r"
+KNOWN = """\
+1. p -> q premise
+2. ~q premise
+3. r premise
+4. p assume
+5. q ->e 1 4
+6. false ~e 5 2
+7. ~p ~i 4 6
+8. ~p & r &i 7 3"""
+STATED = {"premises": PREMISES, "conclusion": CONCLUSION}
+TASK = Task("one", "Prove ~p & r.", {**STATED, "proof": KNOWN}, STATED)
+
+made = prototype("proofs")
+
+
+def first(lines: int) -> str:
+    return "\n".join(KNOWN.split("\n")[:lines])
+
+
+def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
+    for task in spread(all_tasks(made), 60):
+        rows = task.secret["proof"].split("\n")
+        assert reward(made, task, answered("\n".join(rows))) == 1.0
+        assert reward(made, task, answered("\n".join(rows[:-1]))) == 0.0
+        assert reward(made, task, answered("\n".join(rows[1:]))) == 0.0
+
+
+def test_another_proof_will_do(made: Proofs) -> None:
+    other = KNOWN.replace("8. ~p & r &i 7 3", "8. ~p copy 7\n9. ~p & r &i 8 3")
+    for text in (other, other.replace("\n", "; "), other.replace("\n", "\n\n")):
+        verdict = judged(made, TASK, answered(text))
+        assert (verdict.reward, verdict.parts) == (1.0, {"checked_lines": 1.0, "derived": 1.0})
+
+
+CHEATS = {
+    "nothing": "",
+    "words": "It follows.",
+    "the conclusion": "1. ~p & r premise",
+    "assumed": "1. ~p & r assume",
+    "copied": "1. ~p & r assume\n2. ~p & r copy 1",
+    "without numbers": "\n".join(row.partition(" ")[2] for row in KNOWN.split("\n")),
+    "another theorem": "1. r premise\n2. r | p |i 1",
+    "what the tool says": HOLDS,
+    "a false rule": KNOWN.replace("~i 4 6", "magic 6"),
+    "an open assumption": first(6) + "\n7. ~p & r false-e 6",
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_fail(made: Proofs, name: str) -> None:
+    verdict = judged(made, TASK, answered(CHEATS[name]))
+    assert (verdict.reward, verdict.success) == (0.0, False)
+
+
+def test_the_tool_says_what_is_wrong_and_what_is_missing(made: Proofs) -> None:
+    wrong = first(4) + "\n5. r ->e 1 4"
+    proofs = [wrong, first(5), first(7), KNOWN]
+    play = played(made, TASK, *(calling("check", proof=one) for one in proofs))
+    assert play.seen[0].startswith(INSTRUCTIONS)
+    assert list(play.trajectory.observed) == [
+        "line 5: it does not follow by ->e 1 4",
+        "5 lines hold; the last line is not the conclusion: it stands on the assumptions [4]",
+        "7 lines hold; the last line is not the conclusion: it is another one",
+        HOLDS,
+    ]
+
+
+def test_turns_earn_what_they_show_for_the_first_time(made: Proofs) -> None:
+    wrong = first(5) + "\n6. false ~e 1 2"
+    checks = [calling("check", proof=one) for one in (first(3), wrong, first(6), first(6), KNOWN)]
+    turns = judged(made, TASK, *checks, answered("?")).turn_parts
+    assert turns["progress"] == [0.0, 0.25, 0.25, 0.0, 0.5, 0.0]
+    assert turns["errors"] == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+
+
+LOOKS_LIKE_WORK = {
+    "assumptions": "1. ~p assume\n2. false assume\n3. ~p & r assume",
+    "assumptions that are copied": "1. ~p assume\n2. ~p copy 1\n3. ~p & r assume\n4. ~p & r copy 3",
+    "on an assumption more": "1. r premise\n2. ~p assume\n3. ~p & r &i 2 1",
+    "from a contradiction": "1. false assume\n2. ~p false-e 1\n3. ~p & r false-e 1",
+    "what is not asked": "1. r premise\n2. r | p |i 1\n3. r & r &i 1 1\n4. r copy 1",
+    "behind a wrong line": "1. p & p premise\n" + KNOWN,
+}
+
+
+@pytest.mark.parametrize("name", LOOKS_LIKE_WORK)
+def test_what_is_taken_for_granted_is_no_progress(made: Proofs, name: str) -> None:
+    proof = LOOKS_LIKE_WORK[name]
+    verdict = judged(made, TASK, calling("check", proof=proof), answered(proof))
+    assert verdict.turn_parts["progress"] == [0.0, 0.0]
+    assert verdict.parts["derived"] == 0.0
+
+
+def test_lines_are_counted_up_to_the_first_wrong_one(made: Proofs) -> None:
+    wrong = first(3) + "\n\n4. q ->e 1 2\n5. r premise"
+    parts = judged(made, TASK, answered(wrong)).parts
+    assert parts == {"checked_lines": 3 / 5, "derived": 0.0}
+    assert judged(made, TASK, answered("")).parts == {"checked_lines": 0.0, "derived": 0.0}
+
+
+def test_the_instructions_name_every_rule_and_their_proof_holds() -> None:
+    assert all(f"\n{name}: " in INSTRUCTIONS for name in RULES)
+    proof = INSTRUCTIONS[INSTRUCTIONS.index("1. p -> q premise") :]
+    assert check(proof, [parse("p -> q"), parse("~q")], parse("~p"))
+
+
+def test_random_actions_are_lines_of_a_proof(made: Proofs) -> None:
+    (action,) = made.random_actions(TASK.public(), random.Random(0))
+    assert judged(made, TASK, action).parts["checked_lines"] == pytest.approx(3 / 4)
