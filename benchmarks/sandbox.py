@@ -91,8 +91,8 @@ def measure_plain(count: int, threads: int) -> str:
 
 def measure(tier: str, count: int, threads: int, python: str) -> str:
     """The line of one tier."""
-    common = {"tier": tier, "allow_unisolated": tier == "rlimits", "concurrency": threads}
-    common["python"] = python if tier == "rlimits" else ""
+    common = {"tier": tier, "concurrency": threads}
+    common["python"] = python if tier == "unisolated" else ""
     with Sandbox(SandboxSettings(**common, warm=threads)) as sandbox:  # type: ignore[arg-type]
         expect_one(sandbox)
         warm = milliseconds(lambda: expect_one(sandbox), count)
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--python", default=readable(), help="interpreter for the tier rlimits")
+    parser.add_argument("--python", default=readable(), help="interpreter for the tier unisolated")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.1f}, {arguments.count} runs each\n")

@@ -255,7 +255,7 @@ def test_list(shell: Shell) -> None:
         ("sft.demonstrations.behaviours.faithfull=1 sft.steps=1", "did you mean 'faithful'"),
         ("sandbox.kind=docker", "takes no table [sandbox]"),
         ("environment.name=code sandbox.kindd=docker", "did you mean 'sandbox.kind'"),
-        ("environment.name=code sandbox.tier=rlimits", "allow_unisolated"),
+        ("environment.name=code sandbox.tier=rlimits", "give one of"),
         (
             "environment.name=code sandbox.kind=docker sandbox.docker=no-such-docker",
             "no 'no-such-docker' on the PATH",

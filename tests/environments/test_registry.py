@@ -115,7 +115,7 @@ def test_the_recipe_chooses_the_sandbox():
         ("mathematics", {"warm": 1}, "is for interpreter = 'python'"),
         ("multi_tool", {"warm": 1}, "is for interpreter = 'python'"),
         ("code", {"kin": "docker"}, "did you mean 'sandbox.kind'"),
-        ("code", {"tier": "rlimits"}, "allow_unisolated = true"),
+        ("code", {"tier": "rlimits"}, "sandbox.tier is 'rlimits'"),
     ],
 )
 def test_sandboxes_that_do_not_fit(name, table, message):

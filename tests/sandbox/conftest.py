@@ -10,7 +10,7 @@ import pytest
 
 from turnwise.errors import ConfigError
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.sandbox.settings import MEBIBYTE, TIERS, Limits, SandboxSettings
 
 LIMITS = Limits(
     seconds=60.0,  # where the machine is busy a second of processor time takes long
@@ -25,7 +25,7 @@ LIMITS = Limits(
 
 
 def interpreter() -> str:
-    """This one; or the system's, where root's own cannot be read by the users of tier rlimits."""
+    """This one; or the system's, where root's own cannot be read by users of tier unisolated."""
     own = Path(sys.executable).resolve()
     private = any(not parent.stat().st_mode & 0o001 for parent in own.parents)
     system = Path("/usr/bin/python3")
@@ -33,9 +33,8 @@ def interpreter() -> str:
 
 
 def settings_for(tier: str, **changes: object) -> SandboxSettings:
-    values: dict[str, object] = {"tier": tier, "allow_unisolated": tier == "rlimits"}
-    values |= {"limits": LIMITS, "warm": 0, "concurrency": 4}
-    values |= {"python": interpreter() if tier == "rlimits" else ""}
+    values: dict[str, object] = {"tier": tier, "limits": LIMITS, "warm": 0, "concurrency": 4}
+    values |= {"python": interpreter() if tier == "unisolated" else ""}
     return SandboxSettings(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -48,21 +47,17 @@ def make(tier: str, **changes: object) -> Sandbox:
     return sandbox
 
 
-BUBBLEWRAP = pytest.param("bubblewrap", marks=pytest.mark.slow)
-"""What bubblewrap isolates, tier namespaces isolates by the same calls of the kernel."""
-
-
-@pytest.fixture(scope="module", params=[BUBBLEWRAP, "namespaces", "rlimits"])
+@pytest.fixture(scope="module", params=TIERS)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """Each tier in turn."""
     with make(request.param) as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=[BUBBLEWRAP, "namespaces"])
-def isolated(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """Each tier that isolates."""
-    with make(request.param) as made:
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[Sandbox]:
+    """The tier that isolates."""
+    with make("bubblewrap") as made:
         yield made
 
 

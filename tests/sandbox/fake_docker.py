@@ -1,4 +1,4 @@
-"""A `docker` for tests: containers are processes in namespaces of their own, made as root.
+"""A `docker` for tests: containers are processes in bubblewrap, started by root.
 
 It knows the options that turnwise gives and refuses all others, as the real one would refuse what
 is misspelled. It does not limit memory and processes. First argument: a folder, in which each run's
@@ -7,12 +7,12 @@ options are noted, and whose files `down` and `slow` make the engine fail.
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
-
-from turnwise.sandbox import kernel
 
 FLAGS = {"--rm", "--interactive", "--read-only"}
 VALUES = {
@@ -48,25 +48,28 @@ def run(state: Path, words: list[str]) -> None:
         fail(125, f"No such image: {image}")
     (name,) = options["--name"]
     (state / f"{name}.json").write_text(json.dumps([options, arguments]))
-    child = kernel.clone(kernel.NEWPID | kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC)
-    if child == 0:
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
-        kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
-        kernel.mount("proc", "/proc", 0)
-        for one in options["--tmpfs"]:
-            place, _, given = one.partition(":")
-            inside = [part for part in given.split(",") if "=" in part]
-            kernel.mount("tmpfs", place, kernel.MS_NOSUID | kernel.MS_NODEV, ",".join(inside))
-        os.chdir(options["--workdir"][0])
-        environment = dict(one.split("=", 1) for one in options["--env"])
-        environment["FROM_THE_IMAGE"] = "1"
-        python = "/usr/bin/python3"  # readable by all users
-        os.execve(python, [options["--entrypoint"][0], *arguments], environment)
+    information, said = os.pipe()
+    command = ["bwrap", "--die-with-parent", "--as-pid-1", "--cap-add", "ALL", "--unshare-pid"]
+    command += ["--unshare-net", "--unshare-ipc", "--dev-bind", "/", "/", "--proc", "/proc"]
+    for one in options["--tmpfs"]:
+        place, _, given = one.partition(":")
+        inside = dict(part.split("=") for part in given.split(",") if "=" in part)
+        command += ["--perms", inside["mode"], "--size", inside["size"], "--tmpfs", place]
+    command += ["--chdir", options["--workdir"][0], "--info-fd", str(said), "--"]
+    environment = dict(one.split("=", 1) for one in options["--env"]) | {"FROM_THE_IMAGE": "1"}
+    python = "/usr/bin/python3"  # readable by all users
+    bwrap = str(shutil.which("bwrap"))
+    process = subprocess.Popen(
+        [*command, python, *arguments], executable=bwrap, env=environment, pass_fds=[said]
+    )
+    os.close(said)
+    with open(information) as file:
+        child = json.load(file)["child-pid"]
     # Readers see the number whole or not at all.
     written = state / f"{name}.written"
     written.write_text(str(child))
     written.rename(state / f"{name}.pid")
-    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+    raise SystemExit(process.wait() & 0xFF)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import pytest
 from turnwise.sandbox import artefacts
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.sandbox.settings import Limits
 
 ON_THE_SUPERVISOR = """
 import os, resource, signal
@@ -25,7 +25,7 @@ def tried(name, call, *arguments):
         reached.append(name)
     except (OSError, ValueError):
         pass
-others = {os.getppid(), *range(2, 40)} - {0, os.getpid()}
+others = {os.getppid(), *range(1, 40)} - {0, os.getpid()}
 for pid in others:
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_CPU, resource.RLIMIT_AS):
         tried(f"prlimit {pid}", resource.prlimit, pid, kind, (0, 0))
@@ -33,8 +33,8 @@ for pid in others:
     tried(f"affinity {pid}", os.sched_setaffinity, pid, {0})
     tried(f"scheduler {pid}", os.sched_setscheduler, pid, os.SCHED_IDLE, os.sched_param(0))
     for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):
-        tried(f"signal {number} {pid}", os.kill, pid, number)
-print(reached, flush=True)
+        tried("signal" if pid == 1 else f"signal {number} {pid}", os.kill, pid, number)
+print([one for one in reached if one != "signal"], flush=True)  # that process 1 does not get
 """
 ON_THE_FIRST_PROCESS = """
 import os, resource, signal
@@ -154,7 +154,6 @@ for _ in range(60):
         os._exit(0)
     os.wait()
 """
-GRADED = (Status.OK, Status.NONZERO, Status.SIGNAL)
 
 
 @pytest.fixture(autouse=True)
@@ -168,6 +167,8 @@ def _next_run_works(sandbox: Sandbox) -> Iterator[None]:
 
 def test_the_supervisor_is_out_of_reach(sandbox: Sandbox) -> None:
     """No limit, priority or signal of anybody else's process can be set, where there is another."""
+    if sandbox.tier == "unisolated" and os.geteuid() != 0:
+        pytest.skip("where nothing isolates, the code may do what its starter may")
     source = "open('left', 'w').write('1')\n" + ON_THE_SUPERVISOR + "raise SystemExit(7)"
     result = sandbox.run_python(source, collect=["left"])
     assert (result.status, result.exit_status) == (Status.NONZERO, 7)
@@ -175,17 +176,9 @@ def test_the_supervisor_is_out_of_reach(sandbox: Sandbox) -> None:
     assert result.files == {"left": b"1"}
 
 
-def test_the_first_process_of_the_namespace_is_not_the_supervisor(sandbox: Sandbox) -> None:
+def test_no_signal_ends_the_first_process_of_the_namespace(sandbox: Sandbox) -> None:
     result = sandbox.run_python(ON_THE_FIRST_PROCESS)
-    assert result.status in GRADED if sandbox.tier == "rlimits" else (Status.NONZERO,)
-    if result.status is Status.NONZERO:
-        assert result.exit_status == 7
-
-
-def test_its_own_parent_has_no_number(sandbox: Sandbox) -> None:
-    if sandbox.tier == "rlimits":
-        pytest.skip("rlimits has no namespaces")
-    assert sandbox.run_python("import os; print(os.getppid())").stdout.text == "0\n"
+    assert (result.status, result.exit_status) == (Status.NONZERO, 7)
 
 
 COMMON_USER = """
@@ -209,7 +202,7 @@ with Sandbox(SandboxSettings(tier=sys.argv[2], warm=0)) as sandbox:
 
 def test_where_a_common_user_started_it(sandbox: Sandbox) -> None:
     """The code and its supervisor are the same user of the machine then."""
-    if os.geteuid() != 0 or sandbox.tier == "rlimits":
+    if os.geteuid() != 0 or sandbox.tier == "unisolated":
         pytest.skip("all tests are started by a common user, or nothing isolates")
     package = Path(artefacts.__file__).parent.parent
     closed = [parent for parent in package.parents if not parent.stat().st_mode & 0o001]
@@ -231,7 +224,7 @@ def test_where_a_common_user_started_it(sandbox: Sandbox) -> None:
         pytest.skip(done.stderr[-200:])
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
-        assert line in ("nonzero 7 ['left'] measured", "nonzero 7 ['left'] cgroup")
+        assert line == "nonzero 7 ['left'] measured"
     assert len(done.stdout.splitlines()) == 2
 
 
@@ -276,10 +269,12 @@ def test_files_that_cannot_be_written(sandbox: Sandbox, path: str) -> None:
 
 
 def test_more_files_than_there_may_be(sandbox: Sandbox, limits: Limits) -> None:
-    if sandbox.tier == "rlimits":
-        pytest.skip("rlimits does not limit the number of files")
+    if sandbox.tier == "unisolated":
+        pytest.skip("unisolated does not limit the number of files")
     files = {f"{number}": b"" for number in range(2 * limits.files)}
-    assert sandbox.run_python("print(1)", files=files).status is Status.NONZERO
+    result = sandbox.run_python("print(1)", files=files)
+    assert (result.status, result.exit_status) == (Status.NONZERO, None)
+    assert "there may be" in result.error
 
 
 def held(result: Result, limits: Limits) -> None:
@@ -288,6 +283,9 @@ def held(result: Result, limits: Limits) -> None:
 
 def test_memory_shared_without_a_file(sandbox: Sandbox, limits: Limits) -> None:
     result = sandbox.run_python(IN_MANY.format(body=SHARED))
+    if sandbox.tier == "unisolated":
+        assert result.status is Status.OUT_OF_MEMORY
+        return
     assert (result.status, result.exit_status) == (Status.NONZERO, 20)
     assert "PermissionError 1\n" in result.stderr.text
     held(result, limits)
@@ -296,7 +294,7 @@ def test_memory_shared_without_a_file(sandbox: Sandbox, limits: Limits) -> None:
 @pytest.mark.long
 def test_memory_shared_through_a_device(sandbox: Sandbox, limits: Limits) -> None:
     result = sandbox.run_python(IN_MANY.format(body=SHARED_ZEROS))
-    if sandbox.tier == "rlimits":
+    if sandbox.tier == "unisolated":
         assert result.status is Status.OUT_OF_MEMORY
     else:
         assert (result.status, result.exit_status) == (Status.NONZERO, 20)
@@ -305,11 +303,11 @@ def test_memory_shared_through_a_device(sandbox: Sandbox, limits: Limits) -> Non
 
 def test_memory_in_sockets(sandbox: Sandbox, limits: Limits) -> None:
     """Where buffers cannot be told from those of others, the result says so."""
-    if sandbox.tier == "rlimits":
-        assert sandbox.run_python("").limited_by in ("rlimits", "cgroup")
+    if sandbox.tier == "unisolated":
+        assert sandbox.run_python("").limited_by == "rlimits"
         return
     result = sandbox.run_python(IN_MANY.format(body=UNIX_SOCKETS))
-    assert result.limited_by in ("measured", "cgroup")
+    assert result.limited_by == "measured"
     assert result.status is Status.OUT_OF_MEMORY
     held(result, limits)
 
@@ -326,15 +324,20 @@ def test_names_of_sockets_are_no_lines_of_the_kernels_table(sandbox: Sandbox) ->
 
 
 def test_memory_in_attributes_of_files(sandbox: Sandbox, limits: Limits) -> None:
-    if sandbox.tier == "rlimits":
-        pytest.skip("rlimits writes to the machine's own file system")
-    wide = dataclasses.replace(limits, files=4096, cpu_seconds=60.0)
+    if sandbox.tier == "unisolated":
+        pytest.skip("unisolated writes to the machine's own file system")
+    """They are counted as files are: what they hold is an entry of some KiB each."""
+    wide = dataclasses.replace(limits, cpu_seconds=60.0)
     result = sandbox.run_python(ATTRIBUTES, limits=wide)
-    assert result.status is Status.OK, result.stderr.text
-    assert int(result.stdout.text) <= 8 * MEBIBYTE
+    if result.status is Status.OK:  # a kernel whose files in memory have no such attributes
+        assert result.stdout.text == "0\n"
+    else:
+        assert result.status is Status.OUT_OF_MEMORY
 
 
 def test_instances_of_inotify(sandbox: Sandbox) -> None:
+    if sandbox.tier == "unisolated":
+        pytest.skip("nothing is refused where nothing isolates")
     result = sandbox.run_python(INOTIFY)
     assert result.stdout.text == "[-1, -1] Operation not permitted\n"
 
@@ -351,6 +354,8 @@ def test_processor_time_in_one_child_after_another(sandbox: Sandbox) -> None:
 
 def test_the_machine_has_its_instances_of_inotify(sandbox: Sandbox) -> None:
     """All that the code asked for is its own to lack."""
+    if sandbox.tier == "unisolated":
+        pytest.skip("nothing is refused where nothing isolates")
     libc = ctypes.CDLL(None, use_errno=True)
     sandbox.run_python(f"{INOTIFY}for _ in range(300): libc.inotify_init1(0)")
     descriptor = libc.inotify_init1(0)

@@ -22,7 +22,7 @@ def test_each_kind() -> None:
     assert isinstance(docker, Sandbox)
     assert (docker.settings.image, docker.settings.warm) == ("mine", 4)
     assert isinstance(make_sandbox({"kind": "sandbox_fusion", "url": "http://a"}), SandboxFusion)
-    local = make_sandbox({"tier": "rlimits", "allow_unisolated": True, "packages": ["/a"]})
+    local = make_sandbox({"tier": "unisolated", "packages": ["/a"]})
     assert local.settings.packages == ("/a",)
 
 
@@ -42,13 +42,14 @@ def test_limits_change_only_what_they_name() -> None:
         ({"limits": 3}, "sandbox.limits is a table"),
         ({"limits": {"second": 3}}, "'sandbox.limits.second'.*'sandbox.limits.seconds'"),
         ({"limits": {"seconds": -1}}, "seconds = -1"),
-        ({"tier": "rlimits"}, "allow_unisolated"),
-        ({"kind": "docker", "tier": "namespaces"}, "tier is of kind local, and kind is docker"),
+        ({"tier": "namespaces"}, "sandbox.tier is 'namespaces': give one of"),
+        ({"allow_unisolated": True}, "unknown key 'sandbox.allow_unisolated'"),
+        ({"kind": "docker", "tier": "bubblewrap"}, "tier is of kind local, and kind is docker"),
         ({"image": "a"}, "image is of kind docker, and kind is local"),
         ({"url": "http://a"}, "url is of kind sandbox_fusion"),
         ({"kind": "sandbox_fusion"}, "url ''"),
         ({"kind": "sandbox_fusion", "url": "http://a", "answer_seconds": 0}, "answer_seconds"),
-        ({"kind": "sandbox_fusion", "url": "http://a", "cgroups": "off"}, "cgroups is of kind"),
+        ({"kind": "sandbox_fusion", "url": "http://a", "python": "/a"}, "python is of kind"),
     ],
 )
 def test_mistakes(table: dict[str, Any], text: str) -> None:

@@ -31,7 +31,7 @@ plain = st.recursive(
 
 @pytest.fixture(scope="module")
 def grader(maker: Callable[..., Sandbox]) -> Iterator[Sandbox]:
-    with maker("namespaces", warm=1) as sandbox:
+    with maker("bubblewrap", warm=1) as sandbox:
         yield sandbox
 
 

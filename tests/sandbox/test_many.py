@@ -55,10 +55,9 @@ def all_at_once(sandbox: Sandbox, count: int, run: Callable[[int], Result]) -> l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
-def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
+def test_a_thousand_at_once(maker: Maker, nothing_left: Check) -> None:
     """More than there are places: they queue, and none is late or gets what is another's."""
-    with maker(tier, concurrency=16) as sandbox:
+    with maker("bubblewrap", concurrency=16) as sandbox:
 
         def run(number: int) -> Result:
             return sandbox.run_python(MIXED[number % len(MIXED)][0].format(number=number))
@@ -74,9 +73,8 @@ def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> Non
 
 
 @pytest.mark.slow  # 4 GB of memory
-@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
-def test_a_thousand_that_live_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
-    with maker(tier, concurrency=1000) as sandbox:
+def test_a_thousand_that_live_at_once(maker: Maker, nothing_left: Check) -> None:
+    with maker("bubblewrap", concurrency=1000) as sandbox:
         source = "import time; time.sleep(5); print({})"
         results = all_at_once(sandbox, 1000, lambda n: sandbox.run_python(source.format(n)))
         assert [result.status for result in results] == [Status.OK] * 1000
@@ -122,11 +120,11 @@ def test_runs_leave_nothing_on_the_host(maker: Maker, nothing_left: Check, tier:
         assert nothing_left(sandbox)
         assert state() == before
         assert not os.path.exists("/work/mark")
-        assert tier != "rlimits" or not os.path.exists(place)
+        assert tier != "unisolated" or not os.path.exists(place)
 
 
 def test_too_few_descriptors_are_said(maker: Maker) -> None:
-    with maker("namespaces") as sandbox:
+    with maker("bubblewrap") as sandbox:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = len(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 3, limits[1]))

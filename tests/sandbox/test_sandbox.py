@@ -15,18 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import settings_for, wait_for_none_below
+from tests.sandbox.conftest import interpreter, settings_for, wait_for_none_below
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.sandbox import rlimits
+from turnwise.sandbox import unisolated
+from turnwise.sandbox.launcher import FIRST_USER, USERS
 from turnwise.sandbox.result import Output, Result, Status
-from turnwise.sandbox.rlimits import FIRST_USER, USERS
 from turnwise.sandbox.runs import run_job
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
 from turnwise.sandbox.worker import Job, Worker
 
 Maker = Callable[..., Sandbox]
-ISOLATING = TIERS[:2]
 
 
 def test_a_run(sandbox: Sandbox, limits: Limits) -> None:
@@ -144,7 +143,7 @@ open(b"\\xff.txt", "w").write("x")
 
 
 def test_the_work_folder_cannot_be_exchanged(sandbox: Sandbox) -> None:
-    if sandbox.tier == "rlimits" and os.geteuid() != 0:
+    if sandbox.tier == "unisolated" and os.geteuid() != 0:
         pytest.skip("where nothing isolates, the code may do what its starter may")
     source = """
 import os
@@ -177,13 +176,12 @@ def sys_python(sandbox: Sandbox) -> str:
     return sandbox._launch.interpreter
 
 
-@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
-def test_packages_can_be_imported_and_not_written(maker: Maker, tmp_path: Path, tier: str) -> None:
+def test_packages_can_be_imported_and_not_written(maker: Maker, tmp_path: Path) -> None:
     """The folder lies below /tmp, where the sandbox mounts a file system of its own."""
     tmp_path.chmod(0o755)
     (tmp_path / "given_package.py").write_text("answer = 42")
     (tmp_path / "given_package.py").chmod(0o666)
-    with maker(tier, packages=(str(tmp_path),)) as sandbox:
+    with maker("bubblewrap", packages=(str(tmp_path),)) as sandbox:
         source = "import given_package as one; print(one.answer); open(one.__file__, 'a')"
         result = sandbox.run_python(source)
     assert result.stdout.text == "42\n"
@@ -263,17 +261,15 @@ def test_files_of_a_session(sandbox: Sandbox) -> None:
             session.run("1")
 
 
-def test_no_two_sandboxes_of_the_machine_have_one_user(maker: Maker) -> None:
-    """Whoever started them: each launcher would begin with the same ones."""
+@pytest.mark.parametrize("tier", TIERS)
+def test_sandboxes_that_root_started_have_a_user_each(maker: Maker, tier: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("users are for sandboxes that root started")
     source = "import os; print(os.getuid())"
-    with maker("rlimits") as first, maker("rlimits") as second:
-        for _ in range(2):  # an end gives a user back
-            with first.session() as one, first.session() as other, second.session() as foreign:
-                found = [int(each.run(source).stdout.text) for each in (one, other, foreign)]
-                assert len(set(found)) == 3
-                assert set(found) <= set(range(FIRST_USER, FIRST_USER + USERS))
+    with maker(tier) as sandbox, sandbox.session() as one, sandbox.session() as other:
+        found = {int(each.run(source).stdout.text) for each in (one, other)}
+        assert len(found) == 2
+        assert found <= set(range(FIRST_USER, FIRST_USER + USERS))
 
 
 # Many, and ready ones
@@ -281,7 +277,7 @@ def test_no_two_sandboxes_of_the_machine_have_one_user(maker: Maker) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]) -> None:
-    with maker("namespaces", concurrency=100) as sandbox:
+    with maker("bubblewrap", concurrency=100) as sandbox:
         begin = threading.Barrier(100)
 
         def one(number: int) -> str:
@@ -298,7 +294,7 @@ def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]
 
 @pytest.mark.long
 def test_no_more_at_once_than_there_are_places(maker: Maker) -> None:
-    with maker("namespaces", concurrency=1) as sandbox:
+    with maker("bubblewrap", concurrency=1) as sandbox:
         begin = threading.Barrier(3)
 
         def one(_: int) -> tuple[list[float], float]:
@@ -317,7 +313,7 @@ def test_no_more_at_once_than_there_are_places(maker: Maker) -> None:
 
 
 def test_idle_sessions_take_no_place(maker: Maker) -> None:
-    with maker("namespaces", concurrency=1) as sandbox:
+    with maker("bubblewrap", concurrency=1) as sandbox:
         sessions = [sandbox.open_session() for _ in range(5)]
         for number, session in enumerate(sessions):
             session.run(f"x = {number}")
@@ -352,7 +348,7 @@ def test_killed_while_they_start(
 
 
 def test_close_ends_everything_and_a_run_starts_it_again(maker: Maker) -> None:
-    sandbox = maker("namespaces", warm=2)
+    sandbox = maker("bubblewrap", warm=2)
     sandbox.run_python("")
     assert sandbox._launch is not None
     process = sandbox._launch.process
@@ -364,7 +360,7 @@ def test_close_ends_everything_and_a_run_starts_it_again(maker: Maker) -> None:
 
 
 def test_a_forgotten_sandbox_is_closed(maker: Maker) -> None:
-    sandbox = maker("namespaces", warm=1)
+    sandbox = maker("bubblewrap", warm=1)
     sandbox.run_python("")
     assert sandbox._launch is not None
     process = sandbox._launch.process
@@ -386,9 +382,8 @@ def ended(worker: Worker, sandbox: Sandbox) -> Result:
         worker.close()
 
 
-@pytest.mark.parametrize("tier", ISOLATING)
-def test_a_supervisor_that_dies_is_no_doing_of_the_code(maker: Maker, tier: str) -> None:
-    with maker(tier) as sandbox:
+def test_a_supervisor_that_dies_is_no_doing_of_the_code(maker: Maker) -> None:
+    with maker("bubblewrap") as sandbox:
         launcher = sandbox.launcher_process
         worker = sandbox._begun(SLEEPING, None)
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
@@ -414,20 +409,19 @@ if os.fork() == 0:
 os.kill(os.getppid(), 9)
 time.sleep(60)
 """
-    with maker("rlimits") as sandbox:
+    with maker("unisolated") as sandbox:
         assert sandbox.run_python(source).status is Status.SIGNAL
         assert nothing_left(sandbox)
 
 
 def test_a_work_folder_that_the_code_has_removed_is_gone(tmp_path: Path) -> None:
     """Without isolation code of a common user may remove it, and the folder around it."""
-    assert rlimits.clean({"work": str(tmp_path / "removed" / "work")}, rlimits.AT_ONCE)
+    assert unisolated.clean({"work": str(tmp_path / "removed" / "work")}, unisolated.AT_ONCE)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tier", ISOLATING)
-def test_a_launcher_that_dies_is_started_again(maker: Maker, tier: str) -> None:
-    with maker(tier, warm=1) as sandbox:
+def test_a_launcher_that_dies_is_started_again(maker: Maker) -> None:
+    with maker("bubblewrap", warm=1) as sandbox:
         sandbox.run_python("")
         assert sandbox._launch is not None
         launcher = sandbox._launch.process
@@ -446,7 +440,7 @@ def test_nothing_outlives_the_host(maker: Maker, tier: str) -> None:
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import SandboxSettings
 python = {settings_for(tier).python!r}
-sandbox = Sandbox(SandboxSettings({tier!r}, allow_unisolated=True, python=python, warm=1))
+sandbox = Sandbox(SandboxSettings({tier!r}, python=python, warm=1))
 sandbox.tier
 print(sandbox._launch.process.pid, flush=True)
 sandbox.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
@@ -466,11 +460,32 @@ sandbox.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
 # Settings
 
 
-def test_no_silent_step_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="allow_unisolated"):
-        SandboxSettings(tier="rlimits")
+def test_no_silent_step_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, however many sandboxes; none where isolation is asked for, which is refused."""
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match=r"bubblewrap: there is no bwrap.*allow_unisolated"):
+    with pytest.raises(ConfigError, match=r"no sandbox works here \(bubblewrap: there is no bwrap"):
+        Sandbox(SandboxSettings(tier="bubblewrap")).tier  # noqa: B018
+    for _ in range(2):
+        with Sandbox(SandboxSettings(warm=0, python=interpreter())) as sandbox:
+            assert sandbox.tier == "unisolated"
+            assert sandbox.run_python("print(1)").tier == "unisolated"
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "WITHOUT ISOLATION" in said
+    assert "there is no bwrap on the PATH" in said
+
+
+def test_a_bwrap_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/bin/sh\necho bwrap: No permissions to create a new namespace >&2; exit 1"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(
+        ConfigError, match=r"bubblewrap: bwrap: No permissions to create a new name"
+    ):
         Sandbox(SandboxSettings(tier="bubblewrap")).tier  # noqa: B018
 
 
@@ -493,7 +508,7 @@ def test_settings_that_cannot_be() -> None:
         with pytest.raises(ConfigError):
             SandboxSettings(**changes)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="list of words"):
-        Sandbox(settings_for("namespaces")).run("ls -l")
+        Sandbox(settings_for("bubblewrap")).run("ls -l")
 
 
 def test_text_for_a_model() -> None:

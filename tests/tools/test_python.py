@@ -31,6 +31,6 @@ def test_what_the_agent_reads_of_an_end(sandbox: Sandbox) -> None:
 
 
 def test_a_failed_sandbox_is_nothing_for_the_agent_to_read(sandbox: Sandbox) -> None:
-    failed = Result(Status.INFRASTRUCTURE, "namespaces", sandbox.settings.limits, error="gone")
+    failed = Result(Status.INFRASTRUCTURE, "bubblewrap", sandbox.settings.limits, error="gone")
     with pytest.raises(InfrastructureError, match="gone"):
         observation(failed.checked(), True)

@@ -90,9 +90,15 @@ class SandboxedPlayer:
                 "reached with the network closed: leave kind out for a sandbox of this machine, or "
                 "start a container in agent.command yourself"
             )
+        if table.get("tier") == "unisolated":
+            raise ConfigError(
+                "agent.sandbox.tier unisolated is no sandbox: leave agent.sandbox out"
+            )
         self._command, self._table = command, {"warm": 0, "concurrency": 1, **table}
+        if self._table.get("tier", "auto") == "auto":
+            self._table["tier"] = "bubblewrap"
         with self._sandbox() as sandbox:
-            self._table["tier"] = sandbox.tier
+            sandbox.tier  # noqa: B018 - raises where it does not work
 
     def _sandbox(self, *packages: str) -> Sandbox:
         shown = [*self._table.get("packages", ()), *packages]

@@ -17,7 +17,8 @@ import struct
 import threading
 from typing import NoReturn
 
-from turnwise.sandbox import kernel, protocol, supervisor
+from turnwise.sandbox import protocol, supervisor
+from turnwise.sandbox.prctl import DUMPABLE, PDEATHSIG, SUBREAPER, prctl
 
 STDOUT, STDERR, CONTROL, CHANNEL = range(4)
 HEADER = struct.Struct(">BI")
@@ -38,9 +39,9 @@ def main(spec: protocol.Message) -> NoReturn:
     if child == 0:
         for one in (out, error, control.fileno(), channel.fileno()):
             os.close(one)
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        prctl(PDEATHSIG, 9)
+        prctl(SUBREAPER, 1)
+        prctl(DUMPABLE, 0)
         if os.path.exists(_EVENTS):
             theirs.append(os.open(_EVENTS, os.O_RDONLY))
         supervisor.main(spec, theirs)

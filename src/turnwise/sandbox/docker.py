@@ -10,7 +10,6 @@ who may talk to Docker's engine is root of its machine.
 """
 
 import contextlib
-import functools
 import itertools
 import os
 import secrets
@@ -21,10 +20,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from turnwise.errors import ConfigError
-from turnwise.sandbox import container, namespaces, protocol
+from turnwise.sandbox import container, protocol, shipped
 from turnwise.sandbox.launch import FLAGS, START_SECONDS, Ticket, environment
 from turnwise.sandbox.settings import MEBIBYTE, LimitedBy, SandboxSettings
 
@@ -32,16 +30,15 @@ END_SECONDS = 1.0
 """Time for a container to end by itself before it is killed."""
 OWN_MEMORY = 48 * MEBIBYTE
 """Memory of the first process and the supervisor, beside the code's limit."""
-_MODULES = (
-    *("protocol", "artefacts", "cgroups", "kernel", "seccomp", "snippets"),
-    *("usage", "processes", "start", "supervisor", "container"),
-)
-"""Modules that run in the container, each after those that it imports."""
+NOBODY = 65534
+"""The code's user."""
 _CAPABILITIES = ("DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
 """Capabilities of the supervisor, to be above the code's user. The code has none."""
 _OWN_PROCESSES = 2
-_BOOT = """
-import json, os, sys, types
+_BOOT = (
+    shipped.LOADER
+    + """
+import json
 def exactly(count):
     data = b""
     while len(data) < count:
@@ -53,23 +50,16 @@ def exactly(count):
 given = json.loads(exactly(int.from_bytes(exactly(4), "big")))
 os.environ.clear()
 os.environ.update(given["environment"])
-for name in ("turnwise", "turnwise.sandbox"):
-    sys.modules[name] = types.ModuleType(name)
-for name, text in given["modules"]:
-    whole = "turnwise.sandbox." + name
-    module = sys.modules[whole] = types.ModuleType(whole)
-    module.__file__ = "<" + whole + ">"
-    setattr(sys.modules["turnwise.sandbox"], name, module)
-    exec(compile(text, module.__file__, "exec"), module.__dict__)
+load(given["modules"])
 sys.modules["turnwise.sandbox.container"].main(given["spec"])
 """
+)
 
 
 class DockerLaunch:
     """The starter of kind docker (see `Starter`)."""
 
     limited_by: LimitedBy = "docker"
-    cgroup = ""
     interpreter = "/usr/local/bin/python3"
     """Path of Python in Docker's own images; used for the PATH."""
 
@@ -265,19 +255,14 @@ def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
 
 def _first_message(spec: protocol.Message) -> bytes:
     """The modules and the specification, for `_BOOT`."""
-    mine = {"tier": "docker", "limits": spec["limits"], "work": "/work", "cgroup": ""}
+    mine = {"tier": "docker", "limits": spec["limits"], "work": "/work"}
     return protocol.encode(
         {
-            "modules": [[name, _text(name)] for name in _MODULES],
+            "modules": [[name, shipped.text(name)] for name in (*shipped.NAMES, "container")],
             "environment": environment(DockerLaunch.interpreter),
-            "spec": mine | {"user": namespaces.NOBODY},
+            "spec": mine | {"user": NOBODY},
         }
     )
-
-
-@functools.cache
-def _text(module: str) -> str:
-    return (Path(__file__).parent / f"{module}.py").read_text()
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -18,8 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.sandbox import cgroups, protocol, seccomp
+from turnwise.errors import InfrastructureError
+from turnwise.sandbox import protocol, seccomp
 from turnwise.sandbox.settings import LimitedBy, Limits, SandboxSettings, TierName
 
 START_SECONDS = 20.0
@@ -61,8 +61,6 @@ class Starter(Protocol):
     limited_by: LimitedBy
     runtime: str
     """Version and hash of what runs the code: goes into every result."""
-    cgroup: str
-    """Folder for control groups, or nothing."""
 
     @property
     def ended(self) -> bool:
@@ -82,13 +80,12 @@ class Starter(Protocol):
 class Launch:
     """A running launcher: the starter of the tiers of this machine. `Sandbox` has one."""
 
+    limited_by: LimitedBy = "rlimits"
+
     def __init__(self, settings: SandboxSettings) -> None:
-        """Start the launcher. Raises InfrastructureError if it does not answer, ConfigError if
-        control groups are required and cannot be had."""
+        """Start the launcher. Raises InfrastructureError if it does not answer."""
         self.settings = settings
         self.interpreter = str(Path(settings.python or sys.executable).resolve())
-        self.cgroup = _cgroup(settings)
-        self.limited_by: LimitedBy = "cgroup" if self.cgroup else "rlimits"
         self.tickets: dict[int, Ticket] = {}
         self.numbers = itertools.count(1)
         self.lock = threading.Lock()
@@ -187,10 +184,11 @@ def specification(
     return {
         "tier": tier,
         "limits": asdict(limits),
-        "cgroup": starter.cgroup,
         "work": "/work",
         "read_only": shown,
         "bwrap": shutil.which("bwrap") or "",
+        "interpreter": interpreter,
+        "flags": FLAGS,
     }
 
 
@@ -212,18 +210,6 @@ def environment(interpreter: str, packages: Sequence[str] = ()) -> dict[str, str
     return values | ({"PYTHONPATH": ":".join(packages)} if packages else {})
 
 
-def _cgroup(settings: SandboxSettings) -> str:
-    if settings.cgroups == "off":
-        return ""
-    place, reason = cgroups.find() if sys.platform == "linux" else ("", "this is not Linux")
-    if settings.cgroups == "required" and not place:
-        raise ConfigError(
-            f"sandbox.cgroups is required, but {reason}: start this with `systemd-run --user "
-            "--scope -p Delegate=yes`, or set it to auto"
-        )
-    return place
-
-
 def _runtime(version: str, interpreter: str, packages: Sequence[str]) -> str:
     """Version of an interpreter, and a hash of its program and of the packages' names and sizes."""
     digest = hashlib.sha256(Path(interpreter).read_bytes())
@@ -239,7 +225,7 @@ def unavailable(tier: TierName) -> str:
         return ""
     if sys.platform != "linux":
         return f"sandboxes need Linux, and this is {sys.platform}"
-    if platform.machine() not in seccomp.ARCHITECTURES:
+    if tier == "bubblewrap" and platform.machine() not in seccomp.ARCHITECTURES:
         return f"the system calls of {platform.machine()} are not known"
     if tier == "bubblewrap" and not shutil.which("bwrap"):
         return "there is no bwrap on the PATH (Debian: apt install bubblewrap)"

@@ -16,19 +16,13 @@ import signal
 import socket
 import sys
 
-from turnwise.sandbox import (
-    bubblewrap,
-    cgroups,
-    kernel,
-    namespaces,
-    processes,
-    protocol,
-    rlimits,
-    seccomp,
-)
+from turnwise.sandbox import bubblewrap, processes, protocol, unisolated
+from turnwise.sandbox.prctl import SUBREAPER, prctl
 
-TIERS = {"bubblewrap": bubblewrap, "namespaces": namespaces, "rlimits": rlimits}
+TIERS = {"bubblewrap": bubblewrap, "unisolated": unisolated}
 LARGEST_REQUEST = 1 << 18
+FIRST_USER, USERS = 65000, 500
+"""Users of the code that root starts, in turn: their processes are counted by user."""
 
 
 class Launcher:
@@ -39,9 +33,7 @@ class Launcher:
         self.processes: dict[int, list[int]] = {}
         self.specs: dict[int, protocol.Message] = {}
         self.statuses: dict[int, int] = {}
-        self.groups: dict[int, cgroups.Group] = {}
         self.clearing: set[int] = set()
-        self.users = rlimits.Users()
 
     def serve(self) -> None:
         """Work until the host is gone."""
@@ -80,7 +72,6 @@ class Launcher:
         try:
             self.start(number, message["spec"], descriptors)
         except OSError as error:
-            self.clear(number)
             self.say({"id": number, "failed": str(error)})
         finally:
             for descriptor in descriptors:
@@ -89,12 +80,10 @@ class Launcher:
 
     def start(self, number: int, spec: protocol.Message, descriptors: list[int]) -> None:
         """Start a sandbox."""
-        if spec["tier"] == "rlimits":
-            in_use = {one["user"] for one in self.specs.values() if "user" in one}
-            rlimits.prepare(spec, self.users, in_use)
-        if spec["cgroup"]:
-            self.groups[number] = cgroups.Group(spec["cgroup"], str(number), spec["limits"])
-            descriptors += self.groups[number].open()  # the caller closes them
+        if os.geteuid() == 0:
+            spec["user"] = FIRST_USER + (os.getpid() + number) % USERS
+        if spec["tier"] == "unisolated":
+            unisolated.prepare(spec)
         self.processes[number] = TIERS[spec["tier"]].start(spec, descriptors)
         self.specs[number] = spec
 
@@ -120,9 +109,6 @@ class Launcher:
                 if ended[0] in known:
                     self.statuses.setdefault(number, ended[1])
                     self.processes[number] = [one for one in known if _is_child(one)]
-                    for one in self.processes[number]:
-                        # bwrap's child, which waits forever if bwrap was killed very early
-                        os.kill(one, signal.SIGKILL)
                     if not self.processes[number]:
                         self.gone(number)
             ended = None
@@ -130,23 +116,18 @@ class Launcher:
     def gone(self, number: int) -> None:
         """All of a sandbox's own processes have ended."""
         spec = self.specs[number]
-        if spec["tier"] == "rlimits" and number not in self.clearing:
+        plain = spec["tier"] == "unisolated"
+        if number not in self.clearing and (plain or os.WIFSIGNALED(self.statuses[number])):
+            # What the code has left that killed its supervisor, or bwrap that was killed early.
             known = [one for others in self.processes.values() for one in others]
-            processes.kill_descendants(known)  # there are some if the code killed its supervisor
-            if not rlimits.clean(spec, rlimits.AT_ONCE):
+            processes.kill_descendants(known)
+            if plain and not unisolated.clean(spec, unisolated.AT_ONCE):
                 self.clearing.add(number)
-                self.processes[number] = [rlimits.start_cleaning(spec)]
+                self.processes[number] = [unisolated.start_cleaning(spec)]
                 return
         self.clearing.discard(number)
         del self.processes[number], self.specs[number]
-        self.clear(number)
         self.say({"id": number, "gone": self.statuses.pop(number)})
-
-    def clear(self, number: int) -> None:
-        """Remove a sandbox's group, if it has one."""
-        group = self.groups.pop(number, None)
-        if group is not None:
-            group.remove()
 
     def say(self, message: protocol.Message) -> None:
         """Tell the host, if it is still there."""
@@ -167,9 +148,9 @@ def _is_child(process: int) -> bool:
 
 def main() -> None:
     """Serve the host whose socket is descriptor `sys.argv[2]`."""
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    prctl(SUBREAPER, 1)
     host = socket.socket(fileno=int(sys.argv[2]))
-    seccomp.filter_program()  # made once, for all that are forked from here
+    bubblewrap.prepare()  # once, for all that are forked from here
     gc.collect()
     gc.freeze()
     version = ".".join(map(str, sys.version_info[:3]))

@@ -1,8 +1,8 @@
 """The processes of a sandbox, seen from its supervisor: which there are, what they use, and their
 end.
 
-Standard library only. With a process namespace of the code's own, these are all in it, and end with
-its first process. Without, they are those that stem from the supervisor.
+Standard library only. They are those that stem from the supervisor, to which orphans among them
+come back; in bubblewrap its end is theirs too.
 
 Not here: when they have to end (supervisor.py).
 """
@@ -12,13 +12,10 @@ import resource
 import signal
 import time
 from collections.abc import Collection
-from typing import Protocol
 
-from turnwise.sandbox import protocol, usage
+from turnwise.sandbox import usage
 
 KILL_SECONDS = 2.0
-INIT, CODE = 1, 2
-"""Numbers of the first two processes in a namespace of the code's own."""
 
 
 class Children:
@@ -45,81 +42,27 @@ class Children:
                 self.status = status
 
 
-class Processes(Protocol):
-    """All processes of the code."""
-
-    def use(self) -> tuple[float, list[int]]:
-        """Seconds of processor time spent so far, and the numbers of those that are there."""
-
-    def end(self, children: Children) -> tuple[int, int]:
-        """Kill and reap every one; returns how many the code had left behind, and how many could
-        not be killed in time (none, unless the kernel holds them)."""
+def use() -> tuple[float, list[int]]:
+    """Seconds of processor time that the code's processes have spent so far, and the numbers of
+    those that are there."""
+    below = _descendants()
+    return _of_children() + sum(map(usage.processor_seconds, below.values())), list(below)
 
 
-def processes_of(spec: protocol.Message) -> Processes:
-    """List the processes of a sandbox: its tier says whether they have a namespace."""
-    return Namespace(spec["init"]) if "init" in spec else Descendants()
-
-
-class Namespace:
-    """All in a namespace below the supervisor's, whose first process takes them along when it
-    ends."""
-
-    def __init__(self, init: int) -> None:
-        self.init = init
-        """Number of the namespace's first process as the supervisor sees it."""
-
-    def use(self) -> tuple[float, list[int]]:
-        """See `Processes`."""
-        found = usage.statistics()
-        seconds = sum(
-            usage.waited_seconds(fields) if pid == INIT else usage.processor_seconds(fields)
-            for pid, fields in found.items()
-        )
-        return _of_children() + seconds, [pid for pid in found if pid != INIT]
-
-    def end(self, children: Children) -> tuple[int, int]:
-        """See `Processes`."""
-        left = self._left()
-        if children.status is not None and not left:
-            return 0, 0  # nothing can come to be there any more
-        if self.init not in children.ended:
-            os.kill(self.init, signal.SIGKILL)
-        until = time.monotonic() + KILL_SECONDS
-        while _has_children():
-            if time.monotonic() > until:
-                return left, len(usage.statistics())
-            time.sleep(0.0005)
-            children.reap()
-        return left, 0
-
-    @staticmethod
-    def _left() -> int:
-        found = usage.statistics().items()
-        return sum(pid not in (INIT, CODE) and usage.is_running(fields) for pid, fields in found)
-
-
-class Descendants:
-    """All that stem from this process, to which orphans among them come back."""
-
-    def use(self) -> tuple[float, list[int]]:
-        """See `Processes`."""
-        below = _descendants()
-        return _of_children() + sum(map(usage.processor_seconds, below.values())), list(below)
-
-    def end(self, children: Children) -> tuple[int, int]:
-        """See `Processes`."""
-        killed = 0
-        until = time.monotonic() + KILL_SECONDS
-        while True:
-            kill_descendants()
-            running = children.status is None
-            killed += children.reap() - (running and children.status is not None)
-            if not _has_children():
-                return killed, 0
-            if time.monotonic() > until:
-                return killed, len(_descendants())
-            time.sleep(0.0005)
+def end(children: Children) -> tuple[int, int]:
+    """Kill and reap every one; returns how many the code had left behind, and how many could not be
+    killed in time (none, unless the kernel holds them)."""
+    killed = 0
+    until = time.monotonic() + KILL_SECONDS
+    while True:
+        kill_descendants()
+        running = children.status is None
+        killed += children.reap() - (running and children.status is not None)
+        if not _has_children():
+            return killed, 0
+        if time.monotonic() > until:
+            return killed, len(_descendants())
+        time.sleep(0.0005)
 
 
 def kill_descendants(without: Collection[int] = ()) -> None:
@@ -134,6 +77,14 @@ def kill_descendants(without: Collection[int] = ()) -> None:
             _signal(pid, signal.SIGSTOP)
     for pid in _descendants(without):
         _signal(pid, signal.SIGKILL)
+
+
+def keep_only(descriptors: list[int]) -> list[int]:
+    """Close every descriptor but the standard ones and these; returns their new numbers."""
+    high = [os.dup2(one, 64 + position) for position, one in enumerate(descriptors)]
+    os.closerange(3, 64)
+    os.closerange(64 + len(high), 1 << 16)
+    return high
 
 
 def _descendants(without: Collection[int] = ()) -> dict[int, list[bytes]]:

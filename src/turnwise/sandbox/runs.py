@@ -71,7 +71,7 @@ def _status(worker: Worker, end: End, code: int | None, limits: Limits, tier: Ti
         return Status.NONZERO
     if worker.report is None:
         # Only where nothing isolates can the code have killed its supervisor.
-        within_reach = tier == "rlimits" and os.geteuid() != 0
+        within_reach = tier == "unisolated" and os.geteuid() != 0
         killed = within_reach and worker.was_killed()
         return Status.SIGNAL if killed else Status.INFRASTRUCTURE
     if report["why"] in ("out_of_memory", "cpu_limit"):

@@ -14,6 +14,8 @@ With kind docker the same is done in containers (docker.py). Not here: the verdi
 wrote (grading.py), and whether code is good or evil.
 """
 
+import functools
+import logging
 import os
 import threading
 import time
@@ -31,6 +33,8 @@ from turnwise.sandbox.runs import check_files, run_job
 from turnwise.sandbox.session import Session
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings, TierName
 from turnwise.sandbox.worker import Job, Worker
+
+log = logging.getLogger(__name__)
 
 DEFAULT = SandboxSettings()
 _PROBE = "import decimal, json, sys; print(json.dumps(sys.version_info[:2]))"
@@ -181,19 +185,16 @@ class Sandbox(CodeSandbox):
         candidates: list[TierName] = list(TIERS) if wanted == "auto" else [wanted]
         if self.settings.kind == "docker":
             candidates = ["docker"]
-        if not self.settings.allow_unisolated and "rlimits" in candidates:
-            candidates.remove("rlimits")
-        reasons = []
+        reasons: list[str] = []
         for tier in candidates:
             reason = launching.unavailable(tier) or self._probe(tier)
             if not reason:
+                if tier != candidates[0]:
+                    _warn_of_no_isolation(reasons[0])
                 return tier
             reasons.append(f"{tier}: {reason}")
         self.close()
-        hint = "; allow_unisolated = true runs code with limits but without isolation"
-        if self.settings.allow_unisolated or self.settings.kind == "docker":
-            hint = ""
-        raise ConfigError(f"no sandbox works here ({'; '.join(reasons)}){hint}")
+        raise ConfigError(f"no sandbox works here ({'; '.join(reasons)})")
 
     def _probe(self, tier: TierName) -> str:
         """Why a tier does not work here, or nothing."""
@@ -206,7 +207,18 @@ class Sandbox(CodeSandbox):
             worker.close()
         if result.status is Status.OK:
             return ""
-        return result.error or f"{result.status}: {result.stderr.text.strip()[-300:]}"
+        said = result.stderr.text.strip()[-300:]
+        return said if worker.failure and said else result.error or f"{result.status}: {said}"
+
+
+@functools.cache
+def _warn_of_no_isolation(reason: str) -> None:
+    """Say it once."""
+    log.warning(
+        "code runs WITHOUT ISOLATION, with all rights of your user and an open network: %s (set "
+        "sandbox.tier=unisolated where that is meant, sandbox.tier=bubblewrap to refuse it)",
+        reason,
+    )
 
 
 def _end(launch: Starter, ready: deque[Worker]) -> None:

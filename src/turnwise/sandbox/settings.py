@@ -11,13 +11,13 @@ from typing import Literal
 
 from turnwise.errors import ConfigError
 
-TierName = Literal["bubblewrap", "namespaces", "rlimits", "docker", "sandbox_fusion"]
-TIERS: tuple[TierName, ...] = ("bubblewrap", "namespaces", "rlimits")
-"""Tiers of this machine, from the strongest to the weakest; the last one isolates nothing. The
-other two are whole back ends, and never taken unless they are asked for."""
-LimitedBy = Literal["cgroup", "measured", "rlimits", "docker", "service"]
-"""The means that limit memory and processes: a control group of its own; or else the limits of each
-process, and looks at all that all of them hold; or the same with looks that do not see buffers of
+TierName = Literal["bubblewrap", "unisolated", "docker", "sandbox_fusion"]
+TIERS: tuple[TierName, ...] = ("bubblewrap", "unisolated")
+"""Tiers of this machine; the last one isolates nothing. The other two are whole back ends, and
+never taken unless they are asked for."""
+LimitedBy = Literal["measured", "rlimits", "docker", "service"]
+"""The means that limit memory and processes: the limits of each process, and looks at all that all
+of them hold; the same with looks that do not see buffers of
 sockets and files in memory; Docker's control group; a service, in ways of its own."""
 
 MEBIBYTE = 1 << 20
@@ -41,10 +41,11 @@ class Limits:
     open_files: int = 128
     """Descriptors of each process."""
     disk: int = 64 * MEBIBYTE
-    """Bytes in the work folder, /tmp and /dev/shm together (rlimits: in each file), held in memory.
-    Also the most that is gathered from it."""
+    """Bytes in the work folder, in /tmp and in /dev/shm each, held in memory (unisolated: in each
+    file, on the disk). Also the most that is gathered."""
     files: int = 4096
-    """Files, folders and links in the same place (not limited under rlimits)."""
+    """Files, folders and links in the same places together, looked at every 0.05 s (unisolated: not
+    limited). Also the most that are gathered."""
     output: int = 8 * MEBIBYTE
     """Bytes on stdout and stderr, each, at which the code is killed."""
     shown: int = 16384
@@ -67,11 +68,9 @@ class Limits:
 class SandboxSettings:
     """The settings of a sandbox. Example: SandboxSettings(limits=Limits(seconds=5.0), warm=4)."""
 
-    tier: Literal["auto", "bubblewrap", "namespaces", "rlimits"] = "auto"
-    """`auto` takes the strongest that works here, down to `namespaces`."""
-    allow_unisolated: bool = False
-    """Let `auto` go down to `rlimits`, and let `rlimits` be asked for. The code is then limited
-    but not isolated: only for code that one would run oneself."""
+    tier: Literal["auto", "bubblewrap", "unisolated"] = "auto"
+    """`bubblewrap` isolates; `unisolated` limits the code, which can do all that you can. `auto` is
+    bubblewrap, or with a warning unisolated where that does not work."""
     limits: Limits = Limits()
     python: str = ""
     """The interpreter of the code and of the launcher, 3.11 or later; default: this one, without
@@ -82,9 +81,6 @@ class SandboxSettings:
     """Sandboxes kept ready; 0 starts each when it is needed."""
     concurrency: int = 8
     """Runs and cells at once; others wait. A session between two cells is not counted."""
-    cgroups: Literal["auto", "required", "off"] = "auto"
-    """Control groups (version 2) for memory and processes: where they can be had, always, or never.
-    `limited_by` in every result says whether they were. Kind local only."""
     kind: Literal["local", "docker", "sandbox_fusion"] = "local"
     """Where: on this machine in one of the tiers, in Docker's containers, or at a service that
     speaks SandboxFusion's protocol."""
@@ -101,10 +97,6 @@ class SandboxSettings:
 
     def __post_init__(self) -> None:
         self._check_kind()
-        if self.tier == "rlimits" and not self.allow_unisolated:
-            raise ConfigError(
-                "sandbox tier rlimits isolates nothing: set allow_unisolated = true to take it"
-            )
         if not (math.isfinite(self.answer_seconds) and self.answer_seconds > 0):
             raise ConfigError("sandbox: answer_seconds is above 0")
         if self.warm < 0 or self.concurrency < 1:
@@ -135,10 +127,9 @@ class SandboxSettings:
 _CHOICES = {
     "kind": ("local", "docker", "sandbox_fusion"),
     "tier": ("auto", *TIERS),
-    "cgroups": ("auto", "required", "off"),
 }
 _ONLY_OF = {
-    "local": ("tier", "allow_unisolated", "python", "packages", "cgroups"),
+    "local": ("tier", "python", "packages"),
     "docker": ("image", "docker"),
     "sandbox_fusion": ("url", "answer_seconds"),
 }

@@ -4,18 +4,18 @@ Standard library only. It runs inside the sandbox, in the process of the code th
 can change everything here: what it says of itself is worth no more than what the code prints.
 """
 
-import ast
 import atexit
 import functools
 import json
 import linecache
 import os
 import sys
-import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+
+TYPE_CHECKING = False  # not every program needs typing, threading, traceback and ast
+if TYPE_CHECKING:
+    from typing import IO, Any
 
 NAME = "<code>"
 
@@ -23,12 +23,19 @@ NAME = "<code>"
 def run_once(module: types.ModuleType, source: str) -> int:
     """Run a program as `__main__`; returns its exit status. Threads and atexit are waited for."""
     status = _guarded(lambda: exec(_compiled(source, NAME), module.__dict__))
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    if "threading" in sys.modules:
+        _wait_for_threads()
     atexit._run_exitfuncs()
     _flush()
     return status
+
+
+def _wait_for_threads() -> None:
+    import threading
+
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 def run_session(module: types.ModuleType, channel: int) -> int:
@@ -56,7 +63,7 @@ class _Error:
     name = ""
 
 
-def _lines(connection: IO[bytes]) -> Iterator[bytes]:
+def _lines(connection: "IO[bytes]") -> Iterator[bytes]:
     buffered = b""
     while part := connection.read(1 << 16):
         buffered += part
@@ -79,12 +86,14 @@ def main_module() -> types.ModuleType:
     return module
 
 
-def _compiled(source: str, name: str) -> Any:
+def _compiled(source: str, name: str) -> "Any":
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     return compile(source, name, "exec")
 
 
 def _cell(source: str, number: int, module: types.ModuleType) -> None:
+    import ast
+
     name = f"<cell {number}>"
     _compiled(source, name)  # keeps the text for tracebacks
     tree = ast.parse(source, name)
@@ -122,6 +131,8 @@ def _guarded(run: Callable[[], None], error: _Error | None = None) -> int:
 
 def _show(error: BaseException) -> None:
     """The traceback without the frames of this file."""
+    import traceback
+
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

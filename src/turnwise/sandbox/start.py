@@ -1,7 +1,7 @@
 """The start of the code: from a process under all limits that waits, to the code that runs in it.
 
 Standard library only. The process is made before the job is known, so that the job does not wait
-for it. Not here: isolation, which is set up before (namespaces.py, bubblewrap.py, rlimits.py).
+for it. Not here: isolation, which is set up before (bubblewrap.py).
 """
 
 import contextlib
@@ -10,9 +10,13 @@ import json
 import os
 import resource
 import signal
-from typing import NamedTuple, NoReturn
 
-from turnwise.sandbox import artefacts, kernel, protocol, seccomp, snippets
+from turnwise.sandbox import artefacts, protocol, snippets, usage
+from turnwise.sandbox.prctl import DUMPABLE, NO_NEW_PRIVS, PDEATHSIG, prctl
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 STACK = 8 << 20
 """Bytes of the stack of each thread, the same on every machine."""
@@ -20,7 +24,7 @@ SIGNALS = 256
 """Signals in queues, and timers, which are counted by user: those of the machine's user too."""
 _CHANNEL, _FAULT, _JOB = 3, 4, 5
 _MACHINES_FAULT = dict.fromkeys(
-    ("rlimits", "docker"), (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+    ("unisolated", "docker"), (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 )
 """Errors of writing that say nothing of the files where the disk is not the sandbox's own."""
 
@@ -29,18 +33,16 @@ class UnwritableError(Exception):
     """The job's files cannot be written: a name that is too long, too many, or too large."""
 
 
-class Waiting(NamedTuple):
+class Waiting:
     """A process under all limits, which waits to become the code: made before the job is known, so
     that the job does not wait for it."""
 
-    pid: int
-    stdin: int
-    job: int
-    fault: int
+    def __init__(self, pid: int, stdin: int, job: int, fault: int) -> None:
+        self.pid, self.stdin, self.job, self.fault = pid, stdin, job, fault
 
 
 def prepare(spec: protocol.Message, stdout: int, stderr: int, channel: int) -> Waiting:
-    stdin = os.memfd_create("stdin")
+    stdin = _unnamed_file(spec["work"])
     job_end, job = os.pipe()
     fault, fault_end = os.pipe()
     processes = _most_processes(spec)
@@ -54,6 +56,14 @@ def prepare(spec: protocol.Message, stdout: int, stderr: int, channel: int) -> W
     return Waiting(child, stdin, job, fault)
 
 
+def _unnamed_file(folder: str) -> int:
+    """A file without a name, in a folder that no other process writes to yet."""
+    path = os.path.join(folder, "stdin")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return descriptor
+
+
 def hand_over(spec: protocol.Message, job: protocol.Message, waiting: Waiting) -> None:
     """Write the files and let the code begin. Raises OSError if what waits for it has failed, and
     UnwritableError for files that cannot be in such a folder."""
@@ -62,6 +72,8 @@ def hand_over(spec: protocol.Message, job: protocol.Message, waiting: Waiting) -
         os.seteuid(user)  # the files are to be the code's own
     try:
         artefacts.write_files(spec["work"], protocol.unpack_files(job["files"]))
+        if usage.files(spec.get("scratch", ()))[1] > spec["limits"]["files"]:
+            raise UnwritableError(f"there may be {spec['limits']['files']} of them")
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _MACHINES_FAULT.get(spec["tier"], ()):
             raise
@@ -69,6 +81,7 @@ def hand_over(spec: protocol.Message, job: protocol.Message, waiting: Waiting) -
     finally:
         if user is not None:
             os.seteuid(0)
+            prctl(PDEATHSIG, signal.SIGKILL)  # a change of user takes it away
     os.write(waiting.stdin, protocol.unpack_files(job["stdin"])[""])
     os.lseek(waiting.stdin, 0, os.SEEK_SET)  # the position is the child's as well
     os.close(waiting.stdin)
@@ -87,12 +100,10 @@ def _most_processes(spec: protocol.Message) -> int:
     if spec["tier"] == "docker":
         # The user is that of all containers, and Docker limits each of them.
         return resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    if spec["tier"] != "rlimits":
-        # The supervisor, the namespace's first process, and what bwrap leaves there: users are
-        # counted by user namespace.
-        return most + 2 + int(spec.get("beside", 0))
     if spec.get("user") is not None:
         return most
+    if spec["tier"] == "bubblewrap":
+        return most + 1  # with the supervisor: users are counted by user namespace
     mine, count = os.getuid(), 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -103,7 +114,7 @@ def _most_processes(spec: protocol.Message) -> int:
     return most + count
 
 
-def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]) -> NoReturn:
+def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]) -> "NoReturn":
     """Take on the limits in the child, wait for the job, and become the code."""
     fault = descriptors[4]
     try:
@@ -118,10 +129,10 @@ def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]
         os.chdir(spec["work"])
         os.umask(0o022)
         _limit(spec["limits"], processes)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        prctl(DUMPABLE, 1)
         _offer_to_the_kernel()
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        kernel.install_filter(seccomp.filter_program())
+        prctl(PDEATHSIG, signal.SIGKILL)
+        prctl(NO_NEW_PRIVS, 1)
         module = snippets.main_module()
         job = json.loads(_read_all(_JOB) or b"null")
         if job is None:

@@ -1,6 +1,6 @@
-"""The use of processes, as the kernel counts it: memory, sockets, processor time.
+"""The use of processes, as the kernel counts it: memory, sockets, files in memory, processor time.
 
-Standard library only; the supervisor's eyes where no control group counts. Counted are private
+Standard library only; the supervisor's eyes. Counted are private
 memory, what is in swap or in huge pages, shared memory, and the buffers of sockets; not the
 system's files that are mapped, nor the kernel's own records (page tables, descriptors, some MiB for
 a process). What could not be counted is refused beforehand: memory shared without a file, and pages
@@ -42,16 +42,6 @@ def processor_seconds(fields: list[bytes]) -> float:
     return sum(map(int, fields[11:15])) / _TICKS
 
 
-def waited_seconds(fields: list[bytes]) -> float:
-    """Seconds that the children spent which a process has waited for."""
-    return sum(map(int, fields[13:15])) / _TICKS
-
-
-def is_running(fields: list[bytes]) -> bool:
-    """Whether a process has not ended yet."""
-    return fields[0] not in b"ZX"
-
-
 def memory(processes: Iterable[int], most: int) -> int:
     """Bytes that processes hold together. What several of them share is counted for each of them,
     as long as the sum is not above `most`; then in parts, which takes longer."""
@@ -67,20 +57,36 @@ def memory(processes: Iterable[int], most: int) -> int:
 
 
 def sockets() -> int:
-    """Bytes that the buffers of all sockets in the network namespace of process 1 may hold."""
-    used = _counts("/proc/1/net/sockstat").get("sockets", 0)
+    """Bytes that the buffers of all sockets in this network namespace may hold."""
+    used = _counts("/proc/self/net/sockstat").get("sockets", 0)
     if not used:
         return 0
     # The table ends its lines with names as they were given, which may have ends of lines in them:
     # what is no whole line is counted as one, and lines do not tell how many sockets there are.
-    rows = [line.split() for line in _read("/proc/1/net/unix").splitlines()[1:]]
+    rows = [line.split() for line in _read("/proc/self/net/unix").splitlines()[1:]]
     total = sum(UNIX_SOCKET * (_DATAGRAMS if row[4:5] == [b"0002"] else 1) for row in rows)
-    return total + sum(_queued(f"/proc/1/net/{kind}") for kind in _INTERNET) + _SOCKET * used
+    return total + sum(_queued(f"/proc/self/net/{kind}") for kind in _INTERNET) + _SOCKET * used
+
+
+def files(places: Iterable[str]) -> tuple[int, int]:
+    """Bytes and number of the files in file systems in memory; attributes of files count as more
+    of them."""
+    found = [os.statvfs(place) for place in places]
+    size = sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in found)
+    return size, sum(one.f_files - one.f_ffree - 1 for one in found)
+
+
+def kills(events: int) -> int:
+    """Processes that the kernel has killed for lack of memory, from the `memory.events` of a
+    control group."""
+    lines = os.pread(events, 4096, 0).split(b"\n")
+    counts = dict(line.split() for line in lines if line)
+    return int(counts.get(b"oom_kill", 0))
 
 
 def all_is_counted() -> bool:
     """Whether this kernel reports what `memory` and `sockets` need."""
-    places = ("/proc/1/smaps_rollup", "/proc/1/net/unix", "/proc/1/net/sockstat")
+    places = ("/proc/self/smaps_rollup", "/proc/self/net/unix", "/proc/self/net/sockstat")
     return all(os.path.exists(place) for place in places)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe, dump_recipe
 from turnwise.monitor.display import Display
-from turnwise.sandbox import kernel
+from turnwise.sandbox.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.storage.run_lock import is_locked
 from turnwise.studies.folder import clear, cold_weights, is_begun, is_finished
@@ -231,4 +231,4 @@ def _reason(code: int, log: Path) -> str:
 
 def _end_with_parent() -> None:
     """Have the kernel end this process when its parent is killed."""
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PDEATHSIG, signal.SIGTERM)

@@ -89,7 +89,7 @@ READING = harbor(
 @pytest.fixture(scope="module", autouse=True)
 def fixed_place() -> None:
     """Skips where folders have no fixed place, or no sandbox works."""
-    if working(Sandbox()).tier == "rlimits":
+    if working(Sandbox()).tier == "unisolated":
         pytest.skip("folders have no fixed place without isolation")
 
 

@@ -144,7 +144,7 @@ def scripts(tmp_path: Path) -> str:
 
 
 def loaded(made: Shell, path: str, scripts: str) -> Shell:
-    if made.sandbox.tier == "rlimits":
+    if made.sandbox.tier == "unisolated":
         pytest.skip("folders have no fixed place without isolation")
     return Shell(RecordFile(path, scripts=scripts, heldout_share=0.0))
 

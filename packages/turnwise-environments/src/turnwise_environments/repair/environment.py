@@ -58,20 +58,16 @@ class Repair(WorkspaceTools, Environment):
         tasks: MadeRepositories | ProgramFile | InstanceFile = STANDARD,
         packages: Sequence[str] = (),
         seconds: Seconds = 5.0,
-        allow_unisolated: bool = False,
     ) -> None:
         """`packages` are folders that the code may import from. A shell call, and all tests
-        together, may take `seconds`. `allow_unisolated` runs code where no sandbox works.
+        together, may take `seconds`.
 
         Raises DataError for a file that is broken.
         """
         limits = Limits(
             seconds=seconds, cpu_seconds=seconds, memory=512 * MEBIBYTE, files=MOST_FILES
         )
-        settings = SandboxSettings(
-            limits=limits, allow_unisolated=allow_unisolated, packages=tuple(packages)
-        )
-        self.sandbox = Sandbox(settings)
+        self.sandbox = Sandbox(SandboxSettings(limits=limits, packages=tuple(packages)))
         self.task_set = tasks.load()
         if isinstance(tasks, InstanceFile):
             self.weaknesses, self.verdict_programs = [WEAKNESS], 2

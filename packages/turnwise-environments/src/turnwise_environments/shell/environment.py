@@ -45,18 +45,13 @@ class Shell(Environment):
     sandbox: Sandbox
     workspace: Workspace
 
-    def __init__(
-        self,
-        tasks: MadeRequests | RecordFile = STANDARD,
-        seconds: Seconds = 5.0,
-        allow_unisolated: bool = False,
-    ) -> None:
-        """A command may take `seconds`. `allow_unisolated` runs commands where no sandbox works.
+    def __init__(self, tasks: MadeRequests | RecordFile = STANDARD, seconds: Seconds = 5.0) -> None:
+        """A command may take `seconds`.
 
         Raises DataError for a file that is broken.
         """
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
-        self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
+        self.sandbox = Sandbox(SandboxSettings(limits=limits))
         self.task_set = tasks.load(self.sandbox)
         self._begin = ""
         if isinstance(tasks, RecordFile):
