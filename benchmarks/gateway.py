@@ -23,12 +23,12 @@ from turnwise.config import FunctionAgent, ModelConfig, RolloutConfig, ScaffoldC
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.models.load import load_tokenizer
-from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise_gateway.agent_episode import make_host
 
 CALLS = 3
 """Tool calls of an episode; then comes the answer."""
@@ -92,7 +92,7 @@ class Bench:
             count = self._turns[session] = (self._turns.get(session, -1) + 1) % (CALLS + 1)
             return answer if count == CALLS else call
 
-        self.host = AgentHost.of(FunctionAgent(run=f"{__file__}:run"), config, tokenizer)
+        self.host = make_host(FunctionAgent(run=f"{__file__}:run"), config, tokenizer)
         limits = RolloutConfig(max_turns=CALLS + 1, max_turn_tokens=200, max_tokens=2000)
         self.own = RolloutRunner(
             environment, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(100_000)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from turnwise.gateway.requests import Message, Request
 from turnwise.types import Task
+from turnwise_gateway.requests import Message, Request
 
 
 async def run(task: Task, model: Any) -> None:

@@ -1,7 +1,7 @@
 """Serves an ASGI application over HTTP inside this process, for as long as a block runs.
 
 Signals are left to the command. Not here: the applications, and the gateway's own server, which is
-less patient with clients (`gateway/server.py`).
+less patient with clients (`packages/turnwise-gateway`).
 """
 
 import asyncio

@@ -9,14 +9,16 @@ that a recipe names, for which an entry point of their kind is enough (`registry
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
+from typing import Any
 
 from packaging.requirements import Requirement
 
-from turnwise.errors import MissingExtraError, located
+from turnwise.errors import ConfigError, MissingExtraError, located
 
 GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -48,6 +50,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "reward": ("mathematics", "proof", "toolrl_calls", "toolrl_format"),
     },
+    "gateway": {"command": ("agent",), "section": ("agent",)},
     "view": {"command": ("top", "view")},
 }
 """What turnwise's own wings add, by the extra that brings each: it says what to install."""
@@ -68,10 +71,15 @@ class Wing:
     line about it."""
     reward_parts: Sequence[str] = ()
     """Modules that declare parts of rewards (`turnwise.reward_part`)."""
+    players: Mapping[str, str] = field(default_factory=dict)
+    """By the section of a recipe that asks for it, what makes a player of episodes
+    (`rollout.runner.Player`): `package.module:function`, of the section, the scaffold's, the
+    tokenizer, a function from images to their tokens or None, and the engines of frozen weights."""
 
     def names(self) -> set[tuple[str, str]]:
         """All names of it, each with its kind."""
         own = {(kind, name) for kind, parts in self.parts.items() for name in parts}
+        own |= {("section", name) for name in self.players}
         return own | {("command", name) for name in self.commands}
 
     def without(self, names: set[tuple[str, str]]) -> "Wing":
@@ -83,7 +91,8 @@ class Wing:
             kind: {name: part for name, part in found.items() if (kind, name) not in names}
             for kind, found in self.parts.items()
         }
-        return Wing(commands, parts, self.reward_parts)
+        players = {name: at for name, at in self.players.items() if ("section", name) not in names}
+        return Wing(commands, parts, self.reward_parts, players)
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,15 @@ class Wings:
         for wing in self.usable.values():
             found |= wing.parts.get(kind, {})
         return found
+
+    def player(self, section: str) -> Callable[..., Any]:
+        """What makes the player that a section asks for. Raises MissingExtraError where its wing is
+        not installed."""
+        for wing in self.usable.values():
+            if section in wing.players:
+                made: Callable[..., Any] = loaded(wing.players[section])
+                return made
+        raise missing("section", section) or ConfigError(f"no wing plays the section {section}")
 
     def reward_parts(self) -> list[str]:
         """The modules that declare parts of rewards."""
@@ -144,6 +162,12 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
         owners = " and ".join(key for key, wing in usable.items() if (kind, name) in wing.names())
         problems.append(f"{kind} {name} is left out: wings {owners} both have it")
     return Wings({key: wing.without(twice) for key, wing in usable.items()}, problems)
+
+
+def loaded(place: str) -> Any:
+    """What a wing names as `package.module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def missing(kind: str, name: str) -> MissingExtraError | None:

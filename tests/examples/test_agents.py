@@ -17,12 +17,12 @@ from turnwise.config import (
 )
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Outcome, Trajectory
+from turnwise_gateway.agent_episode import make_host
 
 pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[2]
@@ -38,8 +38,8 @@ def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
     task = made.tasks("train")[0]
     script = iter(made.oracle(task))
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
-    host = AgentHost.of(agent, ScaffoldConfig(options={"instructions": ""}), TOKENIZER)
-    runner = RolloutRunner(made, scaffold, engine, LIMITS, PrioritySemaphore(1), host=host)
+    host = make_host(agent, ScaffoldConfig(options={"instructions": ""}), TOKENIZER)
+    runner = RolloutRunner(made, scaffold, engine, LIMITS, PrioritySemaphore(1), player=host)
 
     async def work() -> Trajectory:
         try:

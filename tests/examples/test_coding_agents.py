@@ -16,13 +16,13 @@ from tests.scaffolds.families import family_tokenizer
 from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.gateway.forks import forks
-from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.native import NativeScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
+from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.forks import forks
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
@@ -75,8 +75,8 @@ def play(command: list[str], policy: Callable[[str], Action]) -> Trajectory:
         lambda session, prompt: SCAFFOLD.render(policy(TOKENIZER.decode(prompt)))
     )
     config = ScaffoldConfig(name="native", options={"family": "qwen3"})
-    host = AgentHost.of(CommandAgent(command=tuple(command)), config, TOKENIZER)
-    runner = RolloutRunner(made, SCAFFOLD, engine, LIMITS, PrioritySemaphore(1), host=host)
+    host = make_host(CommandAgent(command=tuple(command)), config, TOKENIZER)
+    runner = RolloutRunner(made, SCAFFOLD, engine, LIMITS, PrioritySemaphore(1), player=host)
 
     async def work() -> Trajectory:
         try:

@@ -10,11 +10,11 @@ from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.learning.roles import by_role
-from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Group, Outcome, Task, ToolCall
+from turnwise_gateway.agent_episode import make_host
 
 pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ def played(kind: str, town: str = "") -> tuple[Task, Group]:
     assert config is not None
     config = config.model_copy(update={"run": f"{ROOT}/{config.run}"})  # type: ignore[union-attr]
     scaffolding = load_recipe(str(RECIPE)).scaffold
-    host = AgentHost.of(config, scaffolding, TOKENIZER)
-    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(1), host=host)
+    host = make_host(config, scaffolding, TOKENIZER)
+    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(1), player=host)
 
     async def work() -> Group:
         try:

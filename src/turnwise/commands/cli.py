@@ -17,7 +17,6 @@ import typer
 from typer.main import get_command
 
 from turnwise.cluster.hiring import hired
-from turnwise.commands import agents
 from turnwise.commands.evaluating import (
     AsJson,
     Overrides,
@@ -41,8 +40,7 @@ from turnwise.commands.rewards import rewards
 from turnwise.commands.studying import study
 from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
-from turnwise.registry import load_function
-from turnwise.wings import missing, wings
+from turnwise.wings import loaded, missing, wings
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -279,7 +277,6 @@ def environments(
         print_table(environments_table(rows))
 
 
-app.add_typer(agents.app, name="agent")
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
@@ -288,7 +285,7 @@ app.command()(rescore)
 app.command()(transfer)
 app.command()(build_tiny)
 for name, place in sorted(wings().commands().items()):
-    command = load_function(place, f"command {name}")
+    command = loaded(place)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:

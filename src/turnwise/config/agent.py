@@ -1,8 +1,8 @@
 """Settings of an agent of the user's own, which talks to the policy through the gateway, and of
 its roles.
 
-Not here: what the gateway answers (`gateway`), and how an agent is run
-(`rollout/agent_episode.py`).
+Not here: what the gateway answers, and how an agent is run
+(`packages/turnwise-gateway`).
 """
 
 from typing import Annotated, Any, Literal, Self

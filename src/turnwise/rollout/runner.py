@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, Protocol
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
 from turnwise.environments.base import Budget, Environment
 from turnwise.errors import RunStoppedError
 from turnwise.rewards.composition import Reward
-from turnwise.rollout.agent_episode import AgentEpisode, AgentHost
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.loop import EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -25,6 +25,19 @@ from turnwise.seeds import derive
 from turnwise.types import Branch, Group, Task, Trajectory
 
 Progress = Callable[[Trajectory], None]
+
+
+class Player(Protocol):
+    """Plays episodes in place of turnwise's own loop. A wing brings it, for a section of recipes
+    (`wings.py`)."""
+
+    def episode(self, **parts: Any) -> Episode:
+        """An episode of the given parts, which are those of `Episode`."""
+        ...
+
+    async def stop(self) -> None:
+        """End what goes on in the background. Idempotent."""
+        ...
 
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
@@ -149,8 +162,8 @@ class RolloutRunner(Runner):
     """The reward in place of the environment's own."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """The weights of the reward's parts."""
-    host: AgentHost | None = None
-    """The agent of the user's own that plays the episodes, in place of turnwise's loop."""
+    player: Player | None = None
+    """Plays the episodes in place of turnwise's loop: an agent of the user's own."""
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
     variant: str = ""
@@ -178,8 +191,8 @@ class RolloutRunner(Runner):
     @property
     def _kind(self) -> Callable[..., Episode]:
         """The kind of its episodes."""
-        if self.host is not None:
-            return partial(AgentEpisode, host=self.host)
+        if self.player is not None:
+            return self.player.episode
         if self.workers is not None:
             return partial(RemoteEpisode, workers=self.workers, variant=self.variant)
         return Episode

@@ -26,10 +26,9 @@ from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
-from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
-from turnwise.rollout.runner import Progress, RolloutRunner
+from turnwise.rollout.runner import Player, Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.seeds import derive
@@ -38,6 +37,7 @@ from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
 from turnwise.training.first_checks import checked_environment
 from turnwise.training.rewarding import parts_of_models, reward_of
+from turnwise.wings import wings
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Components:
     """The language model that scores episodes."""
     reward_model: RewardModel | None = None
     """The model that has learned to reward."""
-    host: AgentHost | None = None
+    player: Player | None = None
     """The agent of the user's own that plays the episodes."""
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
@@ -91,7 +91,7 @@ class Components:
             progress=progress,
             reward=self.reward,
             weights=self.reward.weights(step) if self.reward is not None else {},
-            host=self.host,
+            player=self.player,
             workers=self.workers,
             variant=name,
         )
@@ -108,8 +108,8 @@ class Components:
     async def stop(self) -> None:
         """End what goes on in the background: the gateway, the processes that play, and the
         engine's work. Idempotent."""
-        if self.host is not None:
-            await self.host.stop()
+        if self.player is not None:
+            await self.player.stop()
         if self.workers is not None:
             await self.workers.stop()
         for engine in (self.engine, *self.frozen.values()):
@@ -215,10 +215,11 @@ def build_components(
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
     reward = reward_of(recipe, environment, models)
-    host, frozen = None, {}
+    player, frozen = None, {}
     if recipe.agent is not None:
+        make_player = wings().player("agent")
         frozen = _frozen(recipe, recipe.agent, tokenizer, weights)
-        host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
+        player = make_player(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:
         workers.set_up(recipe, tokenizer, environment)
     return Components(
@@ -232,7 +233,7 @@ def build_components(
         reward,
         judge,
         reward_model,
-        host,
+        player,
         workers,
         frozen,
         chosen.why,

@@ -1,0 +1,188 @@
+"""Agents of the user's own: a function in this process, or a program, for each episode.
+
+Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an episode makes of it
+(`agent_episode.py`), and what they are answered (`session.py`).
+"""
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
+from turnwise.errors import ConfigError, located
+from turnwise.registry import load_function
+from turnwise.tools.tool import in_thread
+from turnwise.types import Task
+from turnwise_gateway import spans
+from turnwise_gateway.address import Address
+from turnwise_gateway.bounds import check_depth
+from turnwise_gateway.dialects import chat_completions
+from turnwise_gateway.programs import CommandPlayer, Returned
+from turnwise_gateway.remote import RemotePlayer
+from turnwise_gateway.requests import RefusedError
+from turnwise_gateway.sandboxed import SandboxedPlayer
+from turnwise_gateway.session import MODEL, GivenReward, Session
+
+RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+"""Runs one of the environment's tools, by its name, with arguments."""
+TABLE = ("answer", "reward", "success", "parts", "roles")
+"""The keys of a table that an agent may return."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The policy, for a function that is an agent.
+
+    >>> async def run(task, model):
+    ...     reply = await model.chat([{"role": "user", "content": task.prompt}])
+    ...     return reply["choices"][0]["message"]["content"]
+    """
+
+    base_url: str
+    """The address for OpenAI's clients."""
+    anthropic_base_url: str
+    """The address for Anthropic's."""
+    api_key: str
+    name: str = MODEL
+    """The model's name in requests: the first role."""
+    roles: Sequence[str] = (MODEL,)
+    """All of them."""
+    folder: Path | None = None
+    """The environment's folder for this episode, if it has one."""
+    _session: Session | None = field(default=None, repr=False)
+    _run_tool: RunTool | None = field(default=None, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
+
+    async def call(self, tool: str, /, **arguments: Any) -> str:
+        """Run one of the environment's tools, as `await model.call("book", room=7)`, and return
+        its result, which tells of a mistake in the arguments too."""
+        assert self._run_tool is not None  # the episode gives it
+        return await self._run_tool(tool, arguments)
+
+    def call_sync(self, tool: str, /, **arguments: Any) -> str:
+        """Run a tool as `call` does, for an agent that is a plain function, in its thread."""
+        assert self._loop is not None  # the episode gives it
+        calling = self.call(tool, **arguments)
+        return asyncio.run_coroutine_threadsafe(calling, self._loop).result()
+
+    async def chat(
+        self, messages: list[Any], tools: list[Any] | None = None, role: str = ""
+    ) -> dict[str, Any]:
+        """A chat completion, as OpenAI's API has it, without a client; `role` is one of the
+        recipe's, the first if not given. Raises RefusedError for what the gateway refuses."""
+        assert self._session is not None  # the gateway makes them
+        body: dict[str, Any] = {"model": role or self.name, "messages": messages}
+        with self._session.counting_refusals():
+            check_depth([messages, tools])
+            request = chat_completions.read(body | ({"tools": tools} if tools else {}))
+        reply = await spans.asked(self._session, request)
+        self._session.arrived(reply)
+        answer: dict[str, Any] = chat_completions.body(request, reply)
+        return answer
+
+
+class Agent(Protocol):
+    """The seam: plays one task, with the policy at an address."""
+
+    async def play(
+        self, task: Task, address: Address, session: Session, folder: Path | None = None
+    ) -> Returned:
+        """Work until done, in the environment's folder if it has one. Cancelled, it ends at once,
+        with all that it has started."""
+        ...
+
+
+def make_agent(config: AnyAgentConfig) -> Agent:
+    """The agent of a recipe. Raises ConfigError for a function that is not there, or takes other
+    arguments."""
+    if isinstance(config, RemoteAgent):
+        return RemotePlayer(config)
+    if isinstance(config, FunctionAgent):
+        return FunctionPlayer(load_function(config.run, "agent"), config.run)
+    if config.sandbox is not None:
+        return SandboxedPlayer(config.command, config.sandbox)
+    return CommandPlayer(config.command)
+
+
+class FunctionPlayer:
+    """A function of the user's: awaited if it is asynchronous, else in a thread of its own."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise ConfigError(f"agent.run {name}: write run(task, model): {error}") from None
+        self._function = function
+
+    async def play(
+        self,
+        task: Task,
+        address: Address,
+        session: Session,
+        folder: Path | None = None,
+        run_tool: RunTool | None = None,
+    ) -> Returned:
+        model = Model(
+            address.openai,
+            address.root,
+            address.secret,
+            session.names[0],
+            session.names,
+            folder,
+            session,
+            run_tool,
+            asyncio.get_running_loop(),
+        )
+        try:
+            return _returned(await self.called(task, model))
+        except RefusedError as refused:
+            return Returned(error=refused.message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's agent may raise anything
+            return Returned(error=located(error))
+
+    async def called(self, task: Task, model: Model) -> Any:
+        """The function's result; `interrupt` knows this method by its name."""
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(task, model)
+        result = await in_thread(partial(self._function, task, model))
+        return await result if inspect.isawaitable(result) else result
+
+
+def _returned(value: Any) -> Returned:
+    """The meaning of what a function returned: nothing, an answer, a reward, or a table of both.
+    Raises TypeError for anything else."""
+    if value is None or isinstance(value, str):
+        return Returned(answer=value)
+    if isinstance(value, bool | int | float):
+        return Returned(reward=_reward(value))
+    if isinstance(value, Mapping) and set(value) <= set(TABLE):
+        given = None
+        if "reward" in value:
+            given = _reward(**{name: value[name] for name in TABLE[1:] if name in value})
+        answer = value.get("answer")
+        return Returned(None if answer is None else str(answer), given)
+    raise TypeError(
+        "an agent returns nothing, an answer, a reward, or a table with some of "
+        f"{', '.join(TABLE)}, not {value!r}"
+    )
+
+
+def _reward(reward: Any, success: Any = None, parts: Any = None, roles: Any = None) -> GivenReward:
+    number = float(reward)
+    if not math.isfinite(number):
+        raise TypeError(f"the reward is {number}")
+    return GivenReward(
+        number,
+        number >= 1 if success is None else bool(success),
+        _numbers(parts),
+        _numbers(roles),
+    )
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    return {str(name): float(number) for name, number in (given or {}).items()}

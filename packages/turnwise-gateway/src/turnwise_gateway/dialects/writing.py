@@ -1,0 +1,42 @@
+"""Parts of replies that all dialects write alike: arguments of calls, server-sent events,
+errors."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnwise.types import ToolCall
+from turnwise_gateway.requests import RefusedError
+
+PIECE = 24
+"""Characters of a delta: the reply is there as a whole, pieces are what clients expect."""
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in pieces, none of them empty.
+
+    >>> [len(piece) for piece in pieces("x" * 50)]
+    [24, 24, 2]
+    """
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+
+
+def arguments_json(call: ToolCall) -> str:
+    """The arguments of a call as OpenAI's formats have them: JSON in a string."""
+    return json.dumps(dict(call.arguments), ensure_ascii=False)
+
+
+def event(data: Mapping[str, Any], named: bool = True) -> str:
+    """A server-sent event, if `named` under its `type`.
+
+    >>> event({"type": "ping"})
+    'event: ping\\ndata: {"type": "ping"}\\n\\n'
+    """
+    line = f"data: {json.dumps(data)}\n\n"
+    return f"event: {data['type']}\n{line}" if named else line
+
+
+def openai_error(refused: RefusedError) -> dict[str, Any]:
+    """The body of an error in both of OpenAI's formats."""
+    about = {"message": refused.message, "type": refused.kind, "param": refused.field or None}
+    return {"error": {**about, "code": None}}

@@ -1,0 +1,177 @@
+"""Messages of an agent as segments of tokens, by the recipe's scaffold.
+
+The scaffold renders what is new and appends it: sampled tokens are never rendered. Not here: which
+of an agent's messages are new (`contexts.py`).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from jinja2 import TemplateError
+
+from turnwise.config import ScaffoldConfig
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.registry import make_scaffold, shows_images
+from turnwise.tokens import Segment, Source
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, Observation, ToolCall, ToolResult
+from turnwise_gateway.requests import Message, RefusedError, Request, ToolSchema
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+KEPT_SCAFFOLDS = 64
+"""Sets of tools whose scaffolds are kept."""
+UNFIT = KeyError, TypeError, ValueError, TemplateError
+"""Errors of a scaffold, or of its chat template, at messages and tools without a form in it."""
+
+
+class Scaffolds:
+    """The scaffolds of an agent's requests: one for each set of tools that it offers.
+
+    Example: Scaffolds(recipe.scaffold, tokenizer).of(request)
+    """
+
+    def __init__(
+        self,
+        config: ScaffoldConfig,
+        tokenizer: "PreTrainedTokenizerBase",
+        encode_image: Callable[[bytes], Sequence[int]] | None = None,
+    ) -> None:
+        """`encode_image` gives the tokens that stand for a PNG, where the model takes images."""
+        self._config, self._tokenizer, self._encode_image = config, tokenizer, encode_image
+        self.shows_images = encode_image is not None and shows_images(config.name)
+        self._made: dict[str, Scaffold] = {}
+        self._making = Lock()
+
+    def of(self, request: Request) -> tuple[str, Scaffold]:
+        """A name for a request's set of tools, equal for equal sets, and their scaffold. Raises
+        RefusedError for tools that the scaffold cannot describe, and for images that the model, or
+        the scaffold, has no place for."""
+        tools = request.tools
+        if not self.shows_images and any(one.images for one in request.messages):
+            raise RefusedError(
+                f"scaffold {self._config.name} shows no images to this model", field="messages"
+            )
+        name = json.dumps([(one.name, one.description, one.parameters) for one in tools])
+        with self._making:  # requests come in threads, since templates are tried here
+            if name not in self._made:
+                if len(self._made) >= KEPT_SCAFFOLDS:
+                    del self._made[next(iter(self._made))]
+                self._made[name] = self._make(tools)
+            return name, self._made[name]
+
+    def _make(self, tools: Sequence[ToolSchema]) -> Scaffold:
+        names = [one.name for one in tools]
+        counts = Counter(names)
+        twice = next((name for name in names if counts[name] > 1), None)
+        if twice is not None:
+            raise RefusedError(f"two tools are called {twice!r}", field="tools")
+        try:
+            made = [_tool(one) for one in tools]
+            return make_scaffold(self._config, self._tokenizer, made, self._encode_image)
+        except (*UNFIT, AttributeError, ConfigError) as error:
+            raise RefusedError(
+                f"scaffold {self._config.name} cannot describe these tools: {error}", field="tools"
+            ) from None
+
+
+def _tool(schema: ToolSchema) -> Tool:
+    """A tool for a scaffold to describe; the agent runs it."""
+    parameters = {"type": "object", "properties": {}, **schema.parameters}
+    call = {
+        "name": schema.name,
+        "description": schema.description,
+        "parameters": parameters,
+    }
+    return Tool(schema.name, schema.description, call, _not_here)
+
+
+def _not_here() -> None:
+    raise AssertionError("an agent's tools are run by the agent")
+
+
+def beginning(scaffold: Scaffold, messages: Sequence[Message]) -> list[Segment]:
+    """The first tokens of a context: the system's and the user's messages, each kind joined by
+    blank lines. Raises RefusedError for messages that do not begin a conversation."""
+    system = [one.text for one in messages if one.role == "system"]
+    user = [one for one in messages if one.role == "user"]
+    if len(system) + len(user) < len(messages):
+        raise RefusedError("a tool's message has no call before it", field="messages")
+    if not user and not system:
+        raise RefusedError("there is no message of a user", field="messages")
+    said = user or [Message("user", system.pop())]
+    images = tuple(image for one in said for image in one.images)
+    prompt = Observation("\n\n".join(one.text for one in said), Source.USER, images)
+    return _rendered(lambda: scaffold.begin(prompt, "\n\n".join(system)))
+
+
+def continuation(
+    scaffold: Scaffold,
+    written: Sequence[int],
+    calls: Sequence[ToolCall],
+    messages: Sequence[Message],
+) -> list[Segment]:
+    """The tokens after a turn: results of its calls, in their order, then what a user says. Raises
+    RefusedError for results of other calls, and for calls without a result."""
+    results = {one.call: one for one in messages if one.role == "tool"}
+    words = [one.text for one in messages if one.role != "tool"]
+    images = tuple(image for one in messages for image in one.images)
+    known = [call.id for call in calls]
+    strange = next((name for name in results if name not in known), None)
+    if strange is not None:
+        raise RefusedError(f"the result of {strange!r} belongs to no call", field="messages")
+    missing = next((name for name in known if name not in results), None)
+    if missing is not None:
+        raise RefusedError(f"the call {missing!r} has no result", field="messages")
+    if not calls:
+        observation = Observation("\n\n".join(words), Source.USER, images)
+        return _rendered(lambda: scaffold.extend(observation, written))
+    told = tuple(ToolResult(call, results[call.id].text) for call in calls)
+    shown = Observation("\n".join(one.content for one in told), Source.TOOL, images)
+    if not words:
+        return _rendered(lambda: scaffold.extend(shown, written, told))
+    return _rendered(lambda: scaffold.extend(shown, written, told, words))
+
+
+def foreign_turn(scaffold: Scaffold, message: Message) -> list[int]:
+    """The tokens of an assistant's message that the policy has not sampled. Raises RefusedError for
+    one that the scaffold cannot write."""
+    action = Action("", answer=message.text)
+    if message.calls:
+        action = Action("", message.text, message.calls)
+    try:
+        return scaffold.render(action)
+    except UNFIT as error:
+        raise RefusedError(
+            f"the scaffold cannot write this message of the assistant: {error}", field="messages"
+        ) from None
+
+
+def past_turn(scaffold: Scaffold, message: Message) -> list[int]:
+    """The tokens of an assistant's message without its thought, before other words of a user's: as
+    the scaffold's own template has it there (`past`), where it has one. Raises RefusedError."""
+    action = Action("", answer=None if message.calls else message.text, calls=message.calls)
+    write: Callable[[Action], list[int]] = getattr(scaffold, "past", scaffold.render)
+    try:
+        return write(action)
+    except UNFIT as error:
+        raise RefusedError(
+            f"the scaffold cannot write this message of the assistant: {error}", field="messages"
+        ) from None
+
+
+def _rendered(render: Callable[[], list[Segment]]) -> list[Segment]:
+    """The scaffold's segments. Raises RefusedError where the template refuses the messages, or an
+    image cannot be read."""
+    try:
+        return render()
+    except (*UNFIT, InfrastructureError) as error:
+        raise RefusedError(
+            f"the template refuses these messages: {error}", field="messages"
+        ) from None

@@ -1,0 +1,8 @@
+"""What this package adds to turnwise: the command `agent`, and a player for the section `agent`."""
+
+from turnwise.wings import Wing
+
+WING = Wing(
+    commands={"agent": "turnwise_gateway.checking:app"},
+    players={"agent": "turnwise_gateway.agent_episode:make_host"},
+)

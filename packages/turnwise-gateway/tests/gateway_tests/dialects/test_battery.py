@@ -1,0 +1,333 @@
+"""What the gateway answers, in every dialect: of the shape that the clients publish, and with the
+meaning that the reply has; and what it reads, however an agent may write it."""
+
+import json
+from typing import Any
+
+import anthropic.types
+import openai.types.chat
+import openai.types.responses
+import pytest
+
+from gateway_tests.dialects.serving import CHOICES
+from gateway_tests.dialects.speaking import ALL, INPUT, body, pieced, told, written
+from turnwise.types import ToolCall
+from turnwise_gateway.requests import (
+    Choice,
+    Message,
+    RefusedError,
+    Reply,
+    Request,
+    SampledToken,
+    ToolSchema,
+)
+
+SHAPES: dict[str, Any] = {
+    "chat_completions": openai.types.chat.ChatCompletion,
+    "responses": openai.types.responses.Response,
+    "messages": anthropic.types.Message,
+}
+ENDINGS = {
+    "chat_completions": {"stop": "stop", "calls": "tool_calls", "length": "length"},
+    "responses": {"stop": "completed", "calls": "completed", "length": "incomplete"},
+    "messages": {"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"},
+}
+TOOLS = ToolSchema("weather", "", {"type": "object"}), ToolSchema("clock", "", {"type": "object"})
+REQUEST = Request((), TOOLS, stream_usage=True)
+by_dialect = pytest.mark.parametrize("dialect", ALL)
+by_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+
+
+def heard(dialect: str, read: Any) -> dict[str, Any]:
+    """The meaning of a reply that a client's package has read."""
+    found: dict[str, Any] = {"text": "", "thought": "", "calls": [], "id": read.id}
+    if dialect == "chat_completions":
+        (choice,) = read.choices
+        found |= {"text": choice.message.content or "", "ending": choice.finish_reason}
+        found["thought"] = getattr(choice.message, "reasoning_content", "")
+        asked = choice.message.tool_calls or []
+        called = [(one.id, one.function.name, one.function.arguments) for one in asked]
+        assert (choice.message.content is None) == bool(asked and not found["text"])
+    elif dialect == "responses":
+        asked = [one for one in read.output if one.type == "function_call"]
+        called = [(one.call_id, one.name, one.arguments) for one in asked]
+        thoughts = [one for one in read.output if one.type == "reasoning"]
+        found["thought"] = "".join(part.text for one in thoughts for part in one.summary)
+        found |= {"text": read.output_text, "ending": read.status}
+        ids = [one.id for one in read.output]
+        assert len(set(ids)) == len(ids)
+    else:
+        found["text"] = "".join(one.text for one in read.content if one.type == "text")
+        found["thought"] = "".join(one.thinking for one in read.content if one.type == "thinking")
+        asked = [one for one in read.content if one.type == "tool_use"]
+        called = [(one.id, one.name, json.dumps(one.input)) for one in asked]
+        found["ending"] = read.stop_reason
+    found["calls"] = [(id_, name, json.loads(written)) for id_, name, written in called]
+    return found
+
+
+def numbers(usage: dict[str, Any]) -> tuple[Any, ...]:
+    """Tokens read, written, in all, and of thoughts, as far as a dialect says so."""
+    read = usage.get("prompt_tokens", usage.get("input_tokens"))
+    wrote = usage.get("completion_tokens", usage.get("output_tokens"))
+    about = usage.get("completion_tokens_details", usage.get("output_tokens_details")) or {}
+    return read, wrote, usage.get("total_tokens"), about.get("reasoning_tokens")
+
+
+def expected_ending(dialect: str, choice: Choice) -> str:
+    if dialect == "messages" and choice.stopped_at:
+        return "stop_sequence"
+    return ENDINGS[dialect][choice.ending]
+
+
+@by_choice
+@by_dialect
+def test_a_reply_is_what_it_says(dialect: str, choice: Choice) -> None:
+    reply = Reply("s1-2", "policy", (choice,), 57, 1_700)
+    whole = json.loads(json.dumps(ALL[dialect].body(REQUEST, reply), allow_nan=False))
+    read = SHAPES[dialect].model_validate(whole, strict=True)
+    found = heard(dialect, read)
+    assert found["id"].endswith("s1-2")
+    assert (found["text"], found["thought"]) == (choice.text, choice.thought)
+    assert found["calls"] == [(one.id, one.name, one.arguments) for one in choice.calls]
+    assert found["ending"] == expected_ending(dialect, choice)
+    if dialect == "messages":
+        assert numbers(whole["usage"])[:2] == (57, choice.sampled)
+        assert whole["stop_sequence"] == (choice.stopped_at or None)
+    else:
+        total = 57 + choice.sampled
+        assert numbers(whole["usage"]) == (57, choice.sampled, total, choice.thought_tokens)
+
+
+@by_choice
+@by_dialect
+def test_the_pieces_of_a_stream_join_to_the_whole(dialect: str, choice: Choice) -> None:
+    reply = Reply("s1-2", "policy", (choice,), 57, 1_700)
+    found = pieced(dialect, REQUEST, reply)
+    assert (found["text"], found["thought"]) == (choice.text, choice.thought)
+    joined = [json.loads(one) for _, one in sorted(found["arguments"].items())]
+    assert joined == [one.arguments for one in choice.calls]
+    assert found["ending"] == expected_ending(dialect, choice)
+    assert found["usage"] == ALL[dialect].body(REQUEST, reply)["usage"]
+
+
+@by_choice
+@by_dialect
+def test_a_reply_that_comes_back_is_known(dialect: str, choice: Choice) -> None:
+    reply = Reply("s1-2", "policy", (choice,), 57, 1_700)
+    back = told(dialect, json.loads(json.dumps(ALL[dialect].body(REQUEST, reply))))
+    results = [Message("tool", f"{n}", call=one.id) for n, one in enumerate(choice.calls)]
+    after = results or [Message("user", "Go on.")]
+    said = [*written(dialect, [Message("user", "?")]), *back, *written(dialect, after)]
+    _, own, *others = ALL[dialect].read(body(dialect, said)).messages
+    assert (own.role, own.text, own.calls) == ("assistant", choice.text, choice.calls)
+    assert others == after
+
+
+@pytest.mark.parametrize("text", ["ü", "時間", "👩‍🚀", "e\u0301", "\x00", "�"])
+def test_log_probabilities_have_the_bytes_of_their_tokens(text: str) -> None:
+    tokens = [SampledToken(bytes([byte]), -0.5) for byte in text.encode()]
+    choice = Choice(text, sampled=len(tokens), tokens=tokens)
+    reply = Reply("r", "policy", (choice,), 5, 1)
+    request = Request((), logprobs=True)
+    whole = openai.types.chat.ChatCompletion.model_validate(
+        ALL["chat_completions"].body(request, reply), strict=True
+    )
+    listed = whole.choices[0].logprobs
+    assert listed is not None
+    assert listed.content is not None
+    assert b"".join(bytes(one.bytes or ()) for one in listed.content).decode() == text
+
+
+CACHE = {"cache_control": {"type": "ephemeral"}}
+HI = Message("user", "Hi.\nYou.")
+CALLING = Message("assistant", "", (ToolCall("clock", {}, "c"),))
+ORDER = {"role": "user", "content": "Hi.\nYou."}
+
+
+def parts(*kinds: str, **more: Any) -> list[dict[str, Any]]:
+    """ "Hi." and "You." as content parts of these kinds."""
+    return [
+        {"type": kind, "text": text, **more}
+        for kind, text in zip(kinds, ("Hi.", "You."), strict=True)
+    ]
+
+
+READ: dict[str, dict[str, tuple[list[Any], list[Message]]]] = {
+    "chat_completions": {
+        "parts": ([{"role": "user", "content": parts("text", "text")}], [HI]),
+        "cached": ([{"role": "user", "content": parts("text", "text", **CACHE), **CACHE}], [HI]),
+        "developer": (
+            [{"role": "developer", "content": "Be."}, ORDER],
+            [Message("system", "Be."), HI],
+        ),
+        "no parts": ([{"role": "user", "content": []}, ORDER], [Message("user", ""), HI]),
+        "null content": (
+            [
+                ORDER,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "refusal": None,
+                    "audio": None,
+                    "function_call": None,
+                    "tool_calls": [
+                        {
+                            "id": "c",
+                            "type": "function",
+                            "function": {"name": "clock", "arguments": "{}"},
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "c", "content": parts("text", "text")},
+            ],
+            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
+        ),
+        "null calls": (
+            [ORDER, {"role": "assistant", "content": "No.", "tool_calls": None}, ORDER],
+            [HI, Message("assistant", "No."), HI],
+        ),
+        "thinking": (
+            [ORDER, {"role": "assistant", "content": "No.", "reasoning_content": "Hm."}, ORDER],
+            [HI, Message("assistant", "No."), HI],
+        ),
+        "joined parts": (
+            [ORDER, {"role": "assistant", "content": parts("text", "text")}, ORDER],
+            [HI, Message("assistant", "Hi.You."), HI],
+        ),
+        "no arguments": (
+            [
+                ORDER,
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "c", "function": {"name": "clock", "arguments": ""}}],
+                },
+                {"role": "tool", "tool_call_id": "c", "content": ""},
+            ],
+            [HI, CALLING, Message("tool", "", call="c")],
+        ),
+    },
+    "responses": {
+        "parts": ([{"role": "user", "content": parts("input_text", "input_text")}], [HI]),
+        "typed": ([{"type": "message", **ORDER, "status": "completed", "id": "m"}], [HI]),
+        "developer": (
+            [{"role": "developer", "content": "Be."}, ORDER],
+            [Message("system", "Be."), HI],
+        ),
+        "system": ([{"role": "system", "content": "Be."}, ORDER], [Message("system", "Be."), HI]),
+        "thinking": (
+            [
+                ORDER,
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+                {"role": "assistant", "content": "No.", "phase": "final_answer"},
+                ORDER,
+            ],
+            [HI, Message("assistant", "No."), HI],
+        ),
+        "output": (
+            [ORDER, {"role": "assistant", "content": parts("output_text", "output_text")}, ORDER],
+            [HI, Message("assistant", "Hi.You."), HI],
+        ),
+        "result in parts": (
+            [
+                ORDER,
+                {"type": "function_call", "call_id": "c", "name": "clock", "arguments": "{}"},
+                {
+                    "type": "function_call_output",
+                    "call_id": "c",
+                    "output": parts("input_text", "input_text"),
+                    "status": None,
+                },
+            ],
+            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
+        ),
+        "no arguments": (
+            [
+                ORDER,
+                {"type": "function_call", "call_id": "c", "name": "clock", "arguments": ""},
+                {"type": "function_call_output", "call_id": "c", "output": ""},
+            ],
+            [HI, CALLING, Message("tool", "", call="c")],
+        ),
+    },
+    "messages": {
+        "parts": ([{"role": "user", "content": parts("text", "text")}], [HI]),
+        "cached": ([{"role": "user", "content": parts("text", "text", **CACHE)}], [HI]),
+        "system": ([{"role": "system", "content": "Be."}, ORDER], [Message("system", "Be."), HI]),
+        "citations": ([{"role": "user", "content": parts("text", "text", citations=None)}], [HI]),
+        "thinking": (
+            [
+                ORDER,
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                        {"type": "redacted_thinking", "data": "x"},
+                        {"type": "text", "text": "No.", "citations": None, **CACHE},
+                    ],
+                },
+                ORDER,
+            ],
+            [HI, Message("assistant", "No."), HI],
+        ),
+        "null content": (
+            [
+                ORDER,
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "tool_use", "id": "c", "name": "clock", "input": {}, **CACHE}
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "c", "content": None, **CACHE},
+                        *parts("text", "text"),
+                    ],
+                },
+            ],
+            [HI, CALLING, Message("tool", "", call="c"), HI],
+        ),
+        "result in parts": (
+            [
+                ORDER,
+                *written("messages", [CALLING]),
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "c",
+                            "content": parts("text", "text", **CACHE),
+                            "is_error": False,
+                        }
+                    ],
+                },
+            ],
+            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
+        ),
+    },
+}
+ROWS = [
+    pytest.param(dialect, said, meant, id=f"{dialect}-{name}")
+    for dialect, rows in READ.items()
+    for name, (said, meant) in rows.items()
+]
+
+
+@pytest.mark.parametrize(("dialect", "said", "meant"), ROWS)
+def test_a_conversation_is_read_for_what_it_means(
+    dialect: str, said: list[Any], meant: list[Message]
+) -> None:
+    assert list(ALL[dialect].read(body(dialect, said)).messages) == meant
+
+
+@by_dialect
+def test_an_error_names_the_field_that_this_dialect_has(dialect: str) -> None:
+    refused = RefusedError("messages: 5 are more than 4", field="messages")
+    about = ALL[dialect].error(refused)["error"]
+    assert about["type"] == "invalid_request_error"
+    assert "5 are more than 4" in about["message"]
+    assert about.get("param", INPUT[dialect]) == INPUT[dialect]
+    assert dialect != "responses" or "messages" not in about["message"]

@@ -1,0 +1,190 @@
+"""What one agent sends to stop or stall a run is refused in bounded time, and the run goes on."""
+
+import asyncio
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from gateway_tests.asking import LIMITS, PROMPT, request, session
+from gateway_tests.hashed_engine import TOKENIZER
+from gateway_tests.test_server import QUESTION, served
+from turnwise.config import ScaffoldConfig
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment
+from turnwise.types import Observation
+from turnwise_gateway import bounds, connections
+from turnwise_gateway.blots import blotted
+from turnwise_gateway.rendering import Scaffolds
+from turnwise_gateway.requests import Message, RefusedError, ToolSchema
+from turnwise_gateway.session import FEWEST_REFUSALS
+
+CHAT = "/v1/chat/completions"
+DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
+CALL = {"name": "f", "arguments": json.dumps(DEEP)}
+CALLED = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": CALL}]}
+SCHEMA = {"type": "object", "properties": DEEP}
+TOOLS = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(20_000)]
+BODIES = {
+    "a reward of 401 digits": ("/reward", {"reward": 10**400}),
+    "a part of 401 digits": ("/reward", {"reward": 1, "parts": {"a": 10**400}}),
+    "half a pair of surrogates": ("/reward", '{"\\ud800": 1}'),
+    "half a pair in a chat": (CHAT, '{"\\ud800": 1}'),
+    "deep schema": (
+        CHAT,
+        QUESTION
+        | {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]},
+    ),
+    "deep arguments": (CHAT, {"messages": [*QUESTION["messages"], CALLED]}),
+    "deep input": ("/v1/responses", {"model": "policy", "input": DEEP}),
+    "many tools": (CHAT, QUESTION | {"tools": TOOLS}),
+    "many messages": (CHAT, '{"messages": [' + "{}," * 3_000_000 + "{}]}"),
+    "a long prompt": (CHAT, {"messages": [{"role": "user", "content": "word " * 1_900_000}]}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BODIES)
+def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> None:
+    path, body = BODIES[name]
+    content = body if isinstance(body, str) else json.dumps(body)
+
+    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
+        begun = time.monotonic()
+        answer = await client.post(f"{address.root}{path}", content=content)
+        assert answer.status_code in (400, 413), answer.text
+        assert answer.json()["error"]["message"]
+        assert time.monotonic() - begun < 5
+        assert session.bug is None
+        assert (await client.post(f"{address.root}{CHAT}", json=QUESTION)).is_success
+
+    served(work)
+
+
+def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered() -> None:
+    many = tuple(ToolSchema(f"t{n}", "", {}) for n in range(bounds.MOST_TOOLS + 1))
+    for asked, field in (
+        (request(PROMPT * (bounds.MOST_MESSAGES + 1)), "messages"),
+        (request((Message("user", "x" * 100_000),)), "messages"),
+        (type(request())(PROMPT, many), "tools"),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            asyncio.run(session().ask(asked))
+        assert refused.value.field == field
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens"])
+def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
+    async def work(gateway: Any, own: Any, address: Any, client: Any) -> None:
+        most = max(FEWEST_REFUSALS, own.limits.max_turns)
+        for refusals in range(most + 1):
+            assert own.limit is None, refusals
+            assert (await client.post(f"{address.root}{path}", json={})).status_code == 400
+        answer = await client.post(f"{address.root}{path}", json=QUESTION)
+        assert (answer.status_code, "requests were refused" in answer.text) == (403, True)
+        assert own.limit is not None
+
+    served(work)
+
+
+class Slow(TagsScaffold):
+    """Takes long to render."""
+
+    def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
+        time.sleep(0.5)
+        return super().begin(prompt, system)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["ask", "count"])
+def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
+    async def work() -> None:
+        own = session(scaffolds=Scaffolds(ScaffoldConfig(name=f"{__file__}:Slow"), TOKENIZER))
+        asking = asyncio.create_task(getattr(own, method)(request()))
+        served = 0
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            served += 1
+        await asking
+        assert served > 10  # two or three where the loop renders itself
+
+    asyncio.run(work())
+
+
+def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
+    async def work() -> None:
+        limits = LIMITS.model_copy(update={"max_turns": 2})
+        own = session(limits=limits)
+        asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(one, RefusedError) for one in ended].count(False) == 2
+
+    asyncio.run(work())
+
+
+def _connected(address: Any) -> socket.socket:
+    host, _, port = address.server.removeprefix("http://").partition(":")
+    made = socket.create_connection((host, int(port)))
+    made.setblocking(False)
+    return made
+
+
+@pytest.mark.long
+def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.3)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+
+    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
+        loop = asyncio.get_running_loop()
+        first = _connected(address)
+        await loop.sock_sendall(first, b"GET /none HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"404" in await loop.sock_recv(first, 4096)
+        ended = False
+        with first:
+            for _ in range(100):  # a byte each time
+                try:
+                    await loop.sock_sendall(first, b"G")
+                except OSError:
+                    ended = True
+                    break
+                await asyncio.sleep(0.02)
+        assert ended
+        idle = [_connected(address) for _ in range(40)]
+        await asyncio.sleep(0.1)
+        assert len(gateway._server.server_state.connections) <= 20
+        await asyncio.sleep(0.5)
+        assert (await client.post(f"{address.root}{CHAT}", json=QUESTION)).is_success
+        for one in idle:
+            one.close()
+
+    served(work)
+
+
+@pytest.mark.long
+def test_half_bodies_hold_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 1.0)
+    monkeypatch.setattr(connections, "MOST_BYTES", 100_000)
+
+    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
+        async def half() -> Any:
+            yield b"x" * 60_000
+            await asyncio.sleep(0.5)
+            yield b"x"
+
+        url = f"{address.root}{CHAT}"
+        answers = await asyncio.gather(*(client.post(url, content=half()) for _ in range(3)))
+        assert 429 in [one.status_code for one in answers]
+        assert (await client.post(url, json=QUESTION)).is_success
+
+    served(work)
+
+
+def test_secrets_are_blotted_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+    told = blotted("OPENAI_API_KEY=abcdefghij SOME_API_KEY=sk-0123456789 HOME=/home", "abcdefghij")
+    assert told == "OPENAI_API_KEY=[secret] SOME_API_KEY=[secret] HOME=/home"

@@ -1,0 +1,189 @@
+"""An agent in a sandbox: the gateway is what it can reach, its folder is what it leaves."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from tests.fakes import Capitals
+from tests.processes import ended
+from tests.sandboxes import working
+from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig
+from turnwise.errors import ConfigError
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import SandboxSettings
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
+from turnwise_gateway.agent_episode import make_host
+
+pytest.importorskip("uvicorn")
+LIMITS = RolloutConfig(
+    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
+)
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+
+
+class InFolder(Capitals):
+    """Gives the agent a folder, and keeps what it has left there."""
+
+    place: Path
+    left: dict[str, str]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.folder = self.place
+        return await super().reset(task, seed)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        for file in self.place.rglob("*"):
+            self.left[str(file.relative_to(self.place))] = file.read_text()
+        return await super().verify(trajectory)
+
+
+PROGRAM = """
+import json, os, socket, urllib.request
+body = {"model": "policy", "messages": [{"role": "user", "content": "Capital of France?"}]}
+headers = {"content-type": "application/json"}
+asked = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(), headers)
+said = json.load(urllib.request.urlopen(asked))["choices"][0]["message"]["content"]
+def tried(what):
+    try:
+        return str(what())
+    except OSError as error:
+        return type(error).__name__
+"""
+
+
+def play(
+    folder: Path, lines: str, table: Any, limits: RolloutConfig = LIMITS
+) -> tuple[Trajectory, dict[str, str]]:
+    """One episode of a program of these lines, and the files that it has left."""
+    (folder / "mine").mkdir()
+    (folder / "mine" / "given").write_text("before")
+    config = CommandAgent(command=("python3", "-c", PROGRAM + lines), sandbox=table)
+    environment, engine = InFolder(), HashedEngine(["<answer> Paris</answer>"])
+    environment.place, environment.left = folder / "mine", {}
+    host = make_host(config, SCAFFOLD, TOKENIZER)
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1), player=host)
+
+    async def work() -> Trajectory:
+        try:
+            (group,) = await runner.collect(Capitals().tasks("train")[:1], 1, 0, "test")
+        finally:
+            await host.gateway.stop()
+        return group.trajectories[0]
+
+    return asyncio.run(work()), environment.left
+
+
+@pytest.fixture
+def isolating() -> None:
+    with Sandbox(SandboxSettings(tier="bubblewrap", warm=0)) as sandbox:
+        working(sandbox)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("isolating")
+def test_it_reaches_the_gateway_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "of the machine")
+    (tmp_path / "secret").write_text("of the machine")
+    other = socket.create_server(("127.0.0.1", 0))
+    lines = f"""
+open("said", "w").write(said)
+open("given", "a").write(" and after")
+os.symlink("/etc/passwd", "link")
+found = {{
+    "file": tried(lambda: open({str(tmp_path / "secret")!r}).read()),
+    "network": tried(lambda: socket.create_connection(("192.0.2.1", 80), 2)),
+    "others": tried(lambda: socket.create_connection(("127.0.0.1", {other.getsockname()[1]}), 2)),
+    "variable": os.environ.get("A_SECRET", "none"),
+    "user": str(os.getuid()),
+}}
+open("found", "w").write(json.dumps(found))
+"""
+    with other:
+        played, left = play(tmp_path, lines, "bubblewrap")
+    assert played.outcome is Outcome.SUCCESS, played.problem
+    assert set(left) == {"given", "said", "found"}
+    assert (left["said"], left["given"]) == ("Paris", "before and after")
+    found = json.loads(left["found"])
+    assert found.pop("user") != "0"
+    assert found == {
+        "file": "FileNotFoundError",
+        "network": "OSError",
+        "others": "ConnectionRefusedError",
+        "variable": "none",
+    }
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("isolating")
+def test_its_failure_is_quoted_and_its_files_are_kept(tmp_path: Path) -> None:
+    played, left = play(tmp_path, "open('more', 'w'); raise SystemExit('no idea')", True)
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert played.problem == "python3 ended with code 1: no idea"
+    assert set(left) == {"given", "more"}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("isolating")
+def test_one_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 3.0})
+    before = set(_processes())
+    begun = time.monotonic()
+    lines = "open('more', 'w'); os.system('setsid sleep 71 & sleep 71')"
+    played, left = play(tmp_path, lines, True, limits)
+    assert played.outcome is Outcome.TRUNCATED_TIME
+    assert time.monotonic() - begun < 30
+    assert left == {"given": "before"}
+    sleeping = [one for one in _processes() if one not in before]
+    assert not sleeping or ended(sleeping)
+
+
+def _processes() -> list[int]:
+    """Those that sleep for as long as none but this test's do."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{name}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if line == b"sleep\x0071\x00":
+            found.append(int(name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"kind": "docker"}, "leave kind out for a sandbox of this machine"),
+        ({"tier": "unisolated"}, "leave agent.sandbox out"),
+        ({"tiers": "auto"}, "sandbox.tier"),
+        ("bubblewarp", "it is one of|Input should|bubblewrap"),
+    ],
+)
+def test_what_cannot_be_is_refused(table: Any, message: str) -> None:
+    config = CommandAgent(command=(sys.executable,), sandbox=table)
+    with pytest.raises(ConfigError, match=message):
+        make_host(config, SCAFFOLD, TOKENIZER)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("isolating")
+def test_nothing_is_left_of_the_gateway(tmp_path: Path) -> None:
+    before = set(Path("/tmp").glob("turnwise-gateway-*"))
+    played, _ = play(tmp_path, "", {"limits": {"seconds": 30.0}})
+    assert played.outcome is Outcome.SUCCESS, played.problem
+    assert set(Path("/tmp").glob("turnwise-gateway-*")) == before

@@ -1,0 +1,290 @@
+"""A session of an agent: lost replies, budgets, failures, rewards, and its end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway_tests.asking import LIMITS, PROMPT, asked, request, session, texts, went_on
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from turnwise.config import RolloutConfig
+from turnwise.types import Action, Outcome
+from turnwise_gateway.requests import Message, RefusedError
+from turnwise_gateway.sampling import _with_ids
+from turnwise_gateway.session import GivenReward
+
+
+def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
+    async def work() -> None:
+        engine = HashedEngine(["<answer> Paris</answer>"])
+        own = session(engine)
+        lost = await own.ask(request())
+        again = await own.ask(request(), again=True)
+        assert again is lost
+        assert engine.requests == 1
+        _, turns, capture = own.record()
+        assert not turns
+        assert capture.dropped == {"undelivered": lost.sampled}
+        assert (capture.trained, capture.retried) == (0, 1)
+        own.arrived(again)
+        tokens, turns, capture = own.record()
+        check_record(tokens)
+        assert len(turns) == 1
+        assert not capture.dropped
+
+    asyncio.run(work())
+
+
+def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> None:
+    async def work() -> None:
+        engine = HashedEngine()
+        own = session(engine)
+        prompts = [(Message("user", f"Question {n}?"),) for n in range(5)]
+        await asyncio.gather(*(asked(own, prompt) for prompt in prompts))
+        tokens, turns, _ = own.record()
+        check_record(tokens)
+        assert len(tokens.spans) == len(turns) == 5
+        assert engine.open_sessions == {"0-0"}
+
+    asyncio.run(work())
+
+
+def test_what_is_sampled_does_not_depend_on_the_order_of_requests() -> None:
+    async def work(order: list[int]) -> list[str]:
+        own = session()
+        replies = {n: await asked(own, (Message("user", f"Question {n}?"),)) for n in order}
+        return [repr(replies[n].choices[0].text) for n in sorted(replies)]
+
+    assert asyncio.run(work([0, 1, 2])) == asyncio.run(work([2, 0, 1]))
+
+
+def test_budgets_are_refused_with_the_outcome() -> None:
+    async def work(limits: RolloutConfig, said: str, outcome: Outcome) -> None:
+        own = session(HashedEngine(["<lookup> France</lookup>"]), limits)
+
+        async def go_on_and_on() -> None:
+            messages = PROMPT
+            while True:
+                messages = went_on(messages, await asked(own, messages), "It is Paris.")
+
+        with pytest.raises(RefusedError, match=said):
+            await go_on_and_on()
+        assert own.limit is outcome
+        check_record(own.record()[0])
+
+    asyncio.run(
+        work(LIMITS.model_copy(update={"max_turns": 3}), "max_turns", Outcome.TRUNCATED_TURNS)
+    )
+    asyncio.run(
+        work(LIMITS.model_copy(update={"max_tokens": 200}), "length", Outcome.TRUNCATED_TOKENS)
+    )
+    asyncio.run(
+        work(
+            LIMITS.model_copy(update={"max_tool_calls": 2}),
+            "max_tool_calls",
+            Outcome.TRUNCATED_TOOL_CALLS,
+        )
+    )
+
+
+def test_another_model_is_not_here() -> None:
+    async def work() -> None:
+        with pytest.raises(RefusedError, match="no model 'gpt-9'") as refused:
+            await session().ask(request(model="gpt-9"))
+        assert refused.value.status == 404
+
+    asyncio.run(work())
+
+
+def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
+    async def work() -> None:
+        own = session(HashedEngine(fails=[2]))
+        first = await asked(own, PROMPT)
+        with pytest.raises(RefusedError, match="is down") as refused:
+            await own.ask(request(went_on(PROMPT, first, "Sure?")))
+        assert refused.value.status == 503
+        assert own.failure == "the engine is down"
+        await asked(own, went_on(PROMPT, first, "Sure?"))
+        assert not own.failure
+        tokens, turns, _ = own.record()
+        check_record(tokens)
+        assert len(turns) == 2
+        (text,) = texts(own)
+        assert text.count("Sure?") == 1  # nothing stays of the request that failed
+
+    asyncio.run(work())
+
+
+def test_choices_of_one_request_have_seeds_of_their_own() -> None:
+    seeds = []
+
+    class Noting(HashedEngine):
+        async def generate(self, prompt: Any, sampling: Any, **others: Any) -> Any:
+            seeds.append(sampling.seed)
+            return await super().generate(prompt, sampling, **others)
+
+    asyncio.run(asked(session(Noting()), PROMPT, count=8))
+    assert len(set(seeds)) == 8
+
+
+def test_each_choice_of_a_request_counts_in_the_budget() -> None:
+    own = session(limits=LIMITS.model_copy(update={"max_turns": 3}))
+    with pytest.raises(RefusedError, match="max_turns"):
+        asyncio.run(asked(own, PROMPT, count=4))
+    asyncio.run(asked(own, PROMPT, count=3))
+
+
+def test_an_episode_is_not_truncated_where_a_reply_came_after_the_refusal() -> None:
+    own = session()
+    with pytest.raises(RefusedError, match="context_length_exceeded"):
+        asyncio.run(asked(own, (Message("user", "x" * 10_000),)))
+    assert own.limit is Outcome.TRUNCATED_TOKENS
+    asyncio.run(asked(own, PROMPT))
+    assert own.limit is None
+
+
+def test_each_call_has_an_id_of_its_own() -> None:
+    own = session(HashedEngine(["<lookup> France</lookup>"]))
+    reply = asyncio.run(asked(own, PROMPT, count=3))
+    two = _with_ids(Action("", calls=(reply.choices[0].calls * 2)), "3").calls
+    ids = [call.id for choice in reply.choices for call in choice.calls]
+    assert len({*ids, *(call.id for call in two)}) == 5
+
+
+def test_no_reward_is_taken_after_the_end() -> None:
+    own = session()
+    reply = asyncio.run(asked(own, PROMPT))
+    own.ended.set()
+    with pytest.raises(RefusedError, match="has ended"):
+        own.rewarded(GivenReward(1.0, True))
+    with pytest.raises(RefusedError, match="has ended"):
+        own.reward_reply(reply.id, 1.0)
+    with pytest.raises(RefusedError, match="has ended"):
+        own.reward_role("policy", 1.0)
+    assert own.reward is None
+
+
+def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
+    class Hanging(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await asyncio.Event().wait()
+
+    async def work() -> None:
+        own = session(Hanging())
+        waiting = asyncio.create_task(own.ask(request()))
+        await asyncio.sleep(0.01)
+        assert own.waited > 0
+        await own.close()
+        with pytest.raises(RefusedError, match="has ended"):
+            await waiting
+        with pytest.raises(RefusedError, match="has ended"):
+            await own.ask(request())
+        tokens, turns, _ = own.record()
+        assert not len(tokens)
+        assert not turns
+
+    asyncio.run(work())
+
+
+def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
+    """A lockstep engine waits for the agent then, whichever request ends first."""
+
+    class Ordered(HashedEngine):
+        async def generate(self, prompt: Any, *given: Any, **others: Any) -> Any:
+            late = "late" in TOKENIZER.decode(prompt)
+            await asyncio.sleep(0.05 if late else 0)
+            return await super().generate(prompt, *given, **others)
+
+    async def work(words: list[str]) -> None:
+        engine = Ordered()
+        own = session(engine)
+        await asyncio.gather(*(asked(own, (Message("user", word),)) for word in words))
+        assert engine.open_sessions == {"0-0"}
+
+    asyncio.run(work(["soon", "late"]))
+    asyncio.run(work(["late", "soon"]))
+
+
+def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
+    class Broken(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+    async def work() -> None:
+        own = session(Broken())
+        with pytest.raises(RuntimeError, match="out of memory"):
+            await own.ask(request())
+        assert own.bug is not None
+
+    asyncio.run(work())
+
+
+def test_rewards_are_refused_where_the_verifier_gives_them() -> None:
+    async def work() -> None:
+        own = session()
+        own.rewarded_by_agent = False
+        reply = await asked(own, PROMPT)
+        with pytest.raises(RefusedError, match="rewards are the verifier's") as refused:
+            own.rewarded(GivenReward(1.0, True))
+        assert refused.value.status == 403
+        with pytest.raises(RefusedError, match="rewards are the verifier's"):
+            own.reward_reply(reply.id, 50.0)
+
+    asyncio.run(work())
+
+
+def test_a_reward_of_a_turn_is_its_step_s() -> None:
+    async def work() -> None:
+        own = session()
+        first = await asked(own, PROMPT)
+        await asked(own, went_on(PROMPT, first, "Sure?"))
+        own.reward_reply(first.id, 0.25)
+        with pytest.raises(RefusedError, match="no reply 'x'"):
+            own.reward_reply("x", 1.0)
+        with pytest.raises(RefusedError, match="no reply 'call_1_0'"):
+            own.reward_reply("call_1_0", 1.0)
+        own.reward_reply("chatcmpl-1", 0.5)
+        _, turns, _ = own.record()
+        assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
+
+    asyncio.run(work())
+
+
+def test_a_reply_without_the_call_that_was_demanded_is_malformed() -> None:
+    async def work(said: str) -> tuple[str, bool]:
+        own = session(HashedEngine([said]))
+        reply = await asked(own, PROMPT, needs_call=True)
+        _, (turn,), _ = own.record()
+        await asked(own, went_on(PROMPT, reply, "Call it."), needs_call=True)
+        check_record(own.record()[0])
+        return reply.choices[0].text, turn.action.error is None
+
+    assert asyncio.run(work("<answer> Paris</answer>")) == ("Paris", False)
+    assert asyncio.run(work("<lookup> France</lookup>")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "stop", "text", "stopped_at"),
+    [
+        ("<answer> It is Paris</answer>", ("is",), "It ", "is"),
+        ("<answer> Zürich</answer>", ("rich",), "Zü", "rich"),
+        ("<answer> Zürich</answer>", ("ü",), "Z", "ü"),
+        ("<answer> Paris</answer>", ("ri", "r"), "Pa", "r"),
+        ("<answer> Paris</answer>", ("Rome",), "Paris", ""),
+        ("<answer> Paris </answer>", (" </answer>",), "Paris", " </answer>"),
+    ],
+)
+def test_a_reply_ends_before_the_first_string_of_stop(
+    said: str, stop: tuple[str, ...], text: str, stopped_at: str
+) -> None:
+    """Whatever the token in which it ended has behind that."""
+    (choice,) = asyncio.run(asked(session(HashedEngine([said])), PROMPT, stop=stop)).choices
+    assert (choice.text, choice.stopped_at) == (text, stopped_at)
+
+
+def test_the_bytes_of_listed_tokens_join_to_the_reply() -> None:
+    said = "<answer> Zürich — 時間 👩‍🚀</answer>"
+    reply = asyncio.run(asked(session(HashedEngine([said])), PROMPT, logprobs=True))
+    tokens = reply.choices[0].tokens
+    assert b"".join(one.bytes for one in tokens).decode().startswith(said)
+    assert "�" in [one.text for one in tokens]

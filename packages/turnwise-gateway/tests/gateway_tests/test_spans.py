@@ -1,0 +1,106 @@
+"""OpenTelemetry spans: one for each episode and each call, and no text unless it is asked for."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, encode
+from tests.fakes import Capitals
+from turnwise.config import FunctionAgent, RolloutConfig, ScaffoldConfig
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.spans import Spans
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("opentelemetry.sdk")
+LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+AGENT = """
+async def run(task, model):
+    await model.chat([{"role": "user", "content": task.prompt}])
+    try:
+        await model.chat([{"role": "robot", "content": "secret words"}])
+    except Exception:
+        pass
+    await model.chat([{"role": "user", "content": "Sure?"}])
+"""
+
+
+def play(folder: Path, texts: bool, fails: tuple[int, ...] = ()) -> Any:
+    """Two episodes; their spans, as they were exported."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    file = folder / "agent.py"
+    file.write_text(AGENT)
+    environment, engine = Capitals(), HashedEngine(["<answer> Paris</answer>"], fails)
+    host = make_host(FunctionAgent(run=f"{file}:run"), SCAFFOLD, TOKENIZER)
+    host = replace(host, spans=Spans("mine", texts, provider))
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(9), player=host)
+
+    async def work() -> None:
+        try:
+            await runner.collect(Capitals().tasks("train")[:1], 2, 0, "train/3")
+        finally:
+            await host.stop()
+
+    asyncio.run(work())
+    return exporter.get_finished_spans()
+
+
+def test_each_episode_has_a_span_and_each_call_one_in_it(tmp_path: Path) -> None:
+    spans = play(tmp_path, texts=False)
+    episodes = {one.context.span_id: one for one in spans if one.name == "invoke_agent mine"}
+    calls = [one for one in spans if one.name == "chat policy"]
+    assert (len(episodes), len(calls), len(spans)) == (2, 4, 6)
+    assert len({one.context.trace_id for one in spans}) == 2
+    for one in episodes.values():
+        assert one.attributes["gen_ai.operation.name"] == "invoke_agent"
+        assert (one.attributes["turnwise.outcome"], one.attributes["turnwise.reward"]) == (
+            "success",
+            1.0,
+        )
+    for one in calls:
+        episode = episodes[one.parent.span_id]
+        named = "gen_ai.conversation.id"
+        assert one.attributes[named] == episode.attributes[named]
+        assert one.attributes["gen_ai.request.model"] == "policy"
+        assert one.attributes["gen_ai.response.finish_reasons"] == ("stop",)
+        assert one.attributes["gen_ai.usage.output_tokens"] == len(
+            encode("<answer> Paris</answer>")
+        )
+        assert one.attributes["gen_ai.usage.input_tokens"] > 0
+        assert episode.start_time <= one.start_time <= one.end_time <= episode.end_time
+
+
+def test_no_text_is_in_them_unless_it_is_asked_for(tmp_path: Path) -> None:
+    silent = "".join(one.to_json() for one in play(tmp_path, texts=False))
+    assert "Capital of" not in silent
+    assert "Paris" not in silent
+    told = [one for one in play(tmp_path, texts=True) if one.name == "chat policy"]
+    asked = [json.loads(one.attributes["gen_ai.input.messages"]) for one in told]
+    first = [{"type": "text", "content": "Capital of France?"}]
+    assert [{"role": "user", "parts": first}] in asked
+    (said,) = json.loads(told[0].attributes["gen_ai.output.messages"])
+    assert (said["parts"], said["finish_reason"]) == (
+        [{"type": "text", "content": "Paris"}],
+        "stop",
+    )
+
+
+def test_a_failure_is_an_error_of_the_call_and_of_the_ungraded_episode(tmp_path: Path) -> None:
+    spans = play(tmp_path, texts=False, fails=(1, 2, 3, 4))
+    kinds = [(one.name, one.attributes["error.type"]) for one in spans]
+    assert kinds.count(("chat policy", "api_error")) == 2
+    assert kinds.count(("invoke_agent mine", "infrastructure_model")) == 2
+    assert not any(one.status.is_ok for one in spans)

@@ -1,0 +1,448 @@
+"""Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
+
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from tests.fakes import Capitals, Rooms
+from tests.processes import ended
+from turnwise.config import (
+    CommandAgent,
+    FunctionAgent,
+    RoleConfig,
+    RolloutConfig,
+    ScaffoldConfig,
+)
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
+from turnwise_gateway.address import Address
+from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.programs import variables
+
+pytest.importorskip("uvicorn")
+LIMITS = RolloutConfig(
+    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
+)
+RIGHT = ["<answer> Paris</answer>"]
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+
+
+def play(
+    agent: FunctionAgent | CommandAgent,
+    engine: Any = None,
+    limits: RolloutConfig = LIMITS,
+    episodes: int = 1,
+    environment: Capitals | None = None,
+) -> list[Trajectory]:
+    """Episodes of one task."""
+    environment = environment or Capitals()
+    engine = engine or HashedEngine(RIGHT)
+    host = engine.host = make_host(agent, SCAFFOLD, TOKENIZER)
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    runner = RolloutRunner(
+        environment, scaffold, engine, limits, PrioritySemaphore(50), player=host
+    )
+
+    async def work() -> list[Trajectory]:
+        try:
+            task = Capitals().tasks("train")[0]
+            (group,) = await runner.collect([task], episodes, 0, "test")
+        finally:
+            await host.gateway.stop()
+        return list(group.trajectories)
+
+    return asyncio.run(work())
+
+
+def function(folder: Path, body: str, **settings: Any) -> FunctionAgent:
+    """An agent of these lines."""
+    file = folder / "agent.py"
+    file.write_text(
+        "import asyncio, time\n\n\nasync def run(task, model):\n"
+        "    async def ask(words=task.prompt):\n"
+        "        reply = await model.chat([{'role': 'user', 'content': words}])\n"
+        "        return reply['choices'][0]['message']['content']\n\n"
+        + "".join(f"    {line}\n" for line in body.splitlines())
+    )
+    return FunctionAgent(run=f"{file}:run", **settings)
+
+
+def one(
+    folder: Path, body: str, settings: dict[str, Any] | None = None, **others: Any
+) -> Trajectory:
+    (played,) = play(function(folder, body, **(settings or {})), **others)
+    return played
+
+
+def test_the_environment_judges_the_last_reply(tmp_path: Path) -> None:
+    played = one(tmp_path, "await ask()")
+    assert played.outcome is Outcome.SUCCESS
+    assert played.reward == 1.0
+    assert played.answer == "Paris"
+    assert TOKENIZER.decode(played.tokens.ids.tolist()) == f"Capital of France?\n{RIGHT[0]}"
+    assert played.capture is not None
+    assert played.capture.calls == 1
+
+
+def test_an_answer_that_is_returned_stands_in_place_of_the_last_reply(tmp_path: Path) -> None:
+    played = one(tmp_path, "await ask()\nreturn 'Lyon'")
+    assert (played.answer, played.outcome) == ("Lyon", Outcome.FAILURE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("returned", "reward", "success"),
+    [
+        ("0.5", 0.5, False),
+        ("1", 1.0, True),
+        ("True", 1.0, True),
+        ("{'reward': 0.2, 'success': True, 'parts': {'style': 1}}", 0.2, True),
+    ],
+)
+def test_the_agent_s_own_reward(
+    tmp_path: Path, returned: str, reward: float, success: bool
+) -> None:
+    played = one(tmp_path, f"await ask()\nreturn {returned}", {"reward": "agent"})
+    assert played.reward == reward
+    assert (played.outcome is Outcome.SUCCESS) == success
+
+
+OWN_TOOL = """schema = {'type': 'function', 'function': {'name': 'look'}}
+await model.chat([{'role': 'user', 'content': 'Book.'}], [schema])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("call", "outcome", "problem", "warned"),
+    [
+        (
+            "assert await model.call('book', room=7) == 'Room 7 is yours.'",
+            Outcome.SUCCESS,
+            "",
+            False,
+        ),
+        ("assert 'room' in await model.call('book', room='x')", Outcome.FAILURE, "", False),
+        ("assert 'no tool' in await model.call('leave')", Outcome.FAILURE, "", False),
+        ("await model.call('book', room=13)", Outcome.INFRASTRUCTURE_STEP, "KeyError", False),
+        ("pass", Outcome.FAILURE, "", True),
+    ],
+)
+def test_an_agent_calls_the_environment_s_tools_or_is_told_how(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+    outcome: Outcome,
+    problem: str,
+    warned: bool,
+) -> None:
+    played = one(tmp_path, OWN_TOOL + call, environment=Rooms(), episodes=1)
+    assert (played.outcome, problem in played.problem) == (outcome, True)
+    assert ('`await model.call("book", …)`' in caplog.text) == warned
+
+
+def test_a_missing_reward_is_none_and_one_too_many_is_said(tmp_path: Path) -> None:
+    missing = one(tmp_path, "await ask()", {"reward": "agent"})
+    assert (missing.outcome, missing.reward) == (Outcome.GRADER_ERROR, None)
+    assert "the agent gave no reward" in missing.problem
+    unasked = one(tmp_path, "await ask()\nreturn 1.0")
+    assert (unasked.outcome, unasked.reward) == (Outcome.GRADER_ERROR, None)
+    assert 'agent.reward="agent"' in unasked.problem
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("body", "outcome", "problem"),
+    [
+        ("await ask()\nraise ValueError('oh')", Outcome.AGENT_ABORT, "ValueError: oh ("),
+        ("raise ValueError('oh')", Outcome.INFRASTRUCTURE_STEP, "ValueError: oh"),
+        ("return 'Paris'", Outcome.INFRASTRUCTURE_STEP, "got no reply"),
+        ("await ask()\nreturn [1]", Outcome.AGENT_ABORT, "an agent returns nothing"),
+        ("for _ in range(9): await ask()", Outcome.TRUNCATED_TURNS, "max_turns"),
+        ("await ask()\nawait ask('x' * 900)", Outcome.TRUNCATED_TOKENS, "length"),
+    ],
+)
+def test_each_end_has_its_outcome(
+    tmp_path: Path, body: str, outcome: Outcome, problem: str
+) -> None:
+    played = one(tmp_path, body)
+    assert played.outcome is outcome
+    assert problem in played.problem
+    assert (played.reward is None) == (not outcome.graded)
+
+
+ROLES = {
+    "reward": "agent",
+    "credit": "role",
+    "roles": {"planner": RoleConfig(), "worker": RoleConfig()},
+}
+BOTH = "await model.chat([{'role': 'user', 'content': 'x'}], role='worker')\nawait ask()\n"
+
+
+def test_roles_are_rewarded_by_what_the_agent_returns_and_by_the_gateway(tmp_path: Path) -> None:
+    returned = BOTH + "return {'reward': 1, 'roles': {'worker': 0.5}}"
+    played = one(tmp_path, returned, ROLES)
+    assert played.verdict is not None
+    assert (played.reward, played.verdict.roles) == (1.0, {"worker": 0.5})
+    assert [turn.role for turn in played.turns] == ["worker", "planner"]
+    posted = (
+        BOTH + "import httpx\n"
+        "async with httpx.AsyncClient() as client:\n"
+        "    for role, reward in (('planner', 1.0), ('worker', 0.0)):\n"
+        "        given = {'role': role, 'reward': reward}\n"
+        "        done = await client.post(model.anthropic_base_url + '/reward', json=given)\n"
+        "        assert done.is_success, done.text\n"
+    )
+    played = one(tmp_path, posted, ROLES)
+    assert played.verdict is not None
+    assert (played.reward, played.verdict.roles) == (0.5, {"planner": 1.0, "worker": 0.0})
+
+
+def test_a_reward_of_a_role_that_there_is_not_is_the_agent_s_mistake(tmp_path: Path) -> None:
+    played = one(tmp_path, BOTH + "return {'reward': 1, 'roles': {'judge': 0.5}}", ROLES)
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "no trained role 'judge': 'planner', 'worker'" in played.problem
+
+
+HANGING_UP = """
+from turnwise_gateway.requests import Message, Request
+request = Request((Message("user", task.prompt),))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await model._session.ask(request)",
+        "await model._session.ask(request)\nraise ValueError('cancelled')",
+        "asyncio.create_task(model._session.ask(request))\nawait asyncio.sleep(0.05)",
+    ],
+)
+def test_an_agent_that_hangs_up_on_every_reply_has_failed(tmp_path: Path, body: str) -> None:
+    class Slow(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await asyncio.sleep(0.2)
+            return await super().generate(*given, **others)
+
+    played = one(tmp_path, HANGING_UP + body, engine=Slow(RIGHT))
+    assert (played.outcome, played.reward) == (Outcome.AGENT_ABORT, 0.0)
+    assert played.problem.startswith("the agent hung up on every reply")
+    assert ("ValueError: cancelled" in played.problem) == ("raise" in body)
+    assert not played.turns
+
+
+def test_an_agent_that_hangs_up_on_an_engine_that_fails_is_ungraded(tmp_path: Path) -> None:
+    body = HANGING_UP + "await model._session.ask(request)\nawait model._session.ask(request)"
+    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+
+
+@pytest.mark.long
+def test_an_agent_that_hangs_is_late_and_graded(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 0.5})
+    played = one(tmp_path, "await ask()\nawait asyncio.sleep(60)", limits=limits)
+    assert played.outcome is Outcome.TRUNCATED_TIME
+    assert played.reward == 1.0
+    assert played.seconds < 10
+
+
+@pytest.mark.long
+def test_an_agent_that_blocks_the_loop_is_told_so(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 0.5})
+    played = one(tmp_path, "await ask()\ntime.sleep(60)", limits=limits)
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "it blocks the event loop at" in played.problem
+    assert played.seconds < 20
+
+
+@pytest.mark.long
+def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
+    class Slow(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await super().generate(*given, **others)
+
+    limits = LIMITS.model_copy(update={"max_seconds": 0.3})
+    played = one(tmp_path, "await ask()\nawait ask()", engine=Slow(RIGHT), limits=limits)
+    assert played.outcome is Outcome.SUCCESS
+
+
+def test_a_failing_engine_leaves_the_episode_ungraded(tmp_path: Path) -> None:
+    body = "await ask()\nawait ask()"
+    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+    assert played.problem == "the engine is down"
+
+
+def test_an_episode_whose_gateway_stops_is_ungraded(tmp_path: Path) -> None:
+    class Stopping(HashedEngine):
+        """Stops the server by the way."""
+
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await self.host.gateway.stop()
+            return await super().generate(*given, **others)
+
+    body = "await ask()\nraise ConnectionError('refused')"
+    played = one(tmp_path, body, engine=Stopping(RIGHT))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+    assert played.problem.startswith("the gateway has stopped: ConnectionError: refused")
+
+
+class Broken(HashedEngine):
+    """Has a bug that every other request meets."""
+
+    asked = 0
+
+    async def generate(self, *given: Any, **others: Any) -> Any:
+        self.asked += 1
+        if self.asked % 2:
+            raise KeyError("a bug")
+        return await super().generate(*given, **others)
+
+
+def test_a_bug_in_answering_costs_its_episode_and_one_in_all_ends_the_run(tmp_path: Path) -> None:
+    body = "try:\n    await ask()\nexcept Exception:\n    pass\nreturn 'Paris'"
+    agent = function(tmp_path, body)
+    played = play(agent, Broken(RIGHT), episodes=4)
+    assert sorted(one.outcome for one in played) == sorted(
+        [Outcome.INFRASTRUCTURE_MODEL, Outcome.SUCCESS] * 2
+    )
+    assert any(
+        "a bug of turnwise's in answering the agent: KeyError" in one.problem for one in played
+    )
+    limits = LIMITS.model_copy(update={"max_ungraded_share": 0.25})
+    with pytest.raises(RunStoppedError, match="KeyError"):
+        play(agent, Broken(RIGHT), limits, episodes=4)
+
+
+PLAIN = """import json, urllib.request
+
+def run(task, model):
+    body = {"model": model.name, "messages": [{"role": "user", "content": task.prompt}]}
+    asked = urllib.request.Request(f"{model.base_url}/chat/completions",
+        json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(asked) as reply:
+        said = json.load(reply)["choices"][0]["message"]["content"]
+"""
+
+
+def test_a_plain_function_runs_in_a_thread_and_has_the_environment_s_tools(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(PLAIN + "    return said\n")
+    played = play(FunctionAgent(run=f"{file}:run"), episodes=3)
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 3
+    file.write_text(PLAIN + "    assert model.call_sync('book', room=7) == 'Room 7 is yours.'\n")
+    (played_with_tools,) = play(FunctionAgent(run=f"{file}:run"), environment=Rooms())
+    assert played_with_tools.outcome is Outcome.SUCCESS, played_with_tools.problem
+
+
+def test_a_function_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.py"
+    file.write_text("def run(task):\n    pass\n")
+    with pytest.raises(ConfigError, match=r"write run\(task, model\)"):
+        play(FunctionAgent(run=f"{file}:run"))
+    with pytest.raises(ConfigError, match="unknown function 'walk'"):
+        play(FunctionAgent(run=f"{file}:walk"))
+
+
+PROGRAM = """
+import json, os, sys, urllib.request
+task = json.loads(os.environ["TURNWISE_TASK"])
+assert sys.argv[1] == task["prompt"] == "Capital of France?"
+assert "answers" not in os.environ["TURNWISE_TASK"]
+body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": sys.argv[1]}]}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+asked = urllib.request.Request(url, json.dumps(body).encode(), headers)
+urllib.request.urlopen(asked).read()
+"""
+
+
+def command(folder: Path, lines: str, *more: str) -> CommandAgent:
+    file = folder / "agent.py"
+    file.write_text(PROGRAM + lines)
+    return CommandAgent(command=(sys.executable, str(file), "{prompt}", *more))
+
+
+def test_a_program_finds_its_task_and_the_policy_in_its_environment(tmp_path: Path) -> None:
+    played = play(command(tmp_path, ""), episodes=2)
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+
+
+class InFolders(Capitals):
+    """Gives each episode a folder, in which the agent has to leave a file."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.folder = Path(tempfile.mkdtemp())
+        return await super().reset(task, seed)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        assert self.folder is not None
+        left = [file.name for file in self.folder.iterdir()]
+        return Verdict(float(left == ["left"]), left == ["left"])
+
+    async def close(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def test_an_agent_works_in_the_folder_of_its_episode(tmp_path: Path) -> None:
+    program = command(tmp_path, "open('left', 'w').close()")
+    played = play(program, episodes=2, environment=InFolders())
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+    own = function(tmp_path, "await ask()\n(model.folder / 'left').touch()")
+    assert play(own, environment=InFolders())[0].outcome is Outcome.SUCCESS
+
+
+def test_every_name_of_a_model_is_the_policy_s() -> None:
+    address = Address("http://127.0.0.1:1", "0", "s")
+    given = variables(Capitals().tasks("train")[0], address, "policy")
+    aliases = ("HAIKU", "SONNET", "OPUS", "FABLE")
+    assert {given[f"ANTHROPIC_DEFAULT_{one}_MODEL"] for one in aliases} == {"policy"}
+
+
+def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
+    (played,) = play(command(tmp_path, "sys.exit('no idea')"))
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert played.problem.endswith("ended with code 1: no idea")
+    (missing,) = play(CommandAgent(command=("no-such-program",)))
+    assert missing.outcome is Outcome.INFRASTRUCTURE_STEP
+    assert "cannot be started" in missing.problem
+
+
+def test_a_failed_program_s_words_are_kept_without_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "abcdefgh12345")
+    (played,) = play(command(tmp_path, "sys.exit(f'{dict(os.environ)}')"))
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "'OPENAI_API_KEY': '[secret]'" in played.problem
+    assert "abcdefgh12345" not in played.problem
+
+
+@pytest.mark.long
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    mark = tmp_path / "pids"
+    lines = (
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        f"open({str(mark)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(60)\n"
+    )
+    limits = LIMITS.model_copy(update={"max_seconds": 3.0})
+    begun = time.monotonic()
+    (played,) = play(command(tmp_path, lines), limits=limits)
+    assert played.outcome is Outcome.TRUNCATED_TIME
+    assert time.monotonic() - begun < 30
+    assert ended(map(int, mark.read_text().split()))

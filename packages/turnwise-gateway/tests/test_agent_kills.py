@@ -1,0 +1,244 @@
+"""Gateway, agent and engine die while an agent is idle, asks, has its last reply, is graded.
+
+What is infrastructure's is ungraded, what is the agent's own is graded; nothing is doubled, and no
+process, socket or session of the engine is left.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from tests.fakes import Capitals
+from tests.processes import ended
+from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
+from turnwise.errors import InfrastructureError
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Outcome, Trajectory, Verdict
+from turnwise_gateway.agent_episode import make_host
+
+pytest.importorskip("uvicorn")
+LIMITS = RolloutConfig(
+    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
+)
+RIGHT = "<answer> Paris</answer>"
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+
+
+class Dying(HashedEngine):
+    """Does something at its n-th request: dies, hangs, or kills another."""
+
+    def __init__(self, at: int = 0, what: str = "", pid: Path | None = None) -> None:
+        super().__init__([RIGHT])
+        self.at, self.what, self.pid = at, what, pid
+        self.dead = False
+
+    async def generate(self, *given: Any, **others: Any) -> Any:
+        if self.dead:
+            raise InfrastructureError("the engine is gone")
+        if self.requests + 1 == self.at:
+            self.requests += 1
+            if self.what == "gateway":
+                await self.host.gateway.stop()
+            elif self.what == "agent":
+                assert self.pid is not None
+                os.kill(int(self.pid.read_text()), 9)
+            elif self.what == "engine":
+                await asyncio.sleep(0)
+                raise InfrastructureError("the engine is gone")
+            await asyncio.Event().wait()  # the call ends when somebody ends it
+        return await super().generate(*given, **others)
+
+
+class Grading(Capitals):
+    """Does something while an episode is graded."""
+
+    engine: Dying
+    what = ""
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        if self.what == "gateway":
+            await self.engine.host.gateway.stop()
+        elif self.what == "engine":
+            self.engine.dead = True
+        elif self.what == "agent":
+            assert self.engine.pid is not None
+            assert ended([int(self.engine.pid.read_text())]), "its program outlives its episode"
+        return await super().verify(trajectory)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """No descriptor, no child."""
+    open_before, children_before = len(os.listdir("/proc/self/fd")), children()
+    yield
+    assert len(os.listdir("/proc/self/fd")) <= open_before
+    assert children() <= children_before
+
+
+def children() -> set[str]:
+    """The processes that this one has started and that are there, ended ones among them."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {child for task in tasks for child in task.read_text().split()}
+
+
+def play(
+    agent: FunctionAgent | CommandAgent,
+    engine: Dying | None = None,
+    limits: RolloutConfig = LIMITS,
+    graded: str = "",
+) -> Trajectory:
+    """One episode, and what holds of each: what is trained was sampled so, once."""
+    engine, environment = engine or Dying(), Grading()
+    environment.engine, environment.what = engine, graded
+    host = engine.host = make_host(agent, SCAFFOLD, TOKENIZER)
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1), player=host)
+
+    async def work() -> Trajectory:
+        try:
+            (group,) = await runner.collect(Capitals().tasks("train")[:1], 1, 0, "test")
+        finally:
+            await host.gateway.stop()
+        return group.trajectories[0]
+
+    played = asyncio.run(work())
+    assert engine.open_sessions == engine.busy == set()
+    check_record(played.tokens)
+    assert played.capture is not None
+    assert played.capture.trained == int(played.tokens.mask.sum()) <= engine.sampled
+    assert (played.reward is None) == (not played.outcome.graded)
+    return played
+
+
+FUNCTION = """
+import asyncio, json, urllib.request
+
+async def run(task, model):
+    engine = model._session.engine
+    def call(words, again=0):
+        body = {"model": model.name, "messages": [{"role": "user", "content": words}]}
+        headers = {"content-type": "application/json", "x-stainless-retry-count": str(again)}
+        asked = urllib.request.Request(
+            f"{model.base_url}/chat/completions", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(asked) as reply:
+            return json.load(reply)
+    async def ask(words=task.prompt, again=0):
+        return await asyncio.to_thread(call, words, again)
+"""
+
+
+def function(folder: Path, *lines: str) -> FunctionAgent:
+    file = folder / "agent.py"
+    file.write_text(FUNCTION + "".join(f"    {line}\n" for line in lines))
+    return FunctionAgent(run=f"{file}:run")
+
+
+STOP = "await engine.host.gateway.stop()"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        (("await ask()", STOP, "await ask()"), 0),
+        (("await ask()", "await ask('Again?')"), 2),
+        (("await ask()", STOP), 0),
+    ],
+    ids=["idle", "call", "end"],
+)
+def test_the_gateway_dies(tmp_path: Path, lines: tuple[str, ...], at: int) -> None:
+    played = play(function(tmp_path, *lines), Dying(at, "gateway"))
+    assert played.outcome is Outcome.INFRASTRUCTURE_MODEL
+    assert "the gateway has stopped" in played.problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        (("await ask()", "engine.dead = True", "await ask('Again?')"), 0),
+        (("await ask()", "await ask('Again?')"), 2),
+    ],
+    ids=["idle", "call"],
+)
+def test_the_engine_dies(tmp_path: Path, lines: tuple[str, ...], at: int) -> None:
+    played = play(function(tmp_path, *lines), Dying(at, "engine"))
+    assert (played.outcome, played.problem) == (Outcome.INFRASTRUCTURE_MODEL, "the engine is gone")
+
+
+@pytest.mark.long
+def test_the_engine_hangs(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 0.05})
+    played = play(function(tmp_path, "await ask()"), Dying(1, "hangs"), limits)
+    assert (played.outcome, played.problem) == (Outcome.INFRASTRUCTURE_MODEL, "the engine hangs")
+
+
+@pytest.mark.parametrize("what", ["gateway", "engine"])
+def test_who_dies_while_the_episode_is_graded_is_no_longer_needed(
+    tmp_path: Path, what: str
+) -> None:
+    assert play(function(tmp_path, "await ask()"), graded=what).outcome is Outcome.SUCCESS
+
+
+def test_the_engine_dies_after_the_last_reply(tmp_path: Path) -> None:
+    played = play(function(tmp_path, "await ask()", "engine.dead = True"))
+    assert played.outcome is Outcome.SUCCESS
+
+
+def test_a_call_that_the_engine_failed_is_sampled_once_when_it_comes_again(tmp_path: Path) -> None:
+    lines = ("try: await ask()", "except OSError: await ask(again=1)", "await ask(again=2)")
+    engine = Dying(1, "engine")
+    played = play(function(tmp_path, *lines), engine)
+    assert played.outcome is Outcome.SUCCESS
+    assert played.capture is not None
+    assert (played.capture.calls, played.capture.retried, len(played.turns)) == (1, 1, 1)
+    assert played.capture.sampled == engine.sampled
+
+
+PROGRAM = """
+import json, os, sys, time, urllib.request
+pid = sys.argv[1]
+open(pid, "w").write(str(os.getpid()))
+def post(path, body):
+    headers = {"content-type": "application/json"}
+    asked = urllib.request.Request(os.environ["TURNWISE_GATEWAY"] + path, body, headers)
+    urllib.request.urlopen(asked).read()
+def ask(words):
+    body = {"model": "policy", "messages": [{"role": "user", "content": words}]}
+    post("/v1/chat/completions", json.dumps(body).encode())
+def die():
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("lines", "at", "outcome"),
+    [
+        ("die()", 0, Outcome.INFRASTRUCTURE_STEP),
+        ("ask('Capital of France?'); die()", 0, Outcome.AGENT_ABORT),
+        ("ask('Capital of France?'); ask('Again?')", 2, Outcome.AGENT_ABORT),
+        ("ask('Capital of France?'); post('/end', b''); die()", 0, Outcome.SUCCESS),
+        ("ask('Capital of France?'); post('/end', b''); time.sleep(60)", 0, Outcome.SUCCESS),
+    ],
+    ids=["start", "idle", "call", "end", "graded"],
+)
+def test_the_agent_dies(tmp_path: Path, lines: str, at: int, outcome: Outcome) -> None:
+    """A program that never got a reply may be the machine's fault; after one it is its own."""
+    file, pid = tmp_path / "agent.py", tmp_path / "pid"
+    file.write_text(PROGRAM + lines)
+    agent = CommandAgent(command=(sys.executable, "-S", str(file), str(pid)))
+    played = play(agent, Dying(at, "agent", pid), graded="agent" * (outcome is Outcome.SUCCESS))
+    assert played.outcome is outcome
+    assert len(played.turns) == (0 if outcome is Outcome.INFRASTRUCTURE_STEP else 1)
+    if at:
+        assert played.capture is not None
+        assert played.capture.refused == {"unfinished": 1}
+    assert ended([int(pid.read_text())])
