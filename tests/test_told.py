@@ -18,7 +18,6 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.judges.record import record_of
 from turnwise.rollout.branching import branch_at, child_of
-from turnwise.rollout.divided_episode import Left, PlayPart
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
 from turnwise.scaffolds.tags import TagsScaffold
@@ -136,22 +135,6 @@ def test_a_branch_was_shown_what_its_parent_was() -> None:
     start = child_of(parent, 1, 1, 0, "test"), branch_at(parent, 1)
     (child,) = asyncio.run(made.play([start]))
     assert child.states == parent.states == ("It is cold.", "It is dark.")
-
-
-def test_a_part_of_an_episode_was_shown_what_the_reset_elsewhere_said() -> None:
-    made, _ = runner(Room("It is warm.", [], ""))
-    part = PlayPart(
-        planned=new_member(Task("22", ""), "g", 0, 0, "test"),
-        prototype=made.environment,
-        limits=made.limits,
-        scaffold=made.scaffold,
-        engine=made.engine,
-        session="0",
-        semaphore=made.semaphore,
-        elsewhere=("reset",),
-        received=Left(b"", Observation("It is cold.")),
-    )
-    assert asyncio.run(part.run()).prompt == "It is cold."
 
 
 def test_an_episode_that_failed_before_it_began_tells_its_task() -> None:

@@ -41,10 +41,3 @@ class EpisodeTimes:
     process: str = ""
     """The process that played it, in words, as "worker 2 (process 4711 on node-b)"; empty for the
     run's own."""
-    elsewhere: "tuple[EpisodeTimes, ...]" = ()
-    """The times of its reset and of its verdict, where these had processes of their own."""
-
-    @property
-    def by_process(self) -> "tuple[EpisodeTimes, ...]":
-        """Its times in each process."""
-        return (self, *self.elsewhere)

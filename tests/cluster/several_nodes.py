@@ -5,7 +5,7 @@ Not here: what runs there.
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,10 @@ class Nodes:
         self.address: str = cluster.address
         self.others: list[Any] = []
 
-    def add(self, cpus: int, gpus: int = 0, resources: Mapping[str, float] = {}) -> None:
+    def add(self, cpus: int, gpus: int = 0) -> None:
         """Add a node, and wait until it is there."""
         address = f"127.0.0.{len(self.others) + 2}"
-        own = {"resources": dict(resources), **sizes(cpus, gpus)}
-        added = self._cluster.add_node(node_ip_address=address, **own)
-        self.others.append(added)
+        self.others.append(self._cluster.add_node(node_ip_address=address, **sizes(cpus, gpus)))
 
     def processes(self, index: int) -> set[int]:
         """The processes of one of the others; none of a lost one."""

@@ -20,10 +20,10 @@ from turnwise.cluster.places import (
     Kind,
     NodeUnfit,
     Places,
+    is_ready,
     look,
     nodes_of,
     own_versions,
-    state_of,
 )
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError
@@ -58,32 +58,19 @@ def fail() -> None:
     raise ValueError("there is no door 7\nand no door 8")
 
 
-def test_places_that_are_apart_are_those_for_which_there_is_room(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    apart = Kind("cluster.samplers", 3, apart=True)
-    cluster.check([apart])
-    with cluster.places(apart) as found:
-        assert [found.has_room(index) for index in range(3)] == [True, True, False]
-    (line,) = caplog.messages
-    assert line.startswith("cluster.samplers = 3 (3 CPUs): the nodes have room for 2 of them; each")
-
-
-def test_places_that_ray_has_forgotten_have_no_room(cluster: Cluster) -> None:
+def test_ray_knows_nothing_of_places_that_it_has_forgotten(cluster: Cluster) -> None:
     from ray import PlacementGroupID
     from ray.util.placement_group import PlacementGroup
 
     unknown = PlacementGroup(PlacementGroupID.from_random())
-    assert (state_of(unknown), nodes_of(unknown)) == ("waiting", {})
-    places = Places(None, Kind("cluster.samplers", 1, apart=True), [(unknown, 0)], "here", 1.0)
-    assert not places.has_room(0)
+    assert (is_ready(unknown), nodes_of(unknown)) == (False, {})
 
 
 class Failing(Places):
     """Has two nodes beside this one, and starts a process on the first one alone."""
 
     def __init__(self, process: "Ended") -> None:
-        super().__init__(None, KIND, [], "here", 1.0)
+        super().__init__(None, KIND, None, [], "here", 1.0)
         self.process = process
 
     def _one_of_each_node(self) -> list[int]:

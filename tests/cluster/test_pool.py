@@ -4,7 +4,7 @@ They are connections of this process. Not here: what is done with workers (`work
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,14 +28,13 @@ class Launched:
         self.open: list[asyncio.StreamWriter] = []
         self.forgotten = False
 
-    async def has_room(self, index: int) -> bool:
-        """See Launcher. Raises KeyError where that is not known any more."""
+    def run(self, index: int, port: int, secret: bytes) -> Coroutine[Any, Any, str]:
+        """See Launcher. Raises KeyError where nothing can be started any more."""
         if self.forgotten:
             raise KeyError("state")
-        return True
+        return self._run(secret, port)
 
-    async def run(self, index: int, port: int, secret: bytes) -> str:
-        """See Launcher."""
+    async def _run(self, secret: bytes, port: int) -> str:
         reader, writer = await asyncio.open_connection(self.host, port)
         self.open.append(writer)
         writer.write(secret)
@@ -118,8 +117,7 @@ def test_an_error_that_ends_the_tending_of_a_process_reaches_those_that_wait() -
 class Late(Launched):
     """A process that says it is ready when it is to end."""
 
-    async def run(self, index: int, port: int, secret: bytes) -> str:
-        """See Launcher."""
+    async def _run(self, secret: bytes, port: int) -> str:
         await asyncio.sleep(0.2)
         reader, writer = await asyncio.open_connection(self.host, port)
         writer.write(secret)

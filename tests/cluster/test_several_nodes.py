@@ -4,7 +4,6 @@ Not here: one machine (`test_nodes.py`), and what runs there (`learners`, `worke
 """
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from tests.cluster.several_nodes import Nodes, several_nodes
 from tests.small_runs import start
 from turnwise.cluster.nodes import STORE_BYTES, Cluster, connected
-from turnwise.cluster.places import RETURNED, Kind, Places
+from turnwise.cluster.places import RETURNED, Kind
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 
@@ -32,15 +31,6 @@ def nodes() -> Iterator[Nodes]:
 def cluster(nodes: Nodes) -> Iterator[Cluster]:
     with connected(ClusterConfig(address=nodes.address), [WORKERS]) as found:
         yield found
-
-
-def waiting_for(places: Places, count: int) -> list[int]:
-    """The processes without room, as soon as they are so many: rooms are given back in time."""
-    end = time.monotonic() + 120
-    while len(missing := [index for index in range(3) if not places.has_room(index)]) != count:
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return missing
 
 
 def test_nodes_that_cannot_take_part_are_named(cluster: Cluster, tmp_path: Path) -> None:
@@ -65,17 +55,6 @@ def test_a_full_object_store_holds_no_process_up(cluster: Cluster, tmp_path: Pat
         assert process.ended(120) == RETURNED
     assert (tmp_path / "there").exists()
     assert kept
-
-
-def test_a_node_that_comes_later_has_room(nodes: Nodes, cluster: Cluster, tmp_path: Path) -> None:
-    apart = Kind("cluster.samplers", 3, apart=True)
-    with cluster.places(apart) as places:
-        missing = waiting_for(places, 1)
-        nodes.add(cpus=1)
-        assert not waiting_for(places, 0)
-        process = places.start(*missing, (tmp_path / "there").touch)
-        assert process.ended(120) == RETURNED
-    assert (tmp_path / "there").exists()
 
 
 def test_an_address_that_does_not_answer_is_named(tmp_path: Path) -> None:

@@ -110,10 +110,6 @@ CONTRADICTIONS = [
         "is about servers that sample, and engine.name is 'embedded': set engine=vllm, or leave it",
     ),
     (
-        "environment.needs.verify.GPU=1",
-        "of which every node has some: name a resource of your own, which some nodes are given by",
-    ),
-    (
         "agent=mine.py:run cluster.workers=2",
         "cluster.workers is 2, but episodes cannot leave the process of the run: an agent of your "
         "own talks to the gateway in it; set cluster.workers=0",

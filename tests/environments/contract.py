@@ -56,27 +56,8 @@ def keeps_its_word(
     secrets_are_kept(environment, spread(tasks, most), hidden)
     assert asyncio.run(is_restorable(environment, few)) is (environment.restorable or None)
     assert asyncio.run(is_concurrent(environment, few))
-    if environment.restorable:
-        asyncio.run(goes_on_where_it_was_not_reset(environment, few[0]))
     asyncio.run(is_closed_twice(environment, few[0]))
     assert _content(few) == before, "an episode changes no task"
-
-
-async def goes_on_where_it_was_not_reset(environment: Environment, task: Task) -> None:
-    """As where a reset is another machine's (`Environment.needs`)."""
-    whole, second = environment.fresh(), environment.fresh()
-    try:
-        await whole.reset(task.public(), 5)
-        second.restore(whole.snapshot())
-        for action in random_script(environment, task)[:3]:
-            step, again = await whole.step(action), await second.step(action)
-            assert step.observation == again.observation
-            assert step.done == again.done
-            if step.done:
-                break
-    finally:
-        await whole.close()
-        await second.close()
 
 
 def splits_are_disjoint(environment: Environment) -> None:

@@ -5,7 +5,7 @@ does (`learners`, `workers`, `servers.py`).
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 from turnwise import event_loop
 from turnwise.config import Recipe, StartedServers
-from turnwise.environments.base import Part
-from turnwise.environments.registry import needs_of
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import with_whole_paths
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.places import Kind, Places
     from turnwise.cluster.servers import Nodes
-    from turnwise.rollout.divided_episode import EpisodePart
     from turnwise.rollout.remote_episode import Workers
 
 
@@ -70,7 +67,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
             servers = Nodes(places["samplers"], settings, config)
             event_loop.run(servers.check())
         if "workers" in places:
-            workers = _workers(recipe, cluster.host, places)
+            workers = _workers(recipe, cluster.host, places["workers"])
         yield Hired(workers, ranks, servers)
 
 
@@ -83,10 +80,9 @@ def shared_folder(name: str, folder: Path | None) -> Path | None:
 
 def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     """The processes that a recipe has on a cluster, by their keys, in the order in which they get
-    places: those that need GPUs, so that no others take the CPUs beside them, and of all others
-    those last that take what room is left. With servers on GPUs, one learner has a place too: else
-    its GPU would be a server's. Servers that are colocated get no places, since learners have
-    them."""
+    places: those that need GPUs first, so that no others take the CPUs beside them. With servers on
+    GPUs, one learner has a place too: else its GPU would be a server's. Servers that are colocated
+    get no places, since learners have them."""
     from turnwise.cluster.places import Kind
 
     config = recipe.cluster
@@ -103,10 +99,7 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
         found["samplers"] = _samplers(recipe, gpus)
     if config.workers:
         found["workers"] = Kind("cluster.workers", config.workers)
-        for name, parts in _divided(recipe).items():
-            others = needs_of(recipe)[parts[0]]
-            found[name] = Kind(name, config.workers, cpus=0, others=others, apart=True)
-    return dict(sorted(found.items(), key=lambda each: (not each[1].gpus, each[1].apart)))
+    return dict(sorted(found.items(), key=lambda each: not each[1].gpus))
 
 
 def _samplers(recipe: Recipe, gpus: int) -> "Kind":
@@ -134,39 +127,20 @@ def _sharing(recipe: Recipe) -> int:
     return 1 + (config.samplers // config.learners if config.colocated else 0)
 
 
-def _divided(recipe: Recipe) -> dict[str, list[Part]]:
-    """The parts of an episode that take resources of some nodes, by the name of the workers that do
-    them; those that take the same have the same workers. None on one machine, which does all."""
-    if recipe.cluster.address == "local":
-        return {}
-    needs = needs_of(recipe)
-    together = [[part for part in needs if needs[part] == each] for each in needs.values() if each]
-    return {f"{' and '.join(parts)} workers": parts for parts in together}
-
-
-def _workers(recipe: Recipe, host: str, places: "Mapping[str, Places]") -> "Workers":
-    """The processes that play the episodes of a recipe, or parts of them."""
+def _workers(recipe: Recipe, host: str, places: "Places") -> "Workers":
+    """The processes that play the episodes of a recipe."""
     from turnwise.cluster.launcher import RayLauncher
-    from turnwise.cluster.workers.divided import DividedWorkers
     from turnwise.cluster.workers.pool import WorkerPool
     from turnwise.cluster.workers.worker import work
 
-    def pool(name: str, fewest: int) -> WorkerPool:
-        config, launcher = recipe.cluster, RayLauncher(host, places[name], work)
-        kind = name.removesuffix("s")
-        return WorkerPool(launcher, config.workers, config.start_seconds, kind, fewest)
-
-    whole = pool("workers", recipe.cluster.workers)
-    others: dict[EpisodePart, WorkerPool] = {}
-    for name, parts in _divided(recipe).items():
-        others |= dict.fromkeys(parts, pool(name, 1))
-    return DividedWorkers({"play": whole, **others}) if others else whole
+    config = recipe.cluster
+    return WorkerPool(RayLauncher(host, places, work), config.workers, config.start_seconds)
 
 
 def _own_files(recipe: Recipe, name: str) -> list[str]:
     """The files and folders of a recipe that processes of a kind read: what an environment is made
     of, by workers."""
-    if not name.endswith("workers"):
+    if name != "workers":
         return []
     whole = with_whole_paths(recipe)
     parts = (whole.environment, whole.scaffold, whole.reward)

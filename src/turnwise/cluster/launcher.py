@@ -4,7 +4,6 @@ Not here: places and processes (`places.py`), what a process does, and when it i
 (`pool.py`).
 """
 
-import asyncio
 from collections.abc import Callable
 
 from turnwise.cluster.places import Places
@@ -16,10 +15,6 @@ class RayLauncher:
     def __init__(self, host: str, places: Places, work: Callable[[str, int, bytes], None]) -> None:
         """A process calls `work`, a module's function, with host, port and secret."""
         self.host, self._places, self._work = host, places, work
-
-    async def has_room(self, index: int) -> bool:
-        """See Launcher."""
-        return await asyncio.to_thread(self._places.has_room, index)
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """See Launcher."""

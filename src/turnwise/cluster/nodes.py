@@ -5,8 +5,6 @@ ends. What is said to a process goes over connections of its own. Not here: proc
 places (`places.py`), what they do, and when one is started anew (`pool.py`).
 """
 
-import json
-import logging
 import os
 import signal
 import socket
@@ -16,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from turnwise.cluster.places import Kind, Places, resources, state_of
+from turnwise.cluster.places import Kind, Places, is_ready, resources
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 
@@ -33,8 +31,6 @@ JOIN_SECONDS = 60.0
 """Deadline of joining a cluster, where `cluster.start_seconds` is not below it."""
 LOOK_SECONDS = 0.1
 """Seconds between two looks at places that are being sought."""
-
-log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -149,7 +145,7 @@ class Cluster:
         them together, or no node enough for one."""
         nodes = [_sizes(node["Resources"]) for node in self._ray.nodes() if node["Alive"]]
         there = _sum(nodes)
-        if not _covers(there, _sum([kind.needed for kind in kinds])):
+        if not _covers(there, _sum([kind.all for kind in kinds])):
             raise ConfigError(
                 f"{' and '.join(map(str, kinds))}: the cluster has {resources(*there)}; add "
                 "nodes, or ask for fewer"
@@ -167,56 +163,32 @@ class Cluster:
                     f"{kind.key}: each needs {resources(kind.cpus, kind.gpus)} on one node, and "
                     f"no node has so many; the largest has {resources(*max(nodes))}"
                 )
-            self._check_others(kind)
-
-    def _check_others(self, kind: Kind) -> None:
-        """Raise ConfigError where no node has the other resources of a kind."""
-        there = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        for node in there:
-            if all(node.get(name, 0) >= amount for name, amount in kind.others.items()):
-                return
-        raise ConfigError(
-            f"environment.needs: {kind.key} take {resources(0, 0, kind.others)} each, and no node "
-            f"of the cluster has so much: give a node some (ray start --address=HEAD:PORT "
-            f"--resources='{json.dumps(dict(kind.others))}'), or set environment.needs={{}} to do "
-            "all of an episode in one place"
-        )
 
     @contextmanager
     def places(self, kind: Kind) -> "Iterator[Places]":
-        """Inside, there is a place for each process of a kind, or for a first one where they are
-        apart, which nothing else takes. When a node is lost, its places move to others as soon as
-        these have room. Raises ConfigError where there is none."""
+        """Inside, there is a place for each process of a kind, which nothing else takes. When a
+        node is lost, its places move to others as soon as these have room. Raises ConfigError
+        where there is none."""
         from ray.util.placement_group import placement_group, remove_placement_group
 
-        amounts = {"CPU": kind.cpus, "GPU": kind.gpus, **kind.others}
+        amounts = {"CPU": kind.cpus, "GPU": kind.gpus}
         each: dict[str, float] = {name: amount for name, amount in amounts.items() if amount}
-        here = self._own_node
-        if kind.apart:
-            groups = [placement_group([each]) for _ in range(kind.count)]
-            where = [(group, 0) for group in groups]
-        else:
-            bundles = [each] * kind.count
-            if kind.first_here:
-                bundles[0] = each | {f"node:{here['NodeManagerAddress']}": 0.001}
-            groups = [placement_group(bundles, kind.strategy)]
-            where = [(groups[0], index) for index in range(kind.count)]
+        bundles, here = [each] * kind.count, self._own_node
+        if kind.first_here:
+            bundles[0] = each | {f"node:{here['NodeManagerAddress']}": 0.001}
+        group = placement_group(bundles, kind.strategy)
         try:
-            self._wait_for(kind, groups)
-            yield Places(self._ray, kind, where, here["NodeID"], self._start_seconds)
+            self._wait_for(kind, group)
+            own = here["NodeID"], self._start_seconds
+            yield Places(self._ray, kind, group, range(kind.count), *own)
         finally:
-            for group in groups:
-                remove_placement_group(group)
+            remove_placement_group(group)
 
-    def _wait_for(self, kind: Kind, groups: Sequence[Any]) -> None:
-        """Wait until Ray has tried to find room for each group, and has found it for one."""
+    def _wait_for(self, kind: Kind, group: Any) -> None:
+        """Wait until Ray has found room."""
         deadline = time.monotonic() + self._start_seconds
-        while True:
-            states = [state_of(group) for group in groups]
-            late = time.monotonic() > deadline
-            if "ready" in states and ("sought" not in states or late):
-                break
-            if late:
+        while not is_ready(group):
+            if time.monotonic() > deadline:
                 free = _sizes(self._ray.available_resources())
                 raise ConfigError(
                     f"{kind}: the nodes have no room within cluster.start_seconds = "
@@ -224,13 +196,6 @@ class Cluster:
                     "what else runs there, or ask for fewer"
                 )
             time.sleep(LOOK_SECONDS)
-        if (found := states.count("ready")) < len(groups):
-            log.warning(
-                "%s: the nodes have room for %d of them; each of the others takes part when they "
-                "have room for it",
-                kind,
-                found,
-            )
 
     @property
     def _own_node(self) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -36,27 +36,16 @@ class Kind:
     """Over many nodes, or on few, as far as there is room."""
     first_here: bool = False
     """Whether the first of them is this process, whose place is on this machine."""
-    apart: bool = False
-    """Whether each has its place by itself: a run begins with one, and takes each of the others
-    when there is room for it."""
     sharing: int = 1
     """Processes to a place: it and others beside it, which have the same GPUs and take turns."""
-    others: Mapping[str, float] = field(default_factory=dict)
-    """Resources of each that only some nodes were given, by their names."""
 
     def __str__(self) -> str:
-        all_others = {name: self.count * amount for name, amount in self.others.items()}
-        return f"{self.key} = {self.count} ({resources(*self.all, all_others)})"
+        return f"{self.key} = {self.count} ({resources(*self.all)})"
 
     @property
     def all(self) -> tuple[int, int]:
         """CPUs and GPUs of all of them."""
         return self.count * self.cpus, self.count * self.gpus
-
-    @property
-    def needed(self) -> tuple[int, int]:
-        """CPUs and GPUs without which a run does not begin."""
-        return (self.cpus, self.gpus) if self.apart else self.all
 
     @property
     def gpu_share(self) -> float:
@@ -71,23 +60,19 @@ class Places:
         self,
         ray: Any,
         kind: Kind,
-        places: Sequence[tuple[Any, int]],
+        group: Any,
+        bundles: Sequence[int],
         own_node: str,
         start_seconds: float,
     ) -> None:
-        """`places` are placement groups, each with the number of a bundle."""
-        self._ray, self._kind, self._places, self._own_node = ray, kind, places, own_node
-        self._start_seconds = start_seconds
-
-    def has_room(self, index: int) -> bool:
-        """Whether a process can be started in a place; of those that are together, each can be, or
-        will when a lost node's have moved."""
-        return not self._kind.apart or state_of(self._places[index][0]) == "ready"
+        """`group` is a placement group, of which each process has a bundle."""
+        self._ray, self._kind, self._group, self._bundles = ray, kind, group, bundles
+        self._own_node, self._start_seconds = own_node, start_seconds
 
     def beside(self, kind: Kind) -> "Places":
         """The places of other processes, which share these: the same number in each."""
-        shared = [self._places[index % len(self._places)] for index in range(kind.count)]
-        return Places(self._ray, kind, shared, self._own_node, self._start_seconds)
+        shared = [self._bundles[index % len(self._bundles)] for index in range(kind.count)]
+        return Places(self._ray, kind, self._group, shared, self._own_node, self._start_seconds)
 
     def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
         """Start the process of a place: it calls a module's function in its main thread, and ends
@@ -124,10 +109,9 @@ class Places:
 
     def _one_of_each_node(self) -> list[int]:
         """A place of each node but this machine's, in order; of places that are there."""
-        nodes = {group: nodes_of(group) for group in {group for group, _ in self._places}}
-        found: dict[str, int] = {}
-        for index, (group, bundle) in enumerate(self._places):
-            node = nodes[group].get(bundle)
+        nodes, found = nodes_of(self._group), dict[str, int]()
+        for index, bundle in enumerate(self._bundles):
+            node = nodes.get(bundle)
             if node and node != self._own_node:
                 found.setdefault(node, index)
         return list(found.values())
@@ -153,9 +137,8 @@ class Places:
     def _actor(self, index: int, kind: type, *arguments: Any) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        place = PlacementGroupSchedulingStrategy(*self._places[index])
-        own = self._kind
-        needs = {"num_cpus": own.cpus, "num_gpus": own.gpu_share, "resources": dict(own.others)}
+        place = PlacementGroupSchedulingStrategy(self._group, self._bundles[index])
+        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpu_share}
         remote = self._ray.remote(kind).options(max_restarts=0, scheduling_strategy=place, **needs)
         return remote.remote(*arguments)
 
@@ -290,17 +273,12 @@ def _end(error: BaseException) -> End:
     return End(why.partition(". ")[0].rstrip("."), lost=True)
 
 
-def state_of(group: Any) -> Literal["ready", "sought", "waiting"]:
-    """Whether the places of a placement group are there, are being sought, or wait for room."""
+def is_ready(group: Any) -> bool:
+    """Whether the places of a placement group are there."""
     from ray.util.placement_group import placement_group_table
 
-    found = placement_group_table(group)
-    if not found:  # Ray has forgotten it
-        return "waiting"
-    if found["state"] == "CREATED":
-        return "ready"
-    sought = found["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
-    return "sought" if sought else "waiting"
+    found = placement_group_table(group)  # empty where Ray has forgotten it
+    return bool(found) and found["state"] == "CREATED"
 
 
 def nodes_of(group: Any) -> dict[int, str]:
@@ -311,14 +289,13 @@ def nodes_of(group: Any) -> dict[int, str]:
     return found
 
 
-def resources(cpus: int, gpus: int, others: Mapping[str, float] = {}) -> str:
-    """>>> resources(4, 1, {"test_suites": 2})
-    '4 CPUs, 1 GPU, 2 test_suites'
+def resources(cpus: int, gpus: int) -> str:
+    """>>> resources(4, 1)
+    '4 CPUs, 1 GPU'
     """
     counts = {"CPU": cpus, "GPU": gpus}
-    named = [
+    return ", ".join(
         f"{count} {name}{'s' * (count != 1)}"
         for name, count in counts.items()
-        if count or (name == "CPU" and not others)
-    ]
-    return ", ".join([*named, *(f"{amount:g} {name}" for name, amount in others.items())])
+        if count or name == "CPU"
+    )

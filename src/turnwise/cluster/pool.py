@@ -9,7 +9,6 @@ import asyncio
 import hmac
 import logging
 import secrets
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,8 +22,6 @@ STARTS = 3
 """Times in a row that the start of one process may fail, before it is given up."""
 HELLO = 10.0
 """Seconds that a connection has to show whose it is."""
-LOOK_SECONDS = 1.0
-"""Seconds between two looks for the room of a process that has none."""
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +35,6 @@ class Launcher(Protocol):
 
     host: str
     """The address of this machine by which processes reach it."""
-
-    async def has_room(self, index: int) -> bool:
-        """Whether a process can be started now, as far as is known."""
-        ...
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """Start a process, which connects to this machine and says the secret; returns why it has
@@ -103,8 +96,6 @@ class ProcessPool(ABC, Generic[Link]):
         self._setup: object = None
         """The first message to each process; comes before the start."""
         self._facts = ""
-        self._fewest = count
-        """Processes with which work begins."""
         self._silence = 0.0
         """Seconds without a sign of life after which a process counts as hung."""
         self._server: asyncio.Server | None = None
@@ -123,9 +114,8 @@ class ProcessPool(ABC, Generic[Link]):
         """The link to a process that is ready."""
 
     async def start(self) -> None:
-        """Wait until as many are ready as work begins with. Raises UserError for what a process
-        cannot work with, and RunStoppedError where too few start. Does nothing where they were
-        started."""
+        """Wait until all are ready. Raises UserError for what a process cannot work with, and
+        RunStoppedError where one does not start. Does nothing where they were started."""
         if self._server is not None:
             return
         self._server = await asyncio.start_server(self._connected, self._launcher.host, 0)
@@ -134,8 +124,8 @@ class ProcessPool(ABC, Generic[Link]):
             task = asyncio.create_task(self._tend(index))
             task.add_done_callback(self._tended)
             self._tending.append(task)
-        while len(self._links) < self._fewest:
-            self._check_left(self._fewest)
+        while len(self._links) < self._count:
+            self._check_left(self._count)
             await self._change()
         self._begun = True
 
@@ -155,10 +145,9 @@ class ProcessPool(ABC, Generic[Link]):
         await asyncio.gather(*tending, return_exceptions=True)
 
     async def _change(self) -> None:
-        """Wait until a process is there, lost or given up: at most `STARTS` starts, each after a
-        wait for room."""
+        """Wait until a process is there, lost or given up: at most `STARTS` starts."""
         self._changed.clear()
-        seconds = STARTS * (2 * self._start_seconds + CLOSING)
+        seconds = STARTS * (self._start_seconds + CLOSING)
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -188,10 +177,6 @@ class ProcessPool(ABC, Generic[Link]):
         """Keep a process there: start it, anew when it is lost. Returns why it is given up."""
         failures, reason = 0, ""
         while failures < STARTS and self._mistake is None:
-            if not await self._found_room(index):
-                reason = f"no node had room for it within {self._start_seconds:g} s"
-                failures += 1
-                continue
             start: Start[Link] = Start(index)
             self._starts[start.secret] = start
             running = asyncio.create_task(self._launcher.run(index, self._port, start.secret))
@@ -205,17 +190,6 @@ class ProcessPool(ABC, Generic[Link]):
         if self._mistake is not None:
             return f"{self.kind} {index}: {self._mistake}"
         return f"{self.kind} {index} could not be started {STARTS} times: {reason}"
-
-    async def _found_room(self, index: int) -> bool:
-        """Wait until there is room for a process: without end while the others are enough."""
-        missing_since = time.monotonic()
-        while not await self._launcher.has_room(index):
-            if len(self._links) >= self._fewest:
-                missing_since = time.monotonic()
-            elif time.monotonic() - missing_since > self._start_seconds:
-                return False
-            await asyncio.sleep(LOOK_SECONDS)
-        return True
 
     async def _until_lost(self, start: Start[Link]) -> str:
         """Wait for a process to be ready, and then for its end; returns why that was."""

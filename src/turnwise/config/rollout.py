@@ -2,20 +2,9 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import (
-    Field,
-    PositiveFloat,
-    PrivateAttr,
-    StrictInt,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, StrictInt, model_validator
 
 from turnwise.config.section import Section
-
-Needs = dict[Literal["reset", "verify"], dict[str, PositiveFloat]]
-COUNTED = ("CPU", "GPU", "memory", "object_store_memory")
-"""The resources that Ray counts of every node."""
 
 
 class ModelConfig(Section):
@@ -67,24 +56,6 @@ class EnvironmentConfig(Section):
     dry_run, confirm (by making the call again), or how many may succeed in an episode."""
     latency: LatencyConfig | None = None
     """Seconds that tools are made to take; without it they take their own time alone."""
-    needs: Needs | None = None
-    """Resources of a node (`ray start --resources`) that an episode's reset or verdict takes, where
-    it has to be done by other workers than the rest (`cluster.workers`), by their names:
-    `{ verify = { test_suites = 1 } }`. Without it, those that the environment names; `{}` is none.
-    """
-
-    @field_validator("needs")
-    @classmethod
-    def _needs_are_resources_by_name(cls, value: Needs | None) -> Needs | None:
-        for part, needs in (value or {}).items():
-            for name in needs:
-                if name in COUNTED:
-                    raise ValueError(
-                        f"environment.needs.{part} names {name}, of which every node has some: "
-                        "name a resource of your own, which some nodes are given by `ray start "
-                        "--resources`"
-                    )
-        return value
 
 
 class ScaffoldConfig(Section):

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 from turnwise.environments.random_actions import random_script
@@ -38,7 +37,6 @@ from turnwise.types import (
 
 Variant = TypeVar("Variant", bound="Environment")
 Rewards = Literal["unknown", "shares", "signed"]
-Part = Literal["reset", "verify"]
 AWAITED = ("reset", "step", "verify", "close")
 """Methods of an environment that are awaited; a plain one is made so (`__init_subclass__`)."""
 CALLED = (
@@ -131,12 +129,6 @@ class Environment:
 
     stateless: bool = False
     """Whether an episode has no state but its conversation: then a snapshot is empty."""
-
-    needs: Mapping[Part, Mapping[str, float]] = MappingProxyType({})
-    """Resources of a node that `reset` or `verify` takes, by their names, where only some nodes
-    have them: {"verify": {"test_suites": 1}}. On a cluster these do that part, and the episode's
-    state goes there as a snapshot; without one, all is done in one process. After a reset elsewhere
-    `restore` comes first, on an instance that has never been reset."""
 
     warnings: Sequence[str] = ()
     """Oddities besides those of the task set, in sentences; logged when a run begins."""

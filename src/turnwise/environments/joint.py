@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Part, Rewards
+from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Rewards
 from turnwise.environments.guarded import joined
 from turnwise.environments.registry import make_environment
 from turnwise.environments.tasksets import SPLITS, Split
@@ -93,7 +93,6 @@ class Joint(Environment):
         self.shows_images = any(member.shows_images for member in members)
         self.same_splits = any(member.same_splits for member in members)
         self.sandbox, self.verdict_programs = _slowest_sandbox(list(members))
-        self.needs = _all_needs(list(members))
         self.weaknesses = [
             f"{name}: {weakness}"
             for name, member in self._members.items()
@@ -293,16 +292,6 @@ def _slowest_sandbox(members: Sequence[Environment]) -> tuple[CodeSandbox | None
     if not found:
         return None, 1
     return max(found, key=lambda pair: pair[0].settings.limits.seconds * pair[1])
-
-
-def _all_needs(members: Sequence[Environment]) -> dict[Part, dict[str, float]]:
-    """The needs of all environments: of each resource the most that one of them takes."""
-    found: dict[Part, dict[str, float]] = {}
-    for member in members:
-        for part, needs in member.needs.items():
-            own = found.setdefault(part, {})
-            own |= {name: max(amount, own.get(name, 0.0)) for name, amount in needs.items()}
-    return found
 
 
 def _drawn(name: str, tasks: Sequence[Task]) -> list[Task]:

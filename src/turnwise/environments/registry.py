@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.config import LatencyConfig, Recipe, parse_override, set_key
-from turnwise.environments.base import Environment, Part
+from turnwise.environments.base import Environment
 from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
 from turnwise.environments.slow import slow
@@ -116,7 +116,7 @@ def make_environment(
 def environment_of(recipe: Recipe) -> Environment:
     """The environment that a recipe names; raises as `make_environment`."""
     chosen = recipe.environment
-    made = make_environment(
+    return make_environment(
         chosen.name,
         chosen.options,
         chosen.consequential,
@@ -124,16 +124,6 @@ def environment_of(recipe: Recipe) -> Environment:
         chosen.tools,
         chosen.latency,
     )
-    if chosen.needs is not None:
-        made.needs = chosen.needs
-    return made
-
-
-def needs_of(recipe: Recipe) -> Mapping[Part, Mapping[str, float]]:
-    """The `needs` of the environment that a recipe names, which is not made for it. Raises
-    ConfigError for what is not there."""
-    chosen = recipe.environment
-    return ENVIRONMENTS.get(chosen.name).needs if chosen.needs is None else chosen.needs
 
 
 _OPTION = re.compile(r"[\w.-]+=")

@@ -105,14 +105,13 @@ class Episode(EpisodeLoop):
         self.tokens, self.turns = self.start.tokens, list(self.start.turns)
         self.first = self.start.first
 
-    async def _restore(self, state: bytes, seed: int | None = None) -> None:
-        """Return to a state, and draw from another seed from there on, if one is given."""
+    async def _restore(self, state: bytes, seed: int) -> None:
+        """Return to a state, and draw from another seed from there on."""
 
         async def restore() -> None:
             assert self._environment is not None
             self._environment.restore(state)
-            if seed is not None:
-                self._environment.reseed(seed)
+            self._environment.reseed(seed)
 
         await self._guard(restore(), type(None), Outcome.INFRASTRUCTURE_RESET)
 

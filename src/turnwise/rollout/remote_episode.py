@@ -4,16 +4,15 @@ The place, the engine's session and the deadline of a turn are this process's; e
 and verifier are the other's. Not here: the processes, and what is said to them (`cluster/workers`).
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.config import Recipe, RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.environments.base import Environment
-from turnwise.rollout.divided_episode import LOST, EpisodePart, Left
 from turnwise.rollout.episode import Episode
-from turnwise.types import Branch, Trajectory
+from turnwise.types import Branch, Outcome, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -37,12 +36,6 @@ class Assignment:
     """Whether to keep the environment's state before each turn."""
     variant: str
     """The name of the ablation of the environment; empty for the recipe's own."""
-    part: EpisodePart = "play"
-    """The part of the episode that is to be done; to be judged is what is planned."""
-    elsewhere: Collection[EpisodePart] = ()
-    """The parts that other processes do."""
-    received: Left | None = None
-    """The state after the part before, if there was one."""
 
 
 Sample = Callable[[Sequence[int], Sampling], Awaitable[Completion]]
@@ -114,4 +107,4 @@ class RemoteEpisode(Episode):
 
 def unplayed(assignment: Assignment, problem: str) -> Trajectory:
     """The trajectory of an episode whose processes were lost: ungraded."""
-    return replace(assignment.planned, outcome=LOST[assignment.part], problem=problem)
+    return replace(assignment.planned, outcome=Outcome.INFRASTRUCTURE_STEP, problem=problem)

@@ -41,12 +41,7 @@ def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, f
     """The spans of a step's episodes and of the learner's phases, which come as a name, a start and
     an end. Times are of this process's `time.monotonic()`."""
     zero = time.time() - time.monotonic()
-    timed = [
-        (one, times)
-        for one in _episodes(groups)
-        if one.times is not None
-        for times in one.times.by_process
-    ]
+    timed = [(one, one.times) for one in _episodes(groups) if one.times is not None]
     spans = sum(1 + len(times.spans) for _, times in timed)
     rows: list[Row] = [
         (LEARNER, name, None, None, zero + start, end - start) for name, start, end in phases

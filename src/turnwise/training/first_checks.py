@@ -11,7 +11,7 @@ from pathlib import Path
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.registry import environment_of, needs_of
+from turnwise.environments.registry import environment_of
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.evaluation.evaluate import choose_tasks
@@ -151,29 +151,6 @@ def check_workers(environment: Environment, recipe: Recipe) -> None:
         raise ConfigError(
             f"environment {name} shows images, whose tokens only the process of the run can make: "
             "set cluster.workers=0"
-        )
-    if recipe.cluster.workers and recipe.cluster.address != "local":
-        _check_needs(environment, recipe)
-
-
-def _check_needs(environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError where parts of an episode cannot be done by different processes."""
-    name, needs = environment.spec.name, environment.needs
-    if needs != needs_of(recipe):
-        said = {part: dict(each) for part, each in needs.items()}
-        raise ConfigError(
-            f"environment {name} has needs that its class does not name, {said}: set "
-            "environment.needs in the recipe"
-        )
-    if any(needs.values()) and not environment.restorable:
-        raise ConfigError(
-            f"environment.needs divides episodes of {name}, whose state cannot be saved: give it "
-            "snapshot() and restore(), or set environment.needs={}"
-        )
-    if needs.get("reset") and recipe.environment.latency is not None:
-        raise ConfigError(
-            "environment.latency is drawn anew at each reset, which environment.needs.reset puts "
-            "elsewhere: leave one of them out"
         )
 
 

@@ -1,20 +1,13 @@
-"""Environments for workers: one with an ablation, some that take their time, some that differ, and
-one that notes which process does what.
-"""
+"""Environments for workers: one with an ablation, some that take their time, some that differ."""
 
 import asyncio
-import json
-import os
-import signal
 import time
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 
 from tests.fakes import CAPITALS, Letters, Reporting
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import DataError
-from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
+from turnwise.types import Observation, Task, Trajectory, Verdict
 
 
 class Sighted(Reporting):
@@ -87,48 +80,3 @@ class Blocking(Letters):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         time.sleep(20 * (trajectory.episode % 2))
         return await super().verify(trajectory)
-
-
-class Noting(Letters):
-    """Has a state, which decides half of the verdict, and notes each part of an episode with the
-    process that does it. A verdict fails as many times as asked, or kills its process."""
-
-    def __init__(self, notes: str = "", failures: int = 0, deaths: int = 0) -> None:
-        self.notes, self.failures, self.deaths = notes, failures, deaths
-
-    async def reset(self, task: Task, seed: int) -> Observation:
-        self._note("reset")
-        self.state = {"luck": seed % 64 / 64, "steps": 0}
-        shown = await super().reset(task, seed)
-        return replace(shown, content=f"{shown.content} {seed % 64}")
-
-    async def step(self, action: Action) -> Step:
-        self.state["steps"] += 1
-        step = await super().step(action)
-        return step if step.observation is None else replace(step, reward=self.state["luck"])
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        number = self._note("verify")
-        if number < self.failures:
-            raise ValueError("the tests are not there")
-        if number < self.deaths:
-            os.kill(os.getpid(), signal.SIGKILL)
-        verdict = await super().verify(trajectory)
-        reward = (verdict.reward + self.state["luck"]) / 2
-        return replace(verdict, reward=reward, detail=json.dumps(self.state))
-
-    def snapshot(self) -> bytes:
-        return json.dumps(self.state).encode()
-
-    def restore(self, state: bytes) -> None:
-        self._note("restore")
-        self.state = json.loads(state)
-
-    def _note(self, part: str) -> int:
-        """Note a part, and how many of its kind were noted before."""
-        if not self.notes:
-            return 0
-        file = Path(self.notes)
-        with file.open("a") as notes:
-            notes.write(f"{part} {os.getpid()}\n")
-        return file.read_text().count(f"{part} ") - 1

@@ -30,10 +30,6 @@ class Fleet:
         self.running: dict[int, asyncio.Task[None]] = {}
         self.starts = 0
 
-    async def has_room(self, index: int) -> bool:
-        """See Launcher."""
-        return True
-
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """See Launcher."""
         self.starts += 1

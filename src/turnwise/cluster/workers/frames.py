@@ -11,7 +11,6 @@ import numpy as np
 
 from turnwise.config import Recipe
 from turnwise.engines.base import Completion, Sampling
-from turnwise.rollout.divided_episode import Left
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
 
@@ -30,7 +29,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Play:
-    """Play an episode, or a part of one, under this number."""
+    """Play an episode under this number."""
 
     number: int
     assignment: Assignment
@@ -64,9 +63,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Played:
-    """An episode, or a part of one, has ended, or was cancelled."""
+    """An episode has ended, or was cancelled."""
 
     number: int
     trajectory: Trajectory
-    left: Left | None = None
-    """The beginning of its next part, if that is another process's."""

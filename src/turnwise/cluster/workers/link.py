@@ -14,7 +14,6 @@ from turnwise.cluster.frames import Alive, Failed, send
 from turnwise.cluster.pool import ProcessLostError
 from turnwise.cluster.workers.frames import Asked, Cancel, Play, Played, Sampled
 from turnwise.cluster.workers.replay import Replay
-from turnwise.rollout.divided_episode import Left
 from turnwise.rollout.loop import EpisodeEnded
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
@@ -57,10 +56,9 @@ class Link:
 
     async def play(
         self, assignment: Assignment, replay: Replay, keep: Callable[[Trajectory], None]
-    ) -> Left | None:
-        """Play an episode, or a part of one, and return what the next part begins with; `keep` is
-        given what was played, also when this is cancelled. Raises ProcessLostError, and what is a
-        bug or a user's mistake there."""
+    ) -> None:
+        """Play an episode; `keep` is given what was played, also when this is cancelled. Raises
+        ProcessLostError, and what is a bug or a user's mistake there."""
         number, begun = next(self._numbers), time.monotonic()
         messages = self._playing[number] = asyncio.Queue()
         send(self.writer, Play(number, assignment))
@@ -69,7 +67,7 @@ class Link:
                 message = await self._next(messages, assignment)
                 if isinstance(message, Played):
                     keep(self._placed(message.trajectory, begun))
-                    return message.left
+                    return
                 send(self.writer, await _sampled(message, replay))
         except asyncio.CancelledError:
             send(self.writer, Cancel(number))

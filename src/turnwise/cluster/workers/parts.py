@@ -14,7 +14,7 @@ from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.rewards.composition import Reward, make_reward
-from turnwise.rollout.divided_episode import PARTS, DividedEpisode
+from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.scaffolds.base import Scaffold
@@ -31,10 +31,10 @@ class Parts:
     scaffold: Scaffold
     reward: Reward | None
 
-    def episode(self, assignment: Assignment, engine: Engine) -> DividedEpisode:
+    def episode(self, assignment: Assignment, engine: Engine) -> Episode:
         """The agent loop of an assignment."""
         variant = assignment.variant
-        return PARTS[assignment.part](
+        return Episode(
             planned=assignment.planned,
             prototype=self.variants[variant] if variant else self.environment,
             limits=assignment.limits,
@@ -46,8 +46,6 @@ class Parts:
             semaphore=PrioritySemaphore(1),
             start=assignment.start,
             snapshots=assignment.snapshots,
-            received=assignment.received,
-            elsewhere=assignment.elsewhere,
         )
 
 

@@ -18,7 +18,6 @@ from turnwise.cluster.workers.parts import facts_of
 from turnwise.cluster.workers.replay import Replay
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
-from turnwise.rollout.divided_episode import Left
 from turnwise.rollout.remote_episode import Assignment, Sample, unplayed
 from turnwise.types import Trajectory
 
@@ -29,18 +28,10 @@ TRIES = 2
 class WorkerPool(ProcessPool[Link]):
     """Example: `pool.set_up(...)`, `await pool.start()`, `await pool.play(...)`. See Workers."""
 
-    def __init__(
-        self,
-        launcher: Launcher,
-        count: int,
-        start_seconds: float,
-        kind: str = "worker",
-        fewest: int | None = None,
-    ) -> None:
-        """Work begins with the `fewest` of them, else with all."""
+    kind = "worker"
+
+    def __init__(self, launcher: Launcher, count: int, start_seconds: float) -> None:
         super().__init__(launcher, count, start_seconds)
-        self.kind = kind
-        self._fewest = fewest or count
         self._replayed = self._given_up = 0
 
     def set_up(self, recipe: Recipe, tokenizer: Any, environment: Environment) -> None:
@@ -61,17 +52,12 @@ class WorkerPool(ProcessPool[Link]):
         self, assignment: Assignment, sample: Sample, keep: Callable[[Trajectory], None]
     ) -> None:
         """See Workers."""
-        await self.play_part(assignment, sample, keep)
-
-    async def play_part(
-        self, assignment: Assignment, sample: Sample, keep: Callable[[Trajectory], None]
-    ) -> Left | None:
-        """Play a part of an episode, and return what the next one begins with; as `play`."""
         replay, problems = Replay(sample), []
         for _ in range(TRIES):
             link, start = await self._least_loaded()
             try:
-                return await link.play(assignment, replay, keep)
+                await link.play(assignment, replay, keep)
+                return
             except ProcessLostError as lost:
                 start.end(str(lost))  # where it was silent and not gone
                 problems.append(str(lost))
@@ -79,7 +65,6 @@ class WorkerPool(ProcessPool[Link]):
             self._replayed += len(problems) < TRIES
         self._given_up += 1
         keep(unplayed(assignment, "; ".join(problems)))
-        return None
 
     def _link(self, name: str, writer: asyncio.StreamWriter) -> Link:
         return Link(name, writer)

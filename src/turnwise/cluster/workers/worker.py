@@ -101,7 +101,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the process of the run raises it
             send(self._writer, Failed(number, portable(error)))
         else:
-            send(self._writer, Played(number, episode.trajectory, episode.left))
+            send(self._writer, Played(number, episode.trajectory))
         finally:
             del self._playing[number]
             self._asked.pop(number, None)
