@@ -24,7 +24,7 @@ RIDDLE = re.compile(
 UNCHECKED = re.compile(r"from memory|from notes|our notes")
 """Sources that a reader cannot look up."""
 
-FRAGMENTS = {"environments": 1}
+FRAGMENTS: dict[str, int] = {}
 RIDDLES = {"sandbox": 1, "tools": 1}
 """Docstrings of each kind that a package may have: lower the number, or take it off."""
 

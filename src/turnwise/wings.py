@@ -1,4 +1,4 @@
-"""What packages beside turnwise add to it: wings, found by the entry points `turnwise.wings`.
+"""Wings: packages that add to turnwise, found by the entry points `turnwise.wings`.
 
     [project.entry-points."turnwise.wings"]
     view = "turnwise_view.wing:WING"
@@ -53,12 +53,12 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "view": {"command": ("top", "view")},
 }
-"""What turnwise's own wings add, by the extra that brings each: it says what to install."""
+"""The names in turnwise's own wings, by the extra that brings each: it says what to install."""
 
 
 @dataclass(frozen=True)
 class Wing:
-    """What a package adds. Nothing that it names is imported before it is asked for.
+    """The additions of a package. Nothing that it names is imported before it is asked for.
 
     >>> WING = Wing(commands={"view": "turnwise_view.viewing:view"})
     """
@@ -72,9 +72,9 @@ class Wing:
     reward_parts: Sequence[str] = ()
     """Modules that declare parts of rewards (`turnwise.reward_part`)."""
     players: Mapping[str, str] = field(default_factory=dict)
-    """By the section of a recipe that asks for it, what makes a player of episodes
-    (`rollout.runner.Player`): `package.module:function`, of the section, the scaffold's, the
-    tokenizer, a function from images to their tokens or None, and the engines of frozen weights."""
+    """Functions that make players of episodes (`rollout.runner.Player`), by the section of a recipe
+    that asks for one: `package.module:function`, of the section, the scaffold's, the tokenizer, a
+    function from images to their tokens or None, and the engines of frozen weights."""
 
     def names(self) -> set[tuple[str, str]]:
         """All names of it, each with its kind."""
@@ -83,7 +83,7 @@ class Wing:
         return own | {("command", name) for name in self.commands}
 
     def without(self, names: set[tuple[str, str]]) -> "Wing":
-        """What is left without some names."""
+        """The wing without some names."""
         commands = {
             name: at for name, at in self.commands.items() if ("command", name) not in names
         }
@@ -117,8 +117,8 @@ class Wings:
         return found
 
     def player(self, section: str) -> Callable[..., Any]:
-        """What makes the player that a section asks for. Raises MissingExtraError where its wing is
-        not installed."""
+        """The function that makes the player of a section. Raises MissingExtraError where its wing
+        is not installed."""
         for wing in self.usable.values():
             if section in wing.players:
                 made: Callable[..., Any] = loaded(wing.players[section])
@@ -165,13 +165,13 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
 
 
 def loaded(place: str) -> Any:
-    """What a wing names as `package.module:name`."""
+    """Import `package.module:name`, as a wing names it."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 def missing(kind: str, name: str) -> MissingExtraError | None:
-    """What to say of a name that is one of a wing of ours which is not installed."""
+    """The error for a name of one of our wings that is not installed; None for other names."""
     for extra, names in OWN.items():
         if extra not in wings().usable and name in names.get(kind, ()):
             return MissingExtraError(f"turnwise-{extra}, which has the {kind} {name},", extra)

@@ -1,4 +1,4 @@
-"""What this package adds to turnwise: environments, parts of rewards, two commands."""
+"""The wing: environments, parts of rewards, two commands."""
 
 from turnwise.wings import Wing
 
@@ -92,7 +92,7 @@ ENVIRONMENTS = {
         "fill in forms and find the way on small web sites: plain, or in Chromium",
     ),
 }
-"""Of each environment its place in this package, and a line about it."""
+"""The place of each environment in this package, and a line about it."""
 
 WING = Wing(
     commands={

@@ -1,4 +1,4 @@
-"""What this package adds to turnwise: the command `agent`, and a player for the section `agent`."""
+"""The wing: the command `agent`, and a player for the section `agent`."""
 
 from turnwise.wings import Wing
 

@@ -1,4 +1,4 @@
-"""What this package adds to turnwise: the commands `view` and `top`."""
+"""The wing: the commands `view` and `top`."""
 
 from turnwise.wings import Wing
 
