@@ -5,9 +5,11 @@ and the garbage collector does not look through libraries and tests again and ag
 import gc
 import os
 
+import pytest
 from hypothesis import settings
 
 from turnwise.threads import set_variables
+from turnwise.wings import wings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 set_variables()
@@ -18,3 +20,10 @@ settings.load_profile("turnwise")
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a wing that is not installed: the core is tested alone too."""
+    needed = {mark.args[0] for mark in item.iter_markers("wing")} - wings().usable.keys()
+    if needed:
+        pytest.skip(f"not installed: turnwise-{min(needed)}")

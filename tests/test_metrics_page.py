@@ -20,7 +20,8 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome, Task, Trajectory
 
-PAGE = Path(__file__).parents[1] / "docs/reference/metrics.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/reference/metrics.md"
 
 
 MISTAKEN = {"mistaken": 1}
@@ -68,7 +69,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "information gain": {"algorithm": {"name": "igpo"}},
     "agent": {
         "agent": {
-            "run": f"{Path(__file__).with_name('asking_agent.py')}:with_roles",
+            "run": f"{ROOT / 'packages/turnwise-gateway/tests/asking_agent.py'}:with_roles",
             "roles": {"planner": {"policy": "trained"}, "worker": {"policy": "frozen"}},
             "credit": "role",
         },
@@ -182,6 +183,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     return found
 
 
+@pytest.mark.wing("gateway")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",

@@ -2,12 +2,13 @@
 
 import sys
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from turnwise import wings
+from turnwise import errors, wings
 from turnwise.wings import Wing, wings_of
 
 ONE = Wing(commands={"fly": "one:fly", "land": "one:land"})
@@ -85,3 +86,10 @@ def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:
             listed = {(k, name) for k, names in kinds.items() for name in names if k != "reward"}
             assert own.names() == listed
     assert wings.missing("command", "train") is None
+
+
+def test_an_error_in_a_wing_is_not_in_a_users_own_file() -> None:
+    for extra in wings.wings().usable:
+        spec = find_spec(f"turnwise_{extra}.wing")
+        assert spec is None or errors._is_own(str(spec.origin)) is False
+    assert errors._is_own(__file__)

@@ -22,6 +22,9 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +162,16 @@ _LIBRARIES = [
 
 def _is_own(name: str) -> bool:
     path = Path(name).resolve()
-    return path.is_file() and not any(path.is_relative_to(folder) for folder in _LIBRARIES)
+    libraries = (*_LIBRARIES, *_wings())
+    return path.is_file() and not any(path.is_relative_to(folder) for folder in libraries)
+
+
+@cache
+def _wings() -> list[Path]:
+    """The folders of wings (`wings.py`), which a checkout has outside of all libraries."""
+    packages = {point.module.partition(".")[0] for point in entry_points(group="turnwise.wings")}
+    found = [find_spec(package) for package in packages]
+    return [Path(one.origin).resolve().parent for one in found if one is not None and one.origin]
 
 
 def _short(name: str) -> str:

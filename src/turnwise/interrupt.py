@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any, Protocol, TypeVar
 
 from turnwise.errors import DeadlineError
 
@@ -22,10 +23,19 @@ SIGNAL = signal.SIGUSR2
 """Taken only where no other handler is installed."""
 POLL = 0.25
 """Seconds between two looks at the loop."""
-MARKED = ("_judge", "_guard", "called")
-"""Functions of turnwise that call a user's code: of an episode, and of a part of the reward."""
+_callers: set[CodeType] = set()
+"""Functions that call a user's code: of an episode, of a part of the reward, of an agent."""
 OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise.judges")
 """Packages that such code may wait for, and that may compute for long."""
+
+
+class _HasCode(Protocol):
+    __code__: CodeType
+
+    def __call__(self, *given: Any, **named: Any) -> Any: ...
+
+
+Function = TypeVar("Function", bound=_HasCode)
 
 
 class _Watch:
@@ -55,6 +65,12 @@ class _Watch:
         while not (answered.wait(POLL) or self.raised.is_set() or self.loop.is_closed()):
             if time.monotonic() - asked > min([*self.limits], default=math.inf):
                 signal.pthread_kill(thread, SIGNAL)
+
+
+def calls_user_code(function: Function) -> Function:
+    """Decorate a function whose callees are a user's: they are interrupted, and it is not."""
+    _callers.add(function.__code__)
+    return function
 
 
 _watches: list[_Watch] = []
@@ -96,10 +112,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise in the code that runs, if a user's code has called it."""
     place = frame
     while frame is not None and place is not None:
-        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module.startswith(OURS):
+        if frame.f_globals.get("__name__", "").startswith(OURS):
             return
-        if module.startswith("turnwise.") and name in MARKED and frame is not place:
+        if frame.f_code in _callers and frame is not place:
             _watches[0].raised.set()
             where = f"{place.f_code.co_filename}:{place.f_lineno}"
             raise DeadlineError(f"it blocks the event loop at {where}: await, or use a thread")

@@ -55,6 +55,7 @@ def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, progr
     assert again.success
 
 
+@pytest.mark.wing("environments")
 def test_files_with_names_that_no_system_takes_are_graded() -> None:
     made: Any = make_environment("repair", {"tasks": {"count": 2}})
     working(made.sandbox)
@@ -69,6 +70,7 @@ def test_files_with_names_that_no_system_takes_are_graded() -> None:
     assert not verdict.success
 
 
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize("changes", STATEMENTS.values(), ids=STATEMENTS)
 def test_tables_that_cannot_be_read_are_graded(changes: list[str]) -> None:
     made = make_environment("sql", {"tasks": {"count": 2, "grammar": "small"}})

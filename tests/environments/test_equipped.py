@@ -83,6 +83,7 @@ def test_mistakes_are_a_line(mine: Path, name: str, message: str) -> None:
         equipped(Capitals(), [name.format(mine=mine)])
 
 
+@pytest.mark.wing("environments")
 def test_ablations_have_them(mine: Path) -> None:
     made = make_environment("mathematics", {"tasks": {"count": 4}}, tools=[f"{mine}:convert"])
     for variant in made.ablations().values():

@@ -53,6 +53,7 @@ def test_the_seed_alone_decides_which_calls_fail() -> None:
     assert failed(1) != failed(2)
 
 
+@pytest.mark.wing("environments")
 def test_everything_else_stays() -> None:
     """A perfect agent that never fails still succeeds, in other classes too."""
     for environment in (
@@ -68,6 +69,7 @@ def test_everything_else_stays() -> None:
             assert play.trajectory.verdict.success
 
 
+@pytest.mark.wing("environments")
 def test_a_failed_call_is_not_run() -> None:
     """Everything that writes fails, so the database of the desk stays what it was."""
     made = failing(make_environment("desk", {"count": 20}), FailureRates(junk=1))

@@ -14,7 +14,6 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.sql.environment import SqlEnvironment
 
 
 class Outbox(Environment):
@@ -153,6 +152,7 @@ def test_rules_that_fit_nothing() -> None:
         guarded(Outbox(), {"send": -1})
 
 
+@pytest.mark.wing("environments")
 def test_a_recipe_says_the_rules(tmp_path: Path) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text('name = "r"\n[environment]\nname = "sql"\nconsequential = { sql = 1 }\n')
@@ -160,7 +160,7 @@ def test_a_recipe_says_the_rules(tmp_path: Path) -> None:
     assert loaded.consequential == {"sql": 1}
     made = make_environment(loaded.name, {"tasks": {"count": 2}}, loaded.consequential)
     assert isinstance(made, Guarded)
-    assert isinstance(made, SqlEnvironment)
+    assert "SqlEnvironment" in [kind.__name__ for kind in type(made).__mro__]
     assert (made.spec.name, made.spec.reference_scores) == ("sql", {"noop": 0.0})
     for wrong in ("maybe", "true"):
         with pytest.raises(ConfigError, match="consequential"):

@@ -97,6 +97,7 @@ def test_options_that_do_not_fit(file, options, message):
         make_environment(f"{file}:Echo", options)
 
 
+@pytest.mark.wing("environments")
 @pytest.mark.long
 def test_the_recipe_chooses_the_sandbox():
     table = {"kind": "docker", "limits": {"seconds": 2.0}}
@@ -108,6 +109,7 @@ def test_the_recipe_chooses_the_sandbox():
     assert make_environment("multi_tool", options, {}, service).sandbox.tier == "sandbox_fusion"
 
 
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize(
     ("name", "table", "message"),
     [

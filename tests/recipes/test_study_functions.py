@@ -35,11 +35,13 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.wing("environments")
 def test_both_tools_where_needed_and_where_not(run: Path) -> None:
     assert tool_use.both_where_needed(run) == 1.0
     assert tool_use.both_where_not_needed(run) == pytest.approx(1 / 6)
 
 
+@pytest.mark.wing("environments")
 def test_both_tools_of_an_evaluation_without_such_questions(run: Path) -> None:
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace("8 }", '2, kinds = ["both"] }'))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.errors import DeadlineError, located
+from turnwise.interrupt import calls_user_code
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.tools.tool import in_thread
 from turnwise.types import Trajectory
@@ -60,6 +61,7 @@ def reported_number(name: str, scope: Scope, trajectory: Trajectory) -> Any:
     return found[name]
 
 
+@calls_user_code
 async def called(function: Callable[[Any], Any], subject: Any) -> Any:
     """Call a function that may take for ever: nothing can end its thread, but everything else goes
     on, and the program does not wait for it at its end."""

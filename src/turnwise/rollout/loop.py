@@ -20,7 +20,7 @@ from typing import TypeVar
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, located
-from turnwise.interrupt import interrupted_after
+from turnwise.interrupt import calls_user_code, interrupted_after
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
@@ -203,6 +203,7 @@ class EpisodeLoop(ABC):
             with self._doing(Doing.GRADING):
                 await self._judge()
 
+    @calls_user_code
     async def _judge(self) -> None:
         trajectory = self.trajectory
         try:
@@ -229,6 +230,7 @@ class EpisodeLoop(ABC):
         assert self._environment is not None  # graded episodes have been reset
         return await self._environment.verify(trajectory)
 
+    @calls_user_code
     async def _guard(
         self,
         work: Awaitable[Result],

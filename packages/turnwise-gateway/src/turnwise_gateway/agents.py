@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
 from turnwise.errors import ConfigError, located
+from turnwise.interrupt import calls_user_code
 from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread
 from turnwise.types import Task
@@ -145,8 +146,9 @@ class FunctionPlayer:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's agent may raise anything
             return Returned(error=located(error))
 
+    @calls_user_code
     async def called(self, task: Task, model: Model) -> Any:
-        """The function's result; `interrupt` knows this method by its name."""
+        """The function's result."""
         if inspect.iscoroutinefunction(self._function):
             return await self._function(task, model)
         result = await in_thread(partial(self._function, task, model))

@@ -25,7 +25,7 @@ from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.agent_episode import make_host
 
 pytest.importorskip("uvicorn")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "examples/agents"
 TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=8, max_turn_tokens=200, max_tokens=20_000, max_tool_calls=8)

@@ -26,7 +26,7 @@ from turnwise_gateway.forks import forks
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 TOKENIZER = family_tokenizer("qwen3")
 SCAFFOLD = NativeScaffold(TOKENIZER, [], "qwen3")
 LIMITS = RolloutConfig(max_turns=9, max_turn_tokens=900, max_tokens=150_000, max_seconds=120)

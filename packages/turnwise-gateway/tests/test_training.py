@@ -18,7 +18,7 @@ from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.types import Task
 
 pytest.importorskip("uvicorn")
-AGENT = Path(__file__).parents[1] / "asking_agent.py"
+AGENT = Path(__file__).with_name("asking_agent.py")
 TABLES = f"""
 agent = "{AGENT}:run"
 [rollout]
