@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import PACKAGES
 from turnwise.config import check_recipe, load_recipe, recipe_keys
 from turnwise.config.judge import JudgeFile
 from turnwise.config.loading import check_section
@@ -121,6 +120,11 @@ def test_files_in_the_text_are_there(page: Path) -> None:
     """Those with a folder; `path/to/file.py` is the reader's."""
     for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml|sbatch|yaml))[`:]", page.read_text()):
         if not file.startswith("path/to/"):
-            folders = [ROOT, *PACKAGES, *(package.parent for package in PACKAGES)]
+            folders = [
+                ROOT,
+                *ROOT.glob("src/*"),
+                *ROOT.glob("packages/*/src"),
+                *ROOT.glob("packages/*/src/*"),
+            ]
             found = any((folder / file).exists() for folder in folders)
             assert found, f"{name(page)}: {file}"

@@ -67,6 +67,9 @@ class Own:
     """Of it."""
 
 
+@pytest.mark.wing("environments")
+@pytest.mark.wing("gateway")
+@pytest.mark.wing("view")
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_code_says(name: str) -> None:
     made = MADE + PAGES[name]()
@@ -119,6 +122,7 @@ def test_signatures_and_docstrings_as_one_reads_them() -> None:
     )
 
 
+@pytest.mark.wing("environments")
 def test_options_of_environments_have_the_ranges_of_their_signatures() -> None:
     page = PAGES["environment_options.md"]()
     section = page.partition("\n## mathematics\n")[2].partition("\n## ")[0]

@@ -105,7 +105,7 @@ class Room(Environment):
 
 def test_rewards(shell: Shell, tmp_path: Path) -> None:
     rows = {row["part"]: row for row in shell("rewards", "--json").json}
-    assert rows["toolrl_calls"]["low"] == -3
+    assert rows["tool_star"]["high"] == 1.5
     assert rows["length"]["options"] == {"budget": 512, "of": "tokens"}
     assert rows["environment"]["high"] is None
     shown = " ".join(shell("rewards").out.split())
@@ -237,6 +237,9 @@ def test_list(shell: Shell) -> None:
     assert "demo" in shell("list").out
 
 
+WING = pytest.mark.wing("environments")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -254,13 +257,18 @@ def test_list(shell: Shell) -> None:
         ("sft.steps=1", "sft.demonstrations.behaviours"),
         ("sft.demonstrations.behaviours.faithfull=1 sft.steps=1", "did you mean 'faithful'"),
         ("sandbox.kind=docker", "takes no table [sandbox]"),
-        ("environment.name=code sandbox.kindd=docker", "did you mean 'sandbox.kind'"),
-        ("environment.name=code sandbox.tier=rlimits", "give one of"),
-        (
+        pytest.param(
+            "environment.name=code sandbox.kindd=docker", "did you mean 'sandbox.kind'", marks=WING
+        ),
+        pytest.param("environment.name=code sandbox.tier=rlimits", "give one of", marks=WING),
+        pytest.param(
             "environment.name=code sandbox.kind=docker sandbox.docker=no-such-docker",
             "no 'no-such-docker' on the PATH",
+            marks=WING,
         ),
-        ("environment.name=code sandbox.kind=sandbox_fusion", "sandbox url"),
+        pytest.param(
+            "environment.name=code sandbox.kind=sandbox_fusion", "sandbox url", marks=WING
+        ),
     ],
 )
 def test_the_users_mistakes_are_one_line_and_code_2(

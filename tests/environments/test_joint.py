@@ -13,6 +13,8 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import Action, Task, ToolCall
 
+pytestmark = pytest.mark.wing("environments")
+
 FAKES = Path(__file__).parents[1] / "fakes.py"
 BANDIT: dict[str, Any] = {"share": 1}
 SUMS: dict[str, Any] = {

@@ -8,6 +8,8 @@ import pytest
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 
+pytestmark = pytest.mark.wing("environments")
+
 BEYOND: dict[str, dict[str, Any]] = {
     "bandit": {"pulls": 0},
     "code": {"tasks.count": 0, "tasks.max_steps": 4},

@@ -59,6 +59,7 @@ def test_the_seed_alone_decides_how_long(waits: list[float]) -> None:
     assert waits[:5] == waits[5:10] != waits[10:]
 
 
+@pytest.mark.wing("environments")
 def test_everything_else_stays(waits: list[float]) -> None:
     environment = make_environment(
         "desk", {"count": 20}, {"write": 5}, latency=LatencyConfig(mean=1.0)
@@ -70,6 +71,7 @@ def test_everything_else_stays(waits: list[float]) -> None:
     assert sum(waits) == play.trajectory.tool_calls
 
 
+@pytest.mark.wing("environments")
 def test_a_recipe_and_its_ablations_are_slow(waits: list[float]) -> None:
     recipe = load_recipe(
         "multi_tool", ["environment.latency.mean=2", "environment.options.count=8"]

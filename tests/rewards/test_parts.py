@@ -106,6 +106,7 @@ def test_it_is_described_in_one_line(name: str) -> None:
     assert all(option.default is not option.empty for option in part.options.values())
 
 
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -123,6 +124,7 @@ def test_options_out_of_range_are_refused(name: str, options: dict[str, Any]) ->
         make_reward(config, {}, 8)
 
 
+@pytest.mark.wing("environments")
 def test_the_recipes_of_the_page_are_rewards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
