@@ -71,15 +71,15 @@ class Wing:
     line about it."""
     reward_parts: Sequence[str] = ()
     """Modules that declare parts of rewards (`turnwise.reward_part`)."""
-    players: Mapping[str, str] = field(default_factory=dict)
-    """Functions that make players of episodes (`rollout.runner.Player`), by the section of a recipe
-    that asks for one: `package.module:function`, of the section, the scaffold's, the tokenizer, a
-    function from images to their tokens or None, and the engines of frozen weights."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """The functions that make the part of a recipe's section, by the section's name:
+    `package.module:function`. The arguments of each are those of the core's call of
+    `Wings.section`, and its part has the protocol that stands there."""
 
     def names(self) -> set[tuple[str, str]]:
         """All names of it, each with its kind."""
         own = {(kind, name) for kind, parts in self.parts.items() for name in parts}
-        own |= {("section", name) for name in self.players}
+        own |= {("section", name) for name in self.sections}
         return own | {("command", name) for name in self.commands}
 
     def without(self, names: set[tuple[str, str]]) -> "Wing":
@@ -91,8 +91,10 @@ class Wing:
             kind: {name: part for name, part in found.items() if (kind, name) not in names}
             for kind, found in self.parts.items()
         }
-        players = {name: at for name, at in self.players.items() if ("section", name) not in names}
-        return Wing(commands, parts, self.reward_parts, players)
+        sections = {
+            name: at for name, at in self.sections.items() if ("section", name) not in names
+        }
+        return Wing(commands, parts, self.reward_parts, sections)
 
 
 @dataclass(frozen=True)
@@ -116,14 +118,14 @@ class Wings:
             found |= wing.parts.get(kind, {})
         return found
 
-    def player(self, section: str) -> Callable[..., Any]:
-        """The function that makes the player of a section. Raises MissingExtraError where its wing
-        is not installed."""
+    def section(self, name: str) -> Callable[..., Any]:
+        """The function that makes the part of a section. Raises MissingExtraError where its wing is
+        not installed."""
         for wing in self.usable.values():
-            if section in wing.players:
-                made: Callable[..., Any] = loaded(wing.players[section])
+            if name in wing.sections:
+                made: Callable[..., Any] = loaded(wing.sections[name])
                 return made
-        raise missing("section", section) or ConfigError(f"no wing plays the section {section}")
+        raise missing("section", name) or ConfigError(f"no wing has the section {name}")
 
     def reward_parts(self) -> list[str]:
         """The modules that declare parts of rewards."""

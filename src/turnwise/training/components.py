@@ -217,7 +217,7 @@ def build_components(
     reward = reward_of(recipe, environment, models)
     player, frozen = None, {}
     if recipe.agent is not None:
-        make_player = wings().player("agent")
+        make_player = wings().section("agent")
         frozen = _frozen(recipe, recipe.agent, tokenizer, weights)
         player = make_player(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:

@@ -4,5 +4,5 @@ from turnwise.wings import Wing
 
 WING = Wing(
     commands={"agent": "turnwise_gateway.checking:app"},
-    players={"agent": "turnwise_gateway.agent_episode:make_host"},
+    sections={"agent": "turnwise_gateway.agent_episode:make_host"},
 )
