@@ -3,9 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
-EXTRAS := environments,games,gateway,lora,plots,view
+EXTRAS := environments,games,gateway,lora,plots,view,vllm
 # The wings: packages of their own in this repository.
-WINGS := $(foreach wing,environments gateway view,--editable packages/turnwise-$(wing))
+WINGS := $(foreach wing,environments gateway view vllm,--editable packages/turnwise-$(wing))
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
@@ -44,7 +44,7 @@ test-slow: .venv/developing
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/developing
-	$(BIN)/pytest -m vllm -n 0 tests/engines/vllm
+	$(BIN)/pytest -m vllm -n 0 packages/turnwise-vllm/tests
 
 # For the browser, where the system has no Chromium (Debian: apt-get install chromium).
 chromium: .venv/ready

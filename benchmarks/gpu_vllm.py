@@ -22,7 +22,7 @@ from engine_measurements import endless_tokenizer
 from gpu import episodes, longest
 
 from turnwise.config import StartedServers, VllmEngineConfig
-from turnwise.engines.vllm.make import make_vllm
+from turnwise_vllm.make import make_vllm
 
 
 def measured(arguments: Namespace, model: Any) -> dict[str, Any]:

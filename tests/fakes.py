@@ -17,6 +17,7 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
+from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
 from turnwise.models.shipped import tiny_folder
@@ -229,3 +230,9 @@ class Restorable(Letters):
 
     def restore(self, state: bytes) -> None:
         assert not state
+
+
+class Untold(EmbeddedEngine):
+    """An engine that does not say among which tokens each one was drawn."""
+
+    returns_kept = False

@@ -52,6 +52,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "view": {"command": ("top", "view")},
+    "vllm": {"engine": ("vllm",)},
 }
 """The names in turnwise's own wings, by the extra that brings each: it says what to install."""
 

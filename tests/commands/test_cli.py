@@ -429,7 +429,6 @@ def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path
     for change, message in (
         ("train.group_size=1", "at least 2"),
         ("rollout.temperature=0", "would be the same"),
-        ("engine=vllm rollout.top_p=0.9", "leave tokens out"),
         ("learning.share_prefixes=true model.gradient_checkpointing=true", "exclude each other"),
         ("learning.updates_per_step=9", "give at least 9"),
     ):

@@ -99,8 +99,8 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "the KL coefficient could become 0 at once; raise it",
     ),
     (
-        "engine=vllm rollout.top_p=0.9",
-        "engine vllm does not say which.*correction bypass clips ratios",
+        f"engine={FAKES}:Untold rollout.top_p=0.9",
+        "engine .*:Untold does not say which.*correction bypass clips ratios",
     ),
     (
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8 "

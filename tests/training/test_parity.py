@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.small_runs import write_recipe
+from tests.small_runs import FAKES, write_recipe
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
@@ -100,9 +100,9 @@ def test_it_does_not_where_the_recipe_allows_it(recipe: Path, tmp_path: Path) ->
     """By a wider bound, or because the engine leaves tokens out and does not say which."""
     overrides = ("engine.parity_bound=0.02", "algorithm.correction=none")
     assert len(train(recipe, tmp_path / "run", *overrides)) == 3
-    untold = load_recipe(str(recipe), ("engine=vllm", "rollout.top_k=200"))
+    untold = load_recipe(str(recipe), (f"engine={FAKES}:Untold", "rollout.top_k=200"))
     check_logprob_gap(untold, {"policy/logprob_gap": 1.0}, 1)
     with pytest.raises(RunStoppedError, match="policy/logprob_gap is 1"):
         check_logprob_gap(
-            load_recipe(str(recipe), ("engine=vllm",)), {"policy/logprob_gap": 1.0}, 1
+            load_recipe(str(recipe), (f"engine={FAKES}:Untold",)), {"policy/logprob_gap": 1.0}, 1
         )

@@ -1,7 +1,7 @@
 """Processes beside the run's own, for as long as a run takes.
 
 Ray keeps them, and is imported where a recipe asks for some (`nodes.py`). Not here: what each kind
-does (`learners`, `workers`, `servers.py`).
+does (`learners`, `workers`), and an engine's servers.
 """
 
 import os
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnwise import event_loop
 from turnwise.config import Recipe, StartedServers
+from turnwise.engines.places import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import with_whole_paths
 
 if TYPE_CHECKING:
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.places import Kind, Places
-    from turnwise.cluster.servers import Nodes
     from turnwise.rollout.remote_episode import Workers
 
 
@@ -31,8 +30,8 @@ class Hired:
     """Play its episodes; None where the run's process does."""
     ranks: "OnNodes | None" = None
     """Starts the learner's other ranks; None where they are processes of this machine."""
-    servers: "Nodes | None" = None
-    """The nodes on which servers are started; None where that is this machine."""
+    servers: ServerPlaces | None = None
+    """The places where servers are started; None where that is this machine."""
 
 
 @contextmanager
@@ -40,7 +39,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     """Inside, there are places for the processes that a recipe asks for, and with ranks or servers
     on GPUs this process sees the one that is its own. Raises ConfigError where there is no such
     cluster, it is too small, or nodes do not see the run's folder (of ranks and servers) or the
-    recipe's own files (of workers), or servers of vLLM would be of several versions."""
+    recipe's own files (of workers)."""
     config = recipe.cluster
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)
@@ -49,7 +48,6 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         return
     from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.nodes import connected
-    from turnwise.cluster.servers import Nodes
 
     check_machine(recipe, on_gpus, folder)
     with ExitStack() as stack:
@@ -63,9 +61,9 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         if "learners" in places:
             places["learners"].take_own()
             ranks = OnNodes(cluster.host, places["learners"])
-        if "samplers" in places and (settings := _servers_of(recipe)) is not None:
-            servers = Nodes(places["samplers"], settings, config)
-            event_loop.run(servers.check())
+        if "samplers" in places:
+            hold, host = places["samplers"].hold, "127.0.0.1" if config.address == "local" else ""
+            servers = ServerPlaces(config.samplers, hold, config.start_seconds, host)
         if "workers" in places:
             workers = _workers(recipe, cluster.host, places["workers"])
         yield Hired(workers, ranks, servers)

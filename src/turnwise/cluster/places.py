@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from turnwise.engines.places import PlaceLostError
 from turnwise.errors import ConfigError
 
 
@@ -190,10 +191,6 @@ class Process:
 
 
 RETURNED = End("it ended")
-
-
-class PlaceLostError(Exception):
-    """The process of an object is gone; the text says why."""
 
 
 class Held:

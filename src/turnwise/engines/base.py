@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from turnwise.engines.vllm.process import Machines
+    from turnwise.engines.places import ServerPlaces
 
 
 PATIENCE = 10
@@ -102,7 +102,7 @@ class EngineSetup:
     """Whether turns will ask for the experts of their tokens (`Sampling.experts_from`)."""
     colocated: bool = False
     """Whether its GPUs are the learner's too, which has their memory after `Engine.sleep`."""
-    machines: "Machines | None" = None
+    places: "ServerPlaces | None" = None
     """Where servers are started; None: on this machine."""
 
 

@@ -26,11 +26,6 @@ ENGINES.register(
     "turnwise.engines.embedded:EmbeddedEngine",
     "in this process, any transformers causal LM, KV cache kept over turns",
 )
-ENGINES.register(
-    "vllm",
-    "turnwise.engines.vllm.engine:VllmEngine",
-    "servers of vLLM, started and owned or already running, with sticky routing",
-)
 WITHOUT_TOKENS = {
     "openai": "a model behind an endpoint of chat completions, for `turnwise evaluate` alone",
 }

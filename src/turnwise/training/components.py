@@ -12,8 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
+from turnwise.engines.places import ServerPlaces
 from turnwise.engines.registry import ENGINES, make_engine
-from turnwise.engines.vllm.process import Machines
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.forward.compute_type import choose_compute_type
@@ -178,13 +178,13 @@ def build_components(
     weights: Path | None = None,
     folder: Path | None = None,
     workers: Workers | None = None,
-    servers: Machines | None = None,
+    servers: ServerPlaces | None = None,
     environment: Environment | None = None,
 ) -> Components:
     """Build everything a recipe names, but for an environment that is there; `weights` is a
     checkpoint of such a run, `folder` is the run's: an engine has its files there, and a judge its
-    answers. `workers` play the episodes, and vLLM's servers are started on `servers`; without
-    them, this process and its machine do all.
+    answers. `workers` play the episodes, and the engine's servers are started at `servers`;
+    without them, this process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
@@ -245,7 +245,7 @@ def _engine(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path | None,
-    servers: Machines | None,
+    servers: ServerPlaces | None,
 ) -> Engine:
     """The engine of the policy."""
     sampled = copy_to_sample_from(model) if _copied(recipe) else model

@@ -1,0 +1,242 @@
+"""The servers of a run as one: given new weights, watched, brought up again when they are lost.
+
+    take ─> every server has the weights and says so ─> parity ─> `open`
+    lose ─> started again (or waited for), the newest weights, parity ─> up
+
+Not here: one server (`replica.py`), the requests (`engine.py`), the comparison (`parity.py`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from turnwise.engines.parity import ParityCheck, Probe
+from turnwise.errors import InfrastructureError, RunStoppedError
+from turnwise_vllm.background import Background
+from turnwise_vllm.client import (
+    Json,
+    ServerLostError,
+    ServerRefusedError,
+    ServerSlowError,
+    not_taken,
+)
+from turnwise_vllm.completions import Answer
+from turnwise_vllm.labels import Labels, WrongWeightsError
+from turnwise_vllm.probes import sample_probes
+from turnwise_vllm.replica import Replica
+
+WATCH_SECONDS = 2.0
+"""Seconds between two checks of every server."""
+BAD_LOOKS = 3
+"""Failed checks in a row that mean a lost server: one may be due to this process being busy."""
+
+log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """Example: `await fleet.take(folder, 3)`, and with `fleet.ask(replica, body)` requests."""
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        parity: ParityCheck,
+        max_restarts: int,
+        in_flight: bool,
+        background: Background,
+    ) -> None:
+        """Lost servers are brought up again `max_restarts` times in all; `in_flight` lets turns go
+        on across an update."""
+        self.replicas, self.parity = replicas, parity
+        self.labels = Labels()
+        self._max_restarts, self._in_flight = max_restarts, in_flight
+        self._background = background
+        self._newest: tuple[Path, str] | None = None
+        """Folder of the newest weights, and what a server that has them calls them."""
+        self._repairs: dict[int, asyncio.Task[None]] = {}
+        self._stopped = False
+        self.open = False
+        """Whether requests may be sent; not while weights change, nor while servers sleep."""
+        self.broken = ""
+        """Why no request will be sent any more."""
+        self.restarts = 0
+        """Restarts of servers that were lost."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the servers have had weights."""
+        return self._newest is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request may be sent now."""
+        return self.open and any(replica.up for replica in self.replicas)
+
+    def check_alive(self) -> None:
+        """Raise an error that ended a task in the background, or InfrastructureError after
+        `stop`."""
+        if self._stopped:
+            raise InfrastructureError("the engine was stopped")
+        self._background.check()
+
+    async def ask(self, replica: Replica, body: Json) -> Json:
+        """The answer of a server to a request for tokens."""
+        try:
+            return await replica.generate(body)
+        finally:
+            self._background.tell()
+
+    async def hold(self) -> None:
+        """Send nothing more, and wait for what is under way, unless that goes on; each request has
+        its deadline."""
+        self.open = False
+        while not self._in_flight and any(replica.in_flight for replica in self.replicas):
+            await self._background.change()
+
+    async def take(self, folder: Path, version: int) -> None:
+        """Let every server have new weights, of which the model has the same, after `hold`. Raises
+        RunStoppedError when one does not take them, or servers are lost for good."""
+        first = self._newest is None
+        self._newest = folder, self.labels.add(folder.name, version)
+        self.parity.forget()
+        if first:
+            await self._begin()
+        else:
+            await asyncio.gather(*map(self._renew, range(len(self.replicas))))
+        for number in range(len(self.replicas)):
+            await self._check(number, f"of version {version}")
+        self.open = True
+        self._background.tell()
+
+    async def sleep(self) -> None:
+        """Let servers give the memory of their GPU back until `take`."""
+        await self.hold()
+        for replica in self.replicas:
+            if replica.up:
+                try:
+                    await replica.sleep()
+                except ServerLostError:
+                    replica.up = False  # take() brings it up, when there is memory for it
+
+    async def stop(self) -> None:
+        """End own servers, and what goes on in the background. Idempotent."""
+        self._stopped = True
+        self._background.tell()
+        await self._background.stop()
+        await asyncio.gather(*(replica.stop() for replica in self.replicas))
+
+    def lose(self, replica: Replica, reason: str) -> None:
+        """The server is gone: have it brought up again, unless that has begun."""
+        number = self.replicas.index(replica)
+        if self._stopped or number in self._repairs:
+            return
+        replica.up = False
+        self._repairs[number] = self._background.start(self._repair(number, reason))
+
+    async def _begin(self) -> None:
+        """Bring all servers up for the first time; one that does not start is not tried again."""
+        assert self._newest is not None
+        try:
+            await asyncio.gather(*(replica.bring_up(*self._newest) for replica in self.replicas))
+        except (ServerRefusedError, ServerSlowError) as error:
+            raise not_taken(error) from error
+        for replica in self.replicas:
+            replica.up = True
+            self._background.start(self._watch(replica))
+
+    async def _renew(self, number: int) -> None:
+        """Give a replica the newest weights, however often it has to be started for that."""
+        assert self._newest is not None
+        replica = self.replicas[number]
+        while True:
+            if number in self._repairs:
+                await asyncio.wait({self._repairs[number]})
+            self.check_alive()
+            if self.broken:
+                raise RunStoppedError(self.broken)
+            if not replica.up:
+                self.lose(replica, "it was lost while it slept")
+                continue
+            try:
+                await replica.update(*self._newest, keep=self._in_flight)
+            except ServerLostError as error:
+                self.lose(replica, str(error))
+            except (ServerRefusedError, ServerSlowError) as error:
+                raise not_taken(error) from error
+            else:
+                return
+
+    async def _check(self, number: int, which: str) -> None:
+        """Compare a server with the model, however often it has to be started for that."""
+        replica = self.replicas[number]
+        while True:
+            try:
+                sampled = await self._sampled(replica)
+            except (ServerLostError, WrongWeightsError) as error:
+                self.lose(replica, str(error))
+                await self._renew(number)
+            except InfrastructureError as error:
+                raise RunStoppedError(
+                    f"vLLM at {replica.url} cannot be compared with the weights {which}: {error}"
+                ) from error
+            else:
+                return await self.parity.update(f"vLLM at {replica.url}", sampled, which)
+
+    async def _sampled(self, replica: Replica) -> list[Probe]:
+        """The probes with what a server samples; raises WrongWeightsError for older weights."""
+        newest = self.labels.newest
+
+        def checked(answer: Answer) -> None:
+            self.labels.versions(answer.labels, newest, replica.url)
+
+        ask = partial(self.ask, replica)
+        return await sample_probes(
+            ask, replica.model, self.parity.probes, checked, self.parity.reader
+        )
+
+    async def _repair(self, number: int, reason: str) -> None:
+        """Bring a lost server up with the newest weights, as often as the recipe allows."""
+        replica = self.replicas[number]
+        try:
+            while not replica.up:
+                if self.restarts >= self._max_restarts:
+                    allowed = f"engine.max_restarts ({self._max_restarts}) allows"
+                    self.broken = f"vLLM servers were lost more often than {allowed}: {reason}"
+                    break
+                self.restarts += 1
+                log.warning("vLLM server %d is brought up again: %s", number, reason)
+                try:
+                    await self._bring_back(replica)
+                except RunStoppedError as error:
+                    self.broken = str(error)
+                    break
+                except InfrastructureError as error:
+                    reason = str(error)
+        finally:
+            del self._repairs[number]
+            self._background.tell()
+
+    async def _bring_back(self, replica: Replica) -> None:
+        assert self._newest is not None
+        expected = self.parity.expected
+        try:
+            await replica.bring_up(*self._newest)
+        except ServerRefusedError as error:
+            raise not_taken(error) from error
+        if expected and expected is self.parity.expected:  # else take() is about to check
+            self.parity.compare(f"vLLM at {replica.url}", await self._sampled(replica), expected)
+        replica.up = True
+
+    async def _watch(self, replica: Replica) -> None:
+        """Find out that a server is lost even while nothing is asked of it."""
+        bad = 0
+        while not self._stopped:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not replica.up or not self.open:
+                bad = 0
+                continue
+            bad = 0 if await replica.well() else bad + 1
+            if replica.up and (bad >= BAD_LOOKS or replica.replaced):
+                bad = 0
+                self.lose(replica, f"vLLM at {replica.url} is not well, or was started again")

@@ -1,0 +1,14 @@
+"""The wing: the engine `vllm`."""
+
+from turnwise.wings import Wing
+
+WING = Wing(
+    parts={
+        "engine": {
+            "vllm": (
+                "turnwise_vllm.engine:VllmEngine",
+                "servers of vLLM, started and owned or already running, with sticky routing",
+            )
+        }
+    }
+)

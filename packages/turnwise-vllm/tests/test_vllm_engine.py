@@ -1,0 +1,494 @@
+"""The engine over vLLM against servers of the tests' own: weights, crashes, deadlines, answers."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fake_vllm import Json, Refusal
+from tests.forward.models_for_tests import reference_logprobs
+from turnwise.engines.base import Sampling, StopReason
+from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
+from turnwise_vllm import fleet as fleet_module
+from turnwise_vllm.engine import VllmEngine
+from vllm_driving import (
+    LIMIT,
+    PROMPT,
+    change,
+    drive,
+    once,
+    scripted,
+    serving,
+    until,
+)
+
+
+@pytest.mark.long
+def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        for version in (0, 1, 2):
+            await engine.load_weights({}, version)
+            found = await once(engine)
+            assert found.version == [version] * len(found.tokens)
+            expected = reference_logprobs(model, [*PROMPT, *found.tokens], len(found.tokens), 1.0)
+            assert list(found.logprobs) == pytest.approx(expected, abs=1e-4)
+            change(model, version)
+        assert engine.parity < 1e-5
+
+    drive(tmp_path, [server], body)
+    assert len(set(server.loaded)) == 3
+    request = next(body for body in server.bodies if not body["ignore_eos"])
+    assert request["seed"] == 3
+    assert request["prompt"] == PROMPT
+    assert not list(tmp_path.glob("weights/*"))
+
+
+def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        await engine.load_weights({}, 1)
+
+    drive(tmp_path, [server], body)
+    one = [
+        "/pause?mode=wait&clear_cache=true",
+        "/collective_rpc",
+        "/update_weight_version",
+        "/resume",
+    ]
+    assert server.calls == one + one
+
+
+def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -> None:
+    """As of a server with --logprobs-mode raw_logprobs."""
+    server = serving()
+    honest = server.sample
+
+    def raw(body: Json) -> tuple[list[int], list[float], str]:
+        tokens, _, reason = honest(body)
+        return tokens, honest({**body, "temperature": 1.0})[1], reason
+
+    server.sample = raw
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        with pytest.raises(RunStoppedError, match="parity_bound"):
+            await engine.load_weights({}, 0)
+
+    drive(tmp_path, [server], body, parity_bound=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("parity_bound", [0.0, 0.02])
+def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
+    tmp_path: Path, parity_bound: float
+) -> None:
+    server = serving()
+    load = server.on_load
+
+    def rounded(folder: str) -> None:
+        load(folder)
+        server.sample.model.bfloat16()
+
+    server.on_load = rounded
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        change(model)
+        with torch.no_grad():
+            model.get_output_embeddings().weight.mul_(8)
+        if parity_bound:
+            with pytest.raises(RunStoppedError, match=r"parity_bound is 0\.02"):
+                await engine.load_weights({}, 0)
+        else:
+            await engine.load_weights({}, 0)
+            assert engine.parity > 0.02
+
+    drive(tmp_path, [server], body, parity_bound=parity_bound)
+
+
+@pytest.mark.long
+def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
+    """Requests under way when it dies, and those that come while it is away, are answered once,
+    with what they would have got, from the newest weights."""
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        change(model)
+        await engine.load_weights({}, 4)
+        calm = [await once(engine, f"calm {seed}", seed) for seed in range(6)]
+        server.hold.clear()
+        asked = len(server.bodies)
+        turns = [asyncio.create_task(once(engine, f"{seed}", seed)) for seed in range(6)]
+        await until(lambda: len(server.bodies) == asked + 6)
+        await server.die()
+        late = asyncio.create_task(once(engine, "late", 0))
+        await asyncio.sleep(0.3)
+        assert not any(turn.done() for turn in turns)
+        server.hold.set()
+        await server.start()
+        assert await asyncio.gather(*turns) == calm
+        assert await late == calm[0]
+        assert engine.restarts == 1
+        assert server.loaded[-1] == server.loaded[-2]  # the newest, again
+
+    drive(tmp_path, [server], body)
+
+
+@pytest.mark.long
+def test_a_server_that_somebody_restarted_gets_the_weights_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was asked of it while it was away."""
+    monkeypatch.setattr(fleet_module, "WATCH_SECONDS", 0.3)  # it is back before the next look
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        before = await once(engine)
+        await server.die()
+        await server.start()
+        await until(lambda: len(server.loaded) == 2)
+        assert await once(engine) == before
+
+    drive(tmp_path, [server], body)
+
+
+@pytest.mark.long
+def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.on_load = lambda folder: None
+        server.sample = serving().sample
+        await server.die()
+        turn = asyncio.create_task(once(engine))
+        await until(lambda: engine.restarts == 1)
+        await server.start()
+        with pytest.raises(InfrastructureError, match="parity_bound"):
+            await turn
+        with pytest.raises(RunStoppedError, match="parity_bound"):
+            await engine.load_weights({}, 1)
+
+    drive(tmp_path, [server], body)
+
+
+@pytest.mark.long
+def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        await server.die()
+        for _ in range(2):
+            with pytest.raises(
+                InfrastructureError, match=r"max_restarts \(2\) allows: .*does not serve"
+            ):
+                await once(engine)
+        with pytest.raises(RunStoppedError, match=r"max_restarts \(2\) allows"):
+            await engine.load_weights({}, 1)
+        assert engine.restarts == 2
+
+    drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
+
+
+@pytest.mark.slow
+def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.hold.clear()
+        with pytest.raises(InfrastructureError, match=r"within (engine\.request_seconds = )?3"):
+            await once(engine)
+        server.hold.set()
+        assert len((await once(engine)).tokens) == 6
+
+    drive(tmp_path, [server], body, request_seconds=3)
+
+
+def refused(body: Json) -> tuple[list[int], list[float], str]:
+    raise Refusal(400, "max_tokens is too\nlarge")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (lambda body: ([], [], "length"), "0 tokens and 0 log-probabilities"),
+        (lambda body: ([5, 6], [-1.0], "length"), "2 tokens and 1 log-probabilities"),
+        (lambda body: ([5], [math.nan], "length"), "its weights have diverged"),
+        (lambda body: ("no", [-1.0], "length"), "no token ids"),
+        (refused, r"refuses /inference/v1/generate: 400 max_tokens is too large$"),
+        (lambda body: ([5], [-1.0], "abort"), "gave the request up; 5 times"),
+    ],
+)
+def test_a_bad_answer_is_an_error_of_infrastructure(
+    tmp_path: Path, sample: Any, message: str
+) -> None:
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        with pytest.raises(InfrastructureError, match=message):
+            await once(engine)
+
+    drive(tmp_path, [scripted(sample)], body)
+
+
+@pytest.mark.long
+def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.hold.clear()
+        asked = len(server.bodies)
+        early = asyncio.create_task(once(engine, "early"))
+        await until(lambda: len(server.bodies) == asked + 1)
+        change(model)
+        loading = asyncio.create_task(engine.load_weights({}, 1))
+        await until(lambda: not engine.fleet.open)
+        late = asyncio.create_task(once(engine, "late"))
+        await asyncio.sleep(0.2)
+        assert len(server.loaded) == 1
+        assert len(server.bodies) == asked + 1
+        server.hold.set()
+        await loading
+        assert (await early).version[0] == 0
+        assert (await late).version[0] == 1
+
+    drive(tmp_path, [server], body)
+
+
+@pytest.mark.long
+def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: Path) -> None:
+    servers = [serving(), serving()]
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        for server in servers:
+            server.bodies.clear()
+        names = ["a", "b", "c", "d"]
+        for name in names:
+            engine.open(name)
+
+        async def turn(name: str, number: int) -> None:
+            prompt = [*PROMPT, names.index(name)] * number
+            await engine.generate(prompt, Sampling(2, seed=1), session=name)
+
+        for number in (1, 2, 3):
+            await asyncio.gather(*(turn(name, number) for name in names))
+        homes = [{body["prompt"][5] for body in server.bodies} for server in servers]
+        assert [len(home) for home in homes] == [2, 2]
+        assert not homes[0] & homes[1]
+        await servers[0].die()
+        await asyncio.gather(*(turn(name, 4) for name in names))
+        assert len(servers[1].bodies) == 2 * 3 + 4
+        await servers[0].start()
+        await until(lambda: len(servers[0].loaded) == 2)
+
+    drive(tmp_path, servers, body)
+
+
+def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.hold.clear()
+        engine.open("given up")
+        turn = asyncio.create_task(engine.generate(PROMPT, Sampling(4), session="given up"))
+        asked = len(server.bodies)
+        await until(lambda: len(server.bodies) > asked)
+        engine.close("given up")
+        engine.close("given up")
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        await until(lambda: server.cancelled == 1)
+        server.hold.set()
+        assert len((await once(engine)).tokens) == 6
+
+    drive(tmp_path, [server], body)
+
+
+def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        engine.open("long")
+        full = await engine.generate([7] * LIMIT, Sampling(4), session="long")
+        assert (list(full.tokens), full.stop_reason) == ([], StopReason.CONTEXT)
+        short = await engine.generate([7] * (LIMIT - 3), Sampling(8, seed=1), session="long")
+        assert (len(short.tokens), short.stop_reason) == (3, StopReason.CONTEXT)
+        exact = await engine.generate([7] * (LIMIT - 3), Sampling(3, seed=1), session="long")
+        assert exact.stop_reason == StopReason.MAX_TOKENS
+
+    drive(tmp_path, [serving()], body)
+
+
+def test_misuse_is_said(tmp_path: Path) -> None:
+    async def body(engine: VllmEngine, model: Any) -> None:
+        with pytest.raises(RuntimeError, match="no weights are loaded"):
+            await once(engine)
+        await engine.load_weights({}, 0)
+        with pytest.raises(ConfigError, match=r"set rollout\.top_p or rollout\.min_p, not both"):
+            await once(engine, top_p=0.9, min_p=0.1)
+        with pytest.raises(ConfigError, match="logit processors are functions of this process"):
+            await once(engine, processors=(lambda history, logits: logits,))
+        with pytest.raises(ConfigError, match="at least 1"):
+            await once(engine, max_tokens=0)
+        with pytest.raises(RuntimeError, match="is not open"):
+            await engine.generate(PROMPT, Sampling(1), session="nobody")
+        engine.open("one")
+        with pytest.raises(RuntimeError, match="open already"):
+            engine.open("one")
+        for prompt, message in (([], "is empty"), ([9999], "outside"), ([-1], "outside")):
+            with pytest.raises(ConfigError, match=message):
+                await engine.generate(prompt, Sampling(1), session="one")
+
+    drive(tmp_path, [serving()], body)
+
+
+def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> None:
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        norm = model.model.norm.weight
+        with pytest.raises(ConfigError, match="did you mean"):
+            await engine.load_weights({"model.norm.weigth": norm}, 1)
+        with pytest.raises(ConfigError, match=r"has shape \[3\]"):
+            await engine.load_weights({"model.norm.weight": norm[:3]}, 1)
+        assert engine.version == 0
+        await engine.load_weights({"model.norm.weight": norm * 2}, 1)
+        assert engine.parity < 1e-5
+        assert model.model.norm.weight[0].item() == 2.0
+
+    drive(tmp_path, [serving()], body)
+
+
+def test_weights_that_the_server_cannot_take_stop_the_run(tmp_path: Path) -> None:
+    server = serving()
+
+    def mismatch(folder: str) -> None:
+        raise Refusal(500, "Worker failed with error 'shapes do not match'")
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.on_load = mismatch
+        with pytest.raises(RunStoppedError, match=r"not taken.*shapes do not match"):
+            await engine.load_weights({}, 1)
+        server.on_load = lambda folder: None
+
+    drive(tmp_path, [server], body)
+
+
+def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.calls.clear()
+        await engine.sleep()
+        await engine.sleep()
+        assert server.calls == ["/sleep?level=2"]
+        waiting = asyncio.create_task(once(engine))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await engine.load_weights({}, 1)
+        assert (await waiting).version[0] == 1
+
+    drive(tmp_path, [server], body, colocated=True)
+    assert server.calls == [
+        "/sleep?level=2",
+        "/wake_up?tags=weights",
+        "/collective_rpc",
+        "/update_weight_version",
+        "/wake_up?tags=kv_cache",
+    ]
+
+
+def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        await engine.sleep()
+        assert len((await once(engine)).tokens) == 6
+
+    drive(tmp_path, [server], body)
+    assert "/sleep?level=2" not in server.calls
+
+
+@pytest.mark.long
+def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        await server.die()
+        await engine.sleep()
+        assert engine.restarts == 0
+        await server.start()
+        await engine.load_weights({}, 1)
+        assert engine.restarts == 1
+        assert (await once(engine)).version[0] == 1
+
+    drive(tmp_path, [server], body, colocated=True)
+
+
+def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> None:
+    server = serving()
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        server.hold.clear()
+        turn = asyncio.create_task(once(engine))
+        asked = len(server.bodies)
+        await until(lambda: len(server.bodies) > asked)
+        await engine.stop()
+        await engine.stop()
+        with pytest.raises(InfrastructureError, match="the engine was stopped"):
+            await turn
+        with pytest.raises(InfrastructureError, match="the engine was stopped"):
+            await once(engine, "another")
+
+    drive(tmp_path, [server], body)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context": 40}, r"a context of 40 tokens.*may have 48: lower rollout\.max_tokens"),
+        ({"mode": "raw_logprobs"}, "start it with --logprobs-mode processed_logprobs"),
+    ],
+)
+def test_a_server_that_would_sample_something_else_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    async def never(engine: VllmEngine, model: Any) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigError, match=message):
+        drive(tmp_path, [serving(**options)], never)
+
+
+def test_a_bug_in_the_background_reaches_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serving()
+
+    async def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        await engine.load_weights({}, 0)
+        monkeypatch.setattr(engine.fleet, "_bring_back", broken)
+        await server.die()
+        with pytest.raises(KeyError, match="a bug"):
+            await once(engine)
+        with pytest.raises(KeyError, match="a bug"):
+            await engine.load_weights({}, 1)
+
+    drive(tmp_path, [server], body)

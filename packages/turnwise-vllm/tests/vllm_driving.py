@@ -1,0 +1,143 @@
+"""Drives the vLLM engine in tests against servers that speak as vLLM does, with a small model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from fake_vllm import FakeVllm, Json, Sample
+from tests.fakes import byte_tokenizer, small_model
+from turnwise.config import RunningServers, VllmEngineConfig
+from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.sampling import sample, uniforms
+from turnwise_vllm.engine import VllmEngine
+from turnwise_vllm.make import make_vllm
+from turnwise_vllm.sending import Sender
+
+PROMPT = [70, 71, 72, 73, 74]
+LIMIT = 48
+
+
+class Served:
+    """What a server samples: a model whose weights come from folders, as the server is told."""
+
+    def __init__(self) -> None:
+        self._first = small_model(byte_tokenizer(), seed=99)
+        self.model: Any = self._first
+
+    def load(self, folder: str) -> None:
+        """Read weights; of no folder, those that a server starts with."""
+        self.model = AutoModelForCausalLM.from_pretrained(folder) if folder else self._first
+
+    @torch.no_grad()
+    def __call__(self, body: Json) -> tuple[list[int], list[float], str]:
+        sampling = Sampling(body["max_tokens"], temperature=body["temperature"])
+        history, logprobs = list(body["prompt"]), []
+        for draw in uniforms(body["seed"], body["max_tokens"]):
+            logits = self.model(input_ids=torch.tensor([history])).logits[:, -1].float()
+            tokens, found, _ = sample(logits, [sampling], [draw])
+            history += tokens
+            logprobs += found
+            if tokens[0] in body["stop_token_ids"] and not body["ignore_eos"]:
+                return history[len(body["prompt"]) :], logprobs, "stop"
+        return history[len(body["prompt"]) :], logprobs, "length"
+
+
+def serving(**options: Any) -> FakeVllm:
+    """A server that samples from a model and reads the weights that it is told to."""
+    served = Served()
+    server = FakeVllm(served, **options)
+    server.on_load = served.load
+    return server
+
+
+def scripted(sample: Sample) -> FakeVllm:
+    """A server that samples what a function says to requests with stop tokens, which probes of the
+    parity check have not: those it answers from a model."""
+    served = Served()
+    server = FakeVllm(lambda body: served(body) if body["ignore_eos"] else sample(body))
+    server.on_load = served.load
+    return server
+
+
+Body = Callable[[VllmEngine, Any], Awaitable[None]]
+
+
+def small() -> tuple[Any, Any]:
+    """A model of words alone, and its tokenizer."""
+    tokenizer = byte_tokenizer()
+    return small_model(tokenizer), tokenizer
+
+
+def drive(
+    folder: Path,
+    servers: list[FakeVllm],
+    body: Body,
+    wrap: Callable[[Any], Any] = lambda model: model,
+    sender: Callable[[], Sender] | None = None,
+    make: Callable[[], tuple[Any, Any]] = small,
+    colocated: bool = False,
+    **settings: Any,
+) -> None:
+    """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
+
+    async def main() -> None:
+        model, tokenizer = make()
+        model = wrap(model)
+        for server in servers:
+            await server.start()
+        config = VllmEngineConfig(
+            name="vllm",
+            servers=RunningServers(urls=tuple(server.url for server in servers)),
+            **{"start_seconds": 120, "request_seconds": 120, **settings},
+        )
+        try:
+            engine = await asyncio.to_thread(
+                make_vllm, config, model, tokenizer, LIMIT, folder, sender, colocated
+            )
+            try:
+                await asyncio.wait_for(body(engine, model), 240)
+            finally:
+                await engine.stop()
+        finally:
+            for server in servers:
+                await server.die()
+
+    asyncio.run(main())
+
+
+async def once(engine: VllmEngine, name: str = "only", seed: int = 3, **options: Any) -> Completion:
+    """One turn of a session of its own."""
+    sampling = Sampling(**{"max_tokens": 6, "seed": seed, **options})
+    engine.open(name)
+    try:
+        return await engine.generate(PROMPT, sampling, session=name)
+    finally:
+        engine.close(name)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something, but not for ever."""
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def change(model: Any, seed: int = 1) -> None:
+    """As an update would."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+
+
+def teach(model: Any, seed: int) -> None:
+    """As an update would: adapters alone."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if ".lora_" in name:
+                weight.add_(0.3 * torch.randn(weight.shape, generator=generator))

@@ -1,0 +1,40 @@
+"""Places on the nodes of a cluster, where an engine may start servers.
+
+Not here: the cluster, and who gets which place (`turnwise.cluster`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class PlaceLostError(Exception):
+    """The process of an object is gone; the text says why."""
+
+
+class Held(Protocol):
+    """An object in a process on some node, whose methods are called one at a time, in the main
+    thread there."""
+
+    async def call(self, method: str, seconds: float, *arguments: Any) -> Any:
+        """The result of a method. Raises what it raises, PlaceLostError, and TimeoutError where it
+        has not come after so long."""
+        ...
+
+    def end(self) -> None:
+        """End its process, wherever it is. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class ServerPlaces:
+    """Places for the servers of an engine, one in each."""
+
+    count: int
+    hold: Callable[..., Held]
+    """Makes an object of a module's class in a process of a place, and returns at once:
+    `hold(0, Servant, folder)`."""
+    start_seconds: float
+    """Deadline of a process's start."""
+    host: str = ""
+    """The address at which a server is to listen; empty where it is its node's own."""
