@@ -6,7 +6,7 @@ What can go wrong is sorted here, once: an agent's mistake is an observation, a 
 truncation, an action that goes on past its deadline is the agent's failure, a failing environment
 or grader leaves the episode ungraded. Not here: the policy, which each kind of episode has of its
 own: tokens that are sampled (`episode.py`), an endpoint's messages (`chat_episode.py`), a client's
-calls (`serving/outside.py`).
+calls (`turnwise-environments`).
 """
 
 import asyncio

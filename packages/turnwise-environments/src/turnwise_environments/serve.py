@@ -16,7 +16,7 @@ from turnwise.monitor.console import Console
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
-    from turnwise.serving.offer import Offer
+    from turnwise_environments.serving.offer import Offer
 
 OPENENV_PORT = 8000
 
@@ -61,8 +61,8 @@ def serve_environment(
     if mcp == openenv:
         raise ConfigError("say how to serve it: --mcp or --openenv")
     offer = offer_of(environment, changes or [], sessions, silence)
-    from turnwise.serving.offer import check_servable, is_loopback
     from turnwise_environments.serving.mcp import check_mcp, serve_stdio, serving_http
+    from turnwise_environments.serving.offer import check_servable, is_loopback
     from turnwise_environments.serving.openenv import check_openenv, serving_openenv
 
     check_servable(offer.environment, images=mcp)
@@ -92,7 +92,7 @@ def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "O
         make_environment,
         named_with_options,
     )
-    from turnwise.serving.offer import LIMITS, Offer
+    from turnwise_environments.serving.offer import LIMITS, Offer
 
     if name in shipped_recipes() or name.endswith(".toml"):
         recipe = load_recipe(name, changes)

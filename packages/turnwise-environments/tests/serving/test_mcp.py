@@ -17,10 +17,10 @@ from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.serving.offer import Offer
 from turnwise.tools.tool import tool
 from turnwise.types import Action
 from turnwise_environments.serving.mcp import check_mcp, serving_http
+from turnwise_environments.serving.offer import Offer
 from turnwise_environments.tools.mcp import McpServer
 
 mcp = pytest.importorskip("mcp", reason="mcp is not installed: pip install 'turnwise[mcp]'")

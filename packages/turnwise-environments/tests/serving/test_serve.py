@@ -6,8 +6,8 @@ import pytest
 
 from turnwise.commands import cli
 from turnwise.errors import ConfigError
-from turnwise.serving.offer import LIMITS, is_loopback
 from turnwise_environments.serve import offer_of
+from turnwise_environments.serving.offer import LIMITS, is_loopback
 
 RECIPE = """
 name = "mine"

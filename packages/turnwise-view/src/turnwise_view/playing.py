@@ -1,8 +1,9 @@
 """Playing in the browser: a run's environment, acted in by hand, from its beginning or from any
 turn of an episode that the run has recorded.
 
-The loop, its limits and the verdict are those of every episode (`serving/outside.py`). Not here:
-what the page shows (`dashboard`), and playing in the terminal (`play.py`).
+The loop, its limits and the verdict are those of every episode that a client plays
+(`turnwise_environments.serving.outside`). Not here: what the page shows (`dashboard`), and playing
+in the terminal (`play.py`).
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.rollout.runner import within
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.seeds import derive
-from turnwise.serving.offer import check_servable, verdict_of
-from turnwise.serving.outside import OutsideEpisode, Reply
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import trajectory_of
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
+from turnwise_environments.serving.offer import check_servable, verdict_of
+from turnwise_environments.serving.outside import OutsideEpisode, Reply
 from turnwise_view.dashboard.index import read_row
 
 PATIENCE = 3600.0

@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
-from turnwise.serving.offer import Offer, Session, is_loopback, verdict_of
-from turnwise.serving.outside import Reply
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, ToolCall
 from turnwise.web_server import free_address, serving
+from turnwise_environments.serving.offer import Offer, Session, is_loopback, verdict_of
+from turnwise_environments.serving.outside import Reply
 
 PATH = "/mcp"
 SESSION = "mcp-session-id"

@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from turnwise.environments.base import Environment, Split
 from turnwise.errors import MissingExtraError, ToolError
-from turnwise.serving.offer import Offer, Session, verdict_of
-from turnwise.serving.outside import Reply
 from turnwise.types import Action, ToolCall
+from turnwise_environments.serving.offer import Offer, Session, verdict_of
+from turnwise_environments.serving.outside import Reply
 
 LARGEST_MESSAGE = 16 << 20
 """The most bytes of a message."""

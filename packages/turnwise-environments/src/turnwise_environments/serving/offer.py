@@ -14,8 +14,8 @@ from turnwise.environments.base import Environment, Split
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rollout.runner import within
 from turnwise.seeds import derive
-from turnwise.serving.outside import OutsideEpisode, Reply, detail_of
 from turnwise.types import Action, Outcome, Task, Trajectory
+from turnwise_environments.serving.outside import OutsideEpisode, Reply, detail_of
 
 LIMITS = RolloutConfig(max_turns=100, max_tool_calls=100)
 """The limits of an episode where no recipe sets any; each task's budget may lower them."""

@@ -8,9 +8,9 @@ import pytest
 from tests.fakes import Capitals
 from turnwise.config import RolloutConfig
 from turnwise.errors import ToolError
-from turnwise.serving.outside import OutsideEpisode, detail_of
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise_environments.serving.outside import OutsideEpisode, detail_of
 
 
 class Slow(Capitals):
