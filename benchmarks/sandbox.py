@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from turnwise.errors import ConfigError
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import TIERS, SandboxSettings
+from turnwise_sandbox.sandbox import Sandbox
 
 PROGRAM = "print(1)"
 PAUSE = 0.02

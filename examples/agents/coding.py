@@ -11,8 +11,8 @@ from pathlib import Path
 
 from turnwise import Environment, Task, Verdict
 from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import Limits
+from turnwise_sandbox.grading import Case, grade_function
 
 FUNCTIONS = {
     "reversed_words": ("returns the words of a text in reverse order", [("a b c", "c b a")]),

@@ -52,7 +52,7 @@ class Registry(Generic[T]):
         turnwise.token_filters); `accepts` says whether what was found is of this kind, `wanted`
         what to do where it is not, as in "derive the class from Environment"."""
         self.kind = kind
-        self.group = f"turnwise.{kind}s"
+        self.group = f"turnwise.{kind}{'es' if kind.endswith('x') else 's'}"
         self._accepts, self._wanted = accepts, wanted
         self._built_in: dict[str, BuiltIn] = {}
 

@@ -106,7 +106,8 @@ def test_the_recipe_chooses_the_sandbox():
     assert sandbox.settings.limits.cpu_seconds == 9.0  # the environment's own
     service = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:1"}
     options = {"interpreter": "python", "count": 4}
-    assert make_environment("multi_tool", options, {}, service).sandbox.tier == "sandbox_fusion"
+    sandbox = make_environment("multi_tool", options, {}, service).sandbox
+    assert sandbox.find_tier() == "sandbox_fusion"
 
 
 @pytest.mark.wing("environments")

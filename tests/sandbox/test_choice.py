@@ -1,62 +1,44 @@
-"""From a recipe's table to a sandbox: each kind, and each mistake in one line."""
-
-from typing import Any
+"""Which sandbox a recipe's table gets: one's own, or a line that says what to install."""
 
 import pytest
 
-from turnwise.errors import ConfigError
+from tests import sandboxes
+from turnwise.errors import ConfigError, MissingExtraError
 from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.sandbox_fusion import SandboxFusion
-from turnwise.sandbox.settings import Limits, SandboxSettings
+from turnwise.sandbox.settings import Limits
+from turnwise.wings import Wings, wings
+
+OWN = f"{sandboxes.__file__}:Empty"
 
 
-def test_nothing_said_is_the_local_one() -> None:
-    sandbox = make_sandbox({}, Limits(seconds=3.0))
-    assert isinstance(sandbox, Sandbox)
-    assert sandbox.settings == SandboxSettings(limits=Limits(seconds=3.0))
-
-
-def test_each_kind() -> None:
-    docker = make_sandbox({"kind": "docker", "image": "mine", "warm": 4})
-    assert isinstance(docker, Sandbox)
-    assert (docker.settings.image, docker.settings.warm) == ("mine", 4)
-    assert isinstance(make_sandbox({"kind": "sandbox_fusion", "url": "http://a"}), SandboxFusion)
-    local = make_sandbox({"tier": "unisolated", "packages": ["/a"]})
-    assert local.settings.packages == ("/a",)
-
-
-def test_limits_change_only_what_they_name() -> None:
-    table = {"limits": {"memory": 1 << 30}}
-    assert make_sandbox(table, Limits(seconds=3.0)).settings.limits == Limits(
-        seconds=3.0, memory=1 << 30
-    )
+def test_a_sandbox_of_ones_own() -> None:
+    sandbox = make_sandbox({"kind": OWN, "limits": {"seconds": 2.0}}, Limits(memory=1 << 30))
+    assert sandbox.settings.limits == Limits(seconds=2.0, memory=1 << 30)
+    assert sandbox.run_python("print(1)").tier == "empty"
 
 
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        ({"kin": "docker"}, "unknown key 'sandbox.kin'.*'sandbox.kind'"),
-        ({"kind": "podman"}, "sandbox.kind is 'podman': give one of"),
-        ({"warm": "many"}, "sandbox.warm is 'many': give a whole number"),
-        ({"limits": 3}, "sandbox.limits is a table"),
-        ({"limits": {"second": 3}}, "'sandbox.limits.second'.*'sandbox.limits.seconds'"),
-        ({"limits": {"seconds": -1}}, "seconds = -1"),
+        ({"kind": "podman"}, "unknown sandbox 'podman'"),
+        ({"kind": f"{sandboxes.__file__}:working"}, "derive the class from CodeSandbox"),
+        ({"kind": OWN, "image": "a"}, "image is of kind docker"),
         ({"tier": "namespaces"}, "sandbox.tier is 'namespaces': give one of"),
-        ({"allow_unisolated": True}, "unknown key 'sandbox.allow_unisolated'"),
-        ({"kind": "docker", "tier": "bubblewrap"}, "tier is of kind local, and kind is docker"),
-        ({"image": "a"}, "image is of kind docker, and kind is local"),
-        ({"url": "http://a"}, "url is of kind sandbox_fusion"),
-        ({"kind": "sandbox_fusion"}, "url ''"),
-        ({"kind": "sandbox_fusion", "url": "http://a", "answer_seconds": 0}, "answer_seconds"),
-        ({"kind": "sandbox_fusion", "url": "http://a", "python": "/a"}, "python is of kind"),
+        ({"limits": {"second": 3}}, "'sandbox.limits.second'.*'sandbox.limits.seconds'"),
     ],
 )
-def test_mistakes(table: dict[str, Any], text: str) -> None:
+def test_mistakes(table: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make_sandbox(table)
 
 
-def test_a_sandbox_of_this_machine_is_no_service() -> None:
-    with pytest.raises(ConfigError, match="make_sandbox"):
-        Sandbox(SandboxSettings(kind="sandbox_fusion", url="http://a"))
+@pytest.mark.parametrize("kind", ["local", "docker", "sandbox_fusion"])
+def test_where_none_is_installed_a_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    there = wings()
+    left = {name: wing for name, wing in there.usable.items() if name != "sandbox"}
+    for module in ("turnwise.registry", "turnwise.wings"):
+        monkeypatch.setattr(f"{module}.wings", lambda: Wings(left, there.problems))
+    with pytest.raises(MissingExtraError, match=r"pip install 'turnwise\[sandbox\]'"):
+        make_sandbox({"kind": kind})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Reporting, Restorable, byte_tokenizer, save_small_model
+from tests.sandboxes import Empty
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.registry import SECTIONS
@@ -23,7 +24,7 @@ from turnwise.errors import ConfigError
 from turnwise.judges.making import Policy, make_judge
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import SandboxSettings
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
@@ -179,10 +180,10 @@ class Graded(Capitals):
 
 
 class Sandboxed(Capitals):
-    """Grades in a sandbox whose programs may run for ten seconds; none is started."""
+    """Grades in a sandbox whose programs may run for ten seconds."""
 
     def __init__(self) -> None:
-        self.sandbox = Sandbox()
+        self.sandbox = Empty(SandboxSettings())
 
 
 class JudgedTwice(Sandboxed):

@@ -11,7 +11,6 @@ from turnwise.config import load_recipe, parse_override
 from turnwise.environments.records import read_records
 from turnwise.environments.search.cache import _read as read_cache
 from turnwise.errors import UserError
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.scaffolds.text import read_arguments
 from turnwise.tools.tool import Tool, tool
 from turnwise_environments.adapters.dockerfile import read_dockerfile
@@ -20,6 +19,7 @@ from turnwise_environments.code.programs import _parameters
 from turnwise_environments.desk.tables import read_tables
 from turnwise_environments.repair.instances import _names
 from turnwise_environments.rewards.cells import cells_match
+from turnwise_sandbox.sandbox import Sandbox
 
 DEEP = 100_000 * "["
 

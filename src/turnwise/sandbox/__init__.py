@@ -1,5 +1,5 @@
-"""Running code that nobody has read: isolated, limited, and with a typed result.
+"""The seam to what runs code that nobody has read, and what it takes and gives.
 
-`Sandbox` (sandbox.py) is its entry point; docs/reference/sandbox.md says what each tier protects
-from, and what not.
+Not here: sandboxes themselves, which the package turnwise-sandbox has; docs/reference/sandbox.md
+says what each protects from, and what not.
 """

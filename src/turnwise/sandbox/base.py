@@ -1,6 +1,6 @@
 """The seam of the sandbox: what tools and graders ask for, whatever it is that runs the code.
 
-Not here: what there is behind it (sandbox.py, sandbox_fusion.py), and which one a recipe gets
+Not here: what there is behind it (the package turnwise-sandbox), and which one a recipe gets
 (choice.py).
 """
 
@@ -10,16 +10,37 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from turnwise.errors import ConfigError
 from turnwise.sandbox.result import Result
-from turnwise.sandbox.session import Session
-from turnwise.sandbox.settings import Limits, SandboxSettings, TierName
+from turnwise.sandbox.settings import Limits, SandboxSettings
 
 
-def check_command(command: Sequence[str]) -> None:
-    """Raise ConfigError for anything but a list of words."""
-    if not command or isinstance(command, str):
-        raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
+class Session(ABC):
+    """Cells that share their variables and the work folder, in one sandbox. One thread at a time.
+
+    A cell that goes beyond a limit ends the sandbox, and the variables are gone; the next cell gets
+    a new one. An exception ends the cell only. Whether a cell raised is said by the process that
+    ran it, and the code may lie: nothing is graded on it.
+    """
+
+    lost: bool = False
+    """The sandbox ended with the last cell: variables and files are gone."""
+
+    @abstractmethod
+    def run(self, source: str) -> Result:
+        """Run one cell; the value of its last expression is printed, as at a prompt.
+
+        Status ok, or nonzero if it raised (`error` has the class, stderr the traceback), or one
+        that says how the whole sandbox ended, by a limit, `sys.exit` or a crash.
+        """
+
+    @abstractmethod
+    def finish(self, collect: Sequence[str] = ()) -> Result:
+        """End the session and gather allow-listed files from its work folder. None are gathered if
+        the last cell ended it (`lost`) or no cell was run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session. Idempotent."""
 
 
 class CodeSandbox(ABC):
@@ -28,11 +49,10 @@ class CodeSandbox(ABC):
 
     settings: SandboxSettings
 
-    @property
     @abstractmethod
-    def tier(self) -> TierName:
-        """The tier in use. Raises ConfigError if none that is allowed works here, naming each with
-        the reason."""
+    def find_tier(self) -> str:
+        """Find the tier in use, which the first call tries out. Raises ConfigError if none that is
+        allowed works here, naming each with the reason."""
 
     @abstractmethod
     def run_python(
@@ -48,7 +68,7 @@ class CodeSandbox(ABC):
         """Run Python source as a program.
 
         `files` are written to the work folder before, by relative path; those that the allow-list
-        `collect` names (see `artefacts.matches`) are gathered after. `limits` replace those of the
+        `collect` names, by path or pattern, are gathered after. `limits` replace those of the
         settings. `environment` adds variables. Raises ConfigError for a file path that leaves the
         folder.
         """

@@ -1,19 +1,27 @@
-"""The sandbox that a recipe's table `[sandbox]` asks for.
+"""The sandbox that a recipe's table `[sandbox]` asks for, of those that are installed.
 
 Not here: what the settings mean (settings.py).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name, wrong_value
+from turnwise.registry import Registry
 from turnwise.sandbox.base import CodeSandbox
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.sandbox_fusion import SandboxFusion
 from turnwise.sandbox.settings import Limits, SandboxSettings
+
+
+def _is_sandbox(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, CodeSandbox) and value is not CodeSandbox
+
+
+SANDBOXES: Registry[Callable[[SandboxSettings], CodeSandbox]] = Registry(
+    "sandbox", _is_sandbox, "derive the class from CodeSandbox"
+)
 
 
 def make_sandbox(table: Mapping[str, Any] = {}, limits: Limits | None = None) -> CodeSandbox:
@@ -21,7 +29,8 @@ def make_sandbox(table: Mapping[str, Any] = {}, limits: Limits | None = None) ->
     `limits` changes. Nothing is started.
 
     Example: make_sandbox({"kind": "docker", "limits": {"seconds": 5.0}}).
-    Raises ConfigError for unknown fields, wrong types, and what contradicts itself.
+    Raises ConfigError for unknown fields, wrong types, and what contradicts itself,
+    MissingExtraError for a kind that is not installed.
     """
     changed = table.get("limits", {})
     if not isinstance(changed, Mapping):
@@ -29,9 +38,7 @@ def make_sandbox(table: Mapping[str, Any] = {}, limits: Limits | None = None) ->
     given = {name: value for name, value in table.items() if name != "limits"}
     whole = dataclasses.replace(limits or Limits(), **_checked(Limits, changed, "sandbox.limits."))
     settings = SandboxSettings(limits=whole, **_checked(SandboxSettings, given, "sandbox."))
-    if settings.kind == "sandbox_fusion":
-        return SandboxFusion(settings)
-    return Sandbox(settings)
+    return SANDBOXES.get(settings.kind)(settings)
 
 
 def _checked(kind: type[Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from turnwise.errors import InfrastructureError
-from turnwise.sandbox.settings import LimitedBy, Limits, TierName
+from turnwise.sandbox.settings import Limits
 
 
 class Status(StrEnum):
@@ -58,7 +58,7 @@ class Result:
     """One run. Example: `Sandbox().run_python("print(1)")` gives status ok and stdout "1\\n"."""
 
     status: Status
-    tier: TierName
+    tier: str
     limits: Limits
     exit_status: int | None = None
     """The code's exit status; None if it was ended by a signal, and for cells."""
@@ -81,8 +81,11 @@ class Result:
     """Allow-listed files that were not gathered, and why."""
     error: str = ""
     """The class of what a cell raised (the code says so itself), or what failed."""
-    limited_by: LimitedBy = "rlimits"
-    """The mechanism that kept the limits of memory and of processes."""
+    limited_by: str = "rlimits"
+    """The means that kept the limits of memory and processes: `measured`, the limits of each
+    process, and looks at all that all of them hold; `rlimits`, the same with looks that do not see
+    buffers of sockets and files in memory; `docker`, its control group; `service`, in ways of its
+    own."""
     runtime: str = ""
     """The runtime of the code: version and hash of the interpreter, or the image."""
 

@@ -1,6 +1,6 @@
 """The settings of a sandbox: the tier of isolation, and limits.
 
-Not here: how a limit is enforced (supervisor.py, worker.py), and what a tier protects from
+Not here: how a limit is enforced (the package turnwise-sandbox), and what a tier protects from
 (docs/reference/sandbox.md).
 """
 
@@ -11,14 +11,8 @@ from typing import Literal
 
 from turnwise.errors import ConfigError
 
-TierName = Literal["bubblewrap", "unisolated", "docker", "sandbox_fusion"]
-TIERS: tuple[TierName, ...] = ("bubblewrap", "unisolated")
-"""Tiers of this machine; the last one isolates nothing. The other two are whole back ends, and
-never taken unless they are asked for."""
-LimitedBy = Literal["measured", "rlimits", "docker", "service"]
-"""The means that limit memory and processes: the limits of each process, and looks at all that all
-of them hold; the same with looks that do not see buffers of
-sockets and files in memory; Docker's control group; a service, in ways of its own."""
+TIERS = ("bubblewrap", "unisolated")
+"""Tiers of this machine; the last one isolates nothing."""
 
 MEBIBYTE = 1 << 20
 
@@ -81,9 +75,10 @@ class SandboxSettings:
     """Sandboxes kept ready; 0 starts each when it is needed."""
     concurrency: int = 8
     """Runs and cells at once; others wait. A session between two cells is not counted."""
-    kind: Literal["local", "docker", "sandbox_fusion"] = "local"
-    """Where: on this machine in one of the tiers, in Docker's containers, or at a service that
-    speaks SandboxFusion's protocol."""
+    kind: str = "local"
+    """Where: `local`, on this machine in one of the tiers; `docker`, in Docker's containers;
+    `sandbox_fusion`, at a service that speaks SandboxFusion's protocol; or a class of your own
+    (`path/to/file.py:Name`)."""
     image: str = "python:3.13-slim"
     """Image, for kind docker: it has to be there already, with Python 3.11 or later as
     `python3`."""
@@ -106,11 +101,10 @@ class SandboxSettings:
                 raise ConfigError(f"sandbox package folder {package!r}: write the whole path")
 
     def _check_kind(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"sandbox {name} {getattr(self, name)!r}: it is one of {', '.join(known)}"
-                )
+        if self.tier not in ("auto", *TIERS):
+            raise ConfigError(
+                f"sandbox tier {self.tier!r}: it is one of {', '.join(('auto', *TIERS))}"
+            )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for kind, names in _ONLY_OF.items():
             for name in names:
@@ -118,16 +112,8 @@ class SandboxSettings:
                     raise ConfigError(
                         f"sandbox {name} is of kind {kind}, and kind is {self.kind}: leave it out"
                     )
-        if self.kind == "sandbox_fusion" and not self.url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"sandbox url {self.url!r}: give the service's address, as http://127.0.0.1:8080"
-            )
 
 
-_CHOICES = {
-    "kind": ("local", "docker", "sandbox_fusion"),
-    "tier": ("auto", *TIERS),
-}
 _ONLY_OF = {
     "local": ("tier", "python", "packages"),
     "docker": ("image", "docker"),

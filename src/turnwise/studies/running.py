@@ -15,7 +15,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe, dump_recipe
 from turnwise.monitor.display import Display
-from turnwise.sandbox.prctl import PDEATHSIG, prctl
+from turnwise.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.storage.run_lock import is_locked
 from turnwise.studies.folder import clear, cold_weights, is_begun, is_finished

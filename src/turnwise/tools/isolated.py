@@ -2,7 +2,7 @@
 
 A thread that computes `9 ** 9 ** 8` holds the whole interpreter, and no deadline of the event loop
 is looked at before it lets go; a process can be killed. Python's own pools wait for what hangs. Not
-here: isolation of code that nobody has read (sandbox/): a worker has this process's rights.
+here: isolation of code that nobody has read (turnwise-sandbox): a worker has this process's rights.
 """
 
 import contextlib

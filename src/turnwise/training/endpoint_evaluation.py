@@ -120,4 +120,4 @@ def _check_environment(environment: Environment, best_of: str) -> None:
             "not report: leave it out, evaluation.best_of="
         )
     if environment.sandbox is not None:
-        environment.sandbox.tier  # noqa: B018 - finds it
+        environment.sandbox.find_tier()

@@ -79,7 +79,7 @@ def checked_environment(recipe: Recipe) -> Environment:
     reward cannot be had."""
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
-        environment.sandbox.tier  # noqa: B018 - finds it
+        environment.sandbox.find_tier()
     check_workers(environment, recipe)
     if recipe.judge is not None:
         check_judge(recipe.judge)

@@ -21,9 +21,9 @@ def inject(
     seconds: Annotated[float, typer.Option(help="Time limit of one run of all tests.")] = 60.0,
 ) -> None:
     """Put bugs into a copy of your repository: tasks for the environment `repair`."""
-    from turnwise.sandbox.sandbox import Sandbox
     from turnwise.sandbox.settings import Limits, SandboxSettings
     from turnwise_environments.repair.injection import inject as injected
+    from turnwise_sandbox.sandbox import Sandbox
 
     if runner not in ("plain", "pytest"):
         raise ConfigError(f"--runner is plain or pytest, not {runner!r}")

@@ -12,8 +12,6 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.measurement import NOTHING, all_tasks
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.tools.workspace import Entry
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.adapters.dockerfile import (
     BuildStep,
@@ -22,6 +20,8 @@ from turnwise_environments.adapters.dockerfile import (
 )
 from turnwise_environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
 from turnwise_environments.adapters.links import leads_out
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Entry
 
 DOCKERFILE = """
 # a comment
@@ -89,7 +89,7 @@ READING = harbor(
 @pytest.fixture(scope="module", autouse=True)
 def fixed_place() -> None:
     """Skips where folders have no fixed place, or no sandbox works."""
-    if working(Sandbox()).tier == "unisolated":
+    if working(Sandbox()).find_tier() == "unisolated":
         pytest.skip("folders have no fixed place without isolation")
 
 

@@ -14,13 +14,13 @@ from tests.sandboxes import working
 from turnwise.commands.cli import main
 from turnwise.errors import DataError
 from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.injection import inject
 from turnwise_environments.repair.instances import InstanceFile
 from turnwise_environments.repair.judging import plain_name, run_suite, without_clashes
 from turnwise_environments.repair.sabotage import sabotaged
+from turnwise_sandbox.sandbox import Sandbox
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
 BUGGY = 'def double(n):\n    """Twice n."""\n    return n * 3\n'

@@ -16,14 +16,14 @@ from turnwise.evaluation.measurement import (
     spread,
     success,
 )
-from turnwise.sandbox.calls import decode
-from turnwise.sandbox.grading import same
-from turnwise.tools.workspace import Entry
 from turnwise.types import Task
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.git import git_folder
 from turnwise_environments.repair.mutations import mutants
 from turnwise_environments.repair.programs import ProgramFile
+from turnwise_sandbox.calls import decode
+from turnwise_sandbox.grading import same
+from turnwise_sandbox.tools.workspace import Entry
 
 pytestmark = pytest.mark.long
 

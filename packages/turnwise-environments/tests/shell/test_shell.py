@@ -13,7 +13,6 @@ from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.evaluation.measurement import NOTHING, all_tasks, is_restorable, played_all
 from turnwise.seeds import derive
-from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Task
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell.environment import Shell
@@ -21,6 +20,7 @@ from turnwise_environments.shell.folders import draw_folder, entries_of, state_o
 from turnwise_environments.shell.os_interaction import WEAKNESS, RecordFile
 from turnwise_environments.shell.requests import CHANGES, QUESTIONS
 from turnwise_environments.shell.tasks import folder_of
+from turnwise_sandbox.tools.workspace import Workspace
 
 INTEGERS = "from sys import argv\nif int(argv[1]) == int(argv[2]): exit(0)\nexit(1)"
 HIDDEN: dict[str, Any] = {
@@ -144,7 +144,7 @@ def scripts(tmp_path: Path) -> str:
 
 
 def loaded(made: Shell, path: str, scripts: str) -> Shell:
-    if made.sandbox.tier == "unisolated":
+    if made.sandbox.find_tier() == "unisolated":
         pytest.skip("folders have no fixed place without isolation")
     return Shell(RecordFile(path, scripts=scripts, heldout_share=0.0))
 

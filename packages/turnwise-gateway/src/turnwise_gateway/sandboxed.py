@@ -1,8 +1,8 @@
 """An agent's program in a sandbox of this machine, whose one way out is the gateway.
 
 Each episode has a sandbox of its own, into which the environment's folder is brought and from which
-it is taken back when the program has ended. Not here: isolation and limits (`sandbox/`), and the
-forwarding inside (`forward.py`).
+it is taken back when the program has ended. Not here: isolation and limits (turnwise-sandbox), and
+the forwarding inside (`forward.py`).
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigError
-from turnwise.sandbox import folder as packing
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Result, Status
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.tool import in_thread
-from turnwise.tools.workspace import Workspace, taken
 from turnwise.types import Task
 from turnwise_gateway import forward
 from turnwise_gateway.address import Address
 from turnwise_gateway.blots import blotted
 from turnwise_gateway.programs import SHOWN, Returned, variables
 from turnwise_gateway.session import Session
+from turnwise_sandbox import folder as packing
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Workspace, taken
 
 LIMITS = Limits(
     seconds=86_400.0,  # the episode's own deadline ends it
@@ -98,7 +98,7 @@ class SandboxedPlayer:
         if self._table.get("tier", "auto") == "auto":
             self._table["tier"] = "bubblewrap"
         with self._sandbox() as sandbox:
-            sandbox.tier  # noqa: B018 - raises where it does not work
+            sandbox.find_tier()
 
     def _sandbox(self, *packages: str) -> Sandbox:
         shown = [*self._table.get("packages", ()), *packages]

@@ -19,11 +19,11 @@ from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig
 from turnwise.errors import ConfigError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import SandboxSettings
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
+from turnwise_sandbox.sandbox import Sandbox
 
 pytest.importorskip("uvicorn")
 LIMITS = RolloutConfig(

@@ -18,9 +18,9 @@ from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
-from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.adapters.harbor_tasks import WEAKNESS, entries, judge, read_tasks
+from turnwise_sandbox.tools.workspace import Workspace
 
 SECONDS, DEADLINE = 60.0, 600.0
 

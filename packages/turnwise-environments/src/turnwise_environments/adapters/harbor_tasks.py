@@ -26,10 +26,8 @@ from typing import Any
 from turnwise.environments.records import read_text
 from turnwise.environments.tasksets import kept
 from turnwise.errors import DataError
-from turnwise.sandbox.artefacts import AUTOMATIC
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Status
-from turnwise.tools.workspace import MAX_BYTES, Entry, Workspace
 from turnwise.types import Task
 from turnwise_environments.adapters.dockerfile import (
     Dockerfile,
@@ -37,6 +35,8 @@ from turnwise_environments.adapters.dockerfile import (
     read_dockerfile,
 )
 from turnwise_environments.adapters.links import ROOT, leads_out
+from turnwise_sandbox.artefacts import AUTOMATIC
+from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry, Workspace
 
 TESTS, LOGS, SOLUTION = "tests", "logs/verifier", "solution"
 WEAKNESS = (

@@ -7,7 +7,7 @@ itself. Not here: other ways to read a file while tests run, which programs have
 import os
 from collections.abc import Mapping
 
-from turnwise.tools.workspace import Entry
+from turnwise_sandbox.tools.workspace import Entry
 
 ROOT = "/work/workspace"
 """The path of the folder while a command runs."""

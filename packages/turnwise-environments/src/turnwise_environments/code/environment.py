@@ -2,8 +2,8 @@
 
 The answer is the program itself. It may be tried before, with the tool `python`, in a sandbox that
 knows nothing of the hidden calls; it is judged in another one, to which only their arguments go,
-and from which only plain data comes back (`sandbox/grading.py`). Not here: repositories with test
-suites.
+and from which only plain data comes back (`turnwise_sandbox/grading.py`). Not here: repositories
+with test suites.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from turnwise.environments.turn_parts import results_of, share, share_of_turn
 from turnwise.ranges import Seconds
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import MEBIBYTE, Limits
-from turnwise.tools.python import observation, tells_of_failure
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.code.pipelines import draw
 from turnwise_environments.code.programs import ProgramFile, as_json
 from turnwise_environments.code.tasks import NAME, STANDARD, MadeFunctions
+from turnwise_sandbox.grading import Case, grade_function
+from turnwise_sandbox.tools.python import observation, tells_of_failure
 
 TOLERANCE = 1e-6
 """Tolerance for floats, relative or absolute."""

@@ -20,7 +20,6 @@ from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.seeds import derive
 from turnwise.tools.calculator import calculate, evaluate
-from turnwise.tools.python import observation
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.mathematics.problems import numbers_in
@@ -28,6 +27,7 @@ from turnwise_environments.mathematics.progress import derived
 from turnwise_environments.mathematics.tasks import STANDARD, MadeProblems, QuestionFile, Sums
 from turnwise_environments.mathematics.written import written_out
 from turnwise_environments.rewards.mathematics import is_number, is_right
+from turnwise_sandbox.tools.python import observation
 
 PARTS = {
     "correct": share("whether the answer is right"),

@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
-from turnwise.tools.workspace import Entry, Workspace, WorkspaceTools
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.repair import instances, programs, tasks
 from turnwise_environments.repair.git import git_folder
@@ -31,6 +29,8 @@ from turnwise_environments.repair.judging import (
 from turnwise_environments.repair.mutations import mutants
 from turnwise_environments.repair.programs import ProgramFile
 from turnwise_environments.repair.tasks import STANDARD, MadeRepositories
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Entry, Workspace, WorkspaceTools
 
 PARTS = {
     "fail_to_pass": share("tests that failed before and pass now"),

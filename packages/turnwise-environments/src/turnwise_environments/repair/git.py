@@ -19,7 +19,7 @@ from dulwich.objects import Blob, Commit
 from dulwich.pack import SHA1Writer, write_pack_index_v2, write_pack_objects
 
 from turnwise.errors import DataError, InfrastructureError
-from turnwise.tools.workspace import Entry
+from turnwise_sandbox.tools.workspace import Entry
 
 AUTHOR = b"turnwise <turnwise@localhost> 946684800 +0000"
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"

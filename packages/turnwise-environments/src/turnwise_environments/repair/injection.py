@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
-from turnwise.sandbox.artefacts import refusal
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.seeds import derive
 from turnwise_environments.repair.environment import unified
 from turnwise_environments.repair.git import check_commit, files_at
 from turnwise_environments.repair.judging import TEST_FOLDERS, run_suite
 from turnwise_environments.repair.mutations import mutants
+from turnwise_sandbox.artefacts import refusal
+from turnwise_sandbox.sandbox import Sandbox
 
 TEST_FILES = ("test_*.py", "*_test.py", "tests.py")
 SHOWN = 5

@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 from turnwise.environments.tasksets import TaskFile, TaskSet
 from turnwise.errors import DataError, ToolError
-from turnwise.tools.patches import patched
-from turnwise.tools.workspace import MAX_BYTES, Entry
 from turnwise.types import Task
 from turnwise_environments.repair.git import check_commit, files_at
 from turnwise_environments.repair.judging import plain_name
+from turnwise_sandbox.tools.patches import patched
+from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry
 
 KIND = "suite"
 TEXTS = ("instance_id", "repo", "base_commit", "problem_statement", "patch")

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.sandbox.artefacts import refusal
-from turnwise.sandbox.calls import decode
-from turnwise.sandbox.grading import Case, grade_function, select
 from turnwise.sandbox.result import Status
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.tools.workspace import Entry
 from turnwise_environments.code.programs import as_json
 from turnwise_environments.repair import suite
 from turnwise_environments.repair.sabotage import sabotaged
+from turnwise_sandbox.artefacts import refusal
+from turnwise_sandbox.calls import decode
+from turnwise_sandbox.grading import Case, grade_function, select
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Entry
 
 TOLERANCE = 1e-6
 DECEIVED = "it passes even where it cannot"

@@ -12,10 +12,10 @@ from string import Template
 from types import CodeType
 from typing import Any
 
-from turnwise.sandbox.grading import same
 from turnwise.seeds import derive
 from turnwise_environments.repair.blocks import BLOCKS, MODULES
 from turnwise_environments.repair.blocks_of_values import REPORT
+from turnwise_sandbox.grading import same
 
 POOL = 128
 """Values for each kind of parameter."""

@@ -16,7 +16,6 @@ from typing import Any
 from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
 from turnwise.options import Options
 from turnwise.ranges import Count
-from turnwise.sandbox.calls import encode
 from turnwise.seeds import derive
 from turnwise.types import Task
 from turnwise_environments.repair.blocks import MODULES
@@ -29,6 +28,7 @@ from turnwise_environments.repair.packages import (
     draw_package,
     namespace,
 )
+from turnwise_sandbox.calls import encode
 
 LEAST_FAILING = 3
 """Different calls that a bug has to change: one is shown, the others are hidden."""

@@ -159,4 +159,4 @@ def check_servable(environment: Environment, images: bool) -> None:
             'words here: serve it with --mcp, or set its option observations to "text"'
         )
     if environment.sandbox is not None:
-        environment.sandbox.tier  # noqa: B018 - finds it
+        environment.sandbox.find_tier()

@@ -13,11 +13,9 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import every
 from turnwise.environments.turn_parts import cells_of, share, share_of_changes
 from turnwise.ranges import Seconds
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
-from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell import os_interaction
@@ -25,6 +23,8 @@ from turnwise_environments.shell.folders import state_of
 from turnwise_environments.shell.os_interaction import RecordFile
 from turnwise_environments.shell.requests import CHANGES, QUESTIONS
 from turnwise_environments.shell.tasks import STANDARD, MadeRequests, entries, folder_of
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Workspace
 
 PARTS = {
     "state": share("whether the files are as wanted"),

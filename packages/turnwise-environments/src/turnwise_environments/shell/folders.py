@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from turnwise.tools.workspace import Entry
+from turnwise_sandbox.tools.workspace import Entry
 
 WORDS = (
     *("apple", "bridge", "candle", "delta", "ember", "forest", "garden", "harbor", "island"),

@@ -29,10 +29,10 @@ from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, kept
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.tools.workspace import Entry, Workspace
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.shell.tasks import entries, make_task, plain
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Entry, Workspace
 
 KIND = "checks"
 FOLDER = "/work/workspace"
@@ -174,7 +174,7 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
     kept, and a second run does not have to wait for it."""
     if draft.left_out:
         return draft.left_out
-    content = json.dumps([asdict(draft), sandbox.tier, sys.version_info[:2], CLEAN, VERSION])
+    content = json.dumps([asdict(draft), sandbox.find_tier(), sys.version_info[:2], CLEAN, VERSION])
     name = hashlib.sha256(content.encode()).hexdigest()
     file = cache_folder() / "os_interaction" / f"{name}.json"
     with suppress(OSError, ValueError):  # it is not there, or damaged

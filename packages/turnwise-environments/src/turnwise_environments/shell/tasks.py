@@ -15,12 +15,12 @@ from typing import Annotated
 from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
 from turnwise.options import Options
 from turnwise.ranges import Count, Range
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.seeds import derive
-from turnwise.tools.workspace import Entry
 from turnwise.types import Task
 from turnwise_environments.shell.folders import File, Folder, draw_folder, entries_of, state_of
 from turnwise_environments.shell.requests import CHANGES, QUESTIONS, Request
+from turnwise_sandbox.sandbox import Sandbox
+from turnwise_sandbox.tools.workspace import Entry
 
 KIND = "state"
 ASKED = "In the current folder: "

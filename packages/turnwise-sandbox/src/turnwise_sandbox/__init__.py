@@ -1,0 +1,1 @@
+"""Sandboxes, what grades in them, and tools over them."""

@@ -1,0 +1,149 @@
+"""Running Python source in a process that is already there: once, or cell by cell.
+
+Standard library only. It runs inside the sandbox, in the process of the code that it runs, which
+can change everything here: what it says of itself is worth no more than what the code prints.
+"""
+
+import atexit
+import functools
+import json
+import linecache
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+
+TYPE_CHECKING = False  # not every program needs typing, threading, traceback and ast
+if TYPE_CHECKING:
+    from typing import IO, Any
+
+NAME = "<code>"
+
+
+def run_once(module: types.ModuleType, source: str) -> int:
+    """Run a program as `__main__`; returns its exit status. Threads and atexit are waited for."""
+    status = _guarded(lambda: exec(_compiled(source, NAME), module.__dict__))
+    if "threading" in sys.modules:
+        _wait_for_threads()
+    atexit._run_exitfuncs()
+    _flush()
+    return status
+
+
+def _wait_for_threads() -> None:
+    import threading
+
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def run_session(module: types.ModuleType, channel: int) -> int:
+    """Run cells, which come as lines of JSON with a token each, in one namespace; the value of a
+    cell's last expression is printed. Returns the exit status when there are no more, or a cell
+    exits."""
+    with open(channel, "r+b", buffering=0) as connection:
+        for number, line in enumerate(_lines(connection), 1):
+            job, error = json.loads(line), _Error()
+            status = _guarded(functools.partial(_cell, job["source"], number, module), error)
+            if error.name == "SystemExit":
+                break
+            _flush()
+            said = {"token": job["token"], "error": error.name}
+            connection.write(json.dumps(said).encode() + b"\n")
+        else:
+            status = 0
+    _flush()
+    return status
+
+
+class _Error:
+    """The error of a cell: the name of its class, or nothing."""
+
+    name = ""
+
+
+def _lines(connection: "IO[bytes]") -> Iterator[bytes]:
+    buffered = b""
+    while part := connection.read(1 << 16):
+        buffered += part
+        *lines, buffered = buffered.split(b"\n")
+        yield from lines
+
+
+def main_module() -> types.ModuleType:
+    """A new `__main__`, and a path of modules without those of the sandbox."""
+    own = ("turnwise", "turnwise_sandbox")
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+        del sys.modules[name]
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    sys.argv = [NAME]
+    sys.path.insert(0, os.getcwd())
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        stream = open(descriptor, mode, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    return module
+
+
+def _compiled(source: str, name: str) -> "Any":
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return compile(source, name, "exec")
+
+
+def _cell(source: str, number: int, module: types.ModuleType) -> None:
+    import ast
+
+    name = f"<cell {number}>"
+    _compiled(source, name)  # keeps the text for tracebacks
+    tree = ast.parse(source, name)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, name, "exec"), module.__dict__)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), name, "eval"), module.__dict__)
+        if value is not None:
+            module.__dict__["_"] = value
+            print(repr(value))
+
+
+def _guarded(run: Callable[[], None], error: _Error | None = None) -> int:
+    """Exit status of a function, as the interpreter gives it; errors go to stderr."""
+    try:
+        run()
+        return 0
+    except SystemExit as leaving:
+        caught: BaseException = leaving
+        code = leaving.code
+        if isinstance(code, int) or code is None:
+            status = (code or 0) & 0xFF
+        else:
+            print(code, file=sys.stderr)
+            status = 1
+    except BaseException as other:  # noqa: BLE001 - as the interpreter does at the top
+        caught, status = other, 1
+        _show(other)
+    if error is not None:
+        error.name = type(caught).__name__
+    return status
+
+
+def _show(error: BaseException) -> None:
+    """The traceback without the frames of this file."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    sys.stdout.flush()
+    traceback.print_exception(type(error), error, trace)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue  # closed by the code itself
