@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.examples.test_agents import TOKENIZER
 
+from tests.fakes import byte_tokenizer
 from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
@@ -18,6 +18,7 @@ from turnwise_gateway.agent_episode import make_host
 
 pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[4]
+TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=12, max_turn_tokens=200, max_tokens=2000)
 RECIPE = ROOT / "examples/planner_and_worker.toml"
 
