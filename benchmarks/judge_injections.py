@@ -1,6 +1,6 @@
 """Orders to the judge in what it judges: `python benchmarks/judge_injections.py`.
 
-One table: each text of `tests/judges/injections.json`, put into an episode, and what a gullible
+One table: each text of the wing's `tests/injections.json`, put into an episode, and what a gullible
 model makes of it under three prompts. The model stands for the worst reader: it takes special
 tokens in a text for real ones, reads letters of all alphabets as those that they look like, lets
 any end of a line end one, and obeys the last order that stands outside of quoted data. Quoted data
@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.chat.recording import Recording
-from turnwise.judges.asking import Asker, Limits
-from turnwise.judges.base import Message
-from turnwise.judges.pairwise import PairwiseJudge
-from turnwise.judges.pointwise import PointwiseJudge
-from turnwise.judges.record import record_of
-from turnwise.judges.rubric import SELF_CRITIQUE, RubricJudge
-from turnwise.judges.scripted_model import ScriptedModel
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn, Verdict
+from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.base import Message
+from turnwise_judges.pairwise import PairwiseJudge
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.record import record_of
+from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge
+from turnwise_judges.scripted_model import ScriptedModel
 
-INJECTIONS = Path(__file__).parents[1] / "tests/judges/injections.json"
+INJECTIONS = Path(__file__).parents[1] / "packages/turnwise-judges/tests/injections.json"
 WANTED = 10.0
 """The score that all injections ask for."""
 HONEST: dict[str, Any] = {"score": 3.0, "better": "second"}

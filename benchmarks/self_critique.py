@@ -35,12 +35,6 @@ from turnwise.errors import InfrastructureError
 from turnwise.evaluation.intervals import wilson
 from turnwise.evaluation.paired import compare
 from turnwise.evaluation.runs import read_played
-from turnwise.judges.asking import Asker, Limits
-from turnwise.judges.base import MalformedReplyError
-from turnwise.judges.engine_model import EngineModel
-from turnwise.judges.pointwise import PointwiseJudge
-from turnwise.judges.prompt import escaped
-from turnwise.judges.reply import read_reply
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import averages
@@ -52,6 +46,12 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Turn, Verdict
+from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.base import MalformedReplyError
+from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.prompt import escaped
+from turnwise_judges.reply import read_reply
 
 VOCABULARY = """
     object file set read return string list error add decode encode this dist path

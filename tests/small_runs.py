@@ -21,7 +21,6 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run
 
 FAKES = Path(__file__).with_name("fakes.py")
-SCRIPTED_JUDGE = Path(__file__).with_name("scripted_judge.py")
 HEAD = """
 name = "small"
 threads = 1

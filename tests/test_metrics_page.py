@@ -9,7 +9,6 @@ import pytest
 
 from tests.cluster.workers.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_mixture, save_small_model
-from tests.small_runs import SCRIPTED_JUDGE
 from turnwise.cluster.hiring import Hired
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import check_recipe
@@ -27,6 +26,7 @@ PAGE = ROOT / "docs/reference/metrics.md"
 MISTAKEN = {"mistaken": 1}
 """What the oracle does here is no success."""
 FAKES = Path(__file__).with_name("fakes.py")
+JUDGE = ROOT / "packages/turnwise-judges/tests/scripted_judge.py"
 MEASURED: dict[str, dict[str, Any]] = {
     "critic": {
         "environment": {"name": f"{FAKES}:Levels"},
@@ -100,7 +100,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "refinement": {
         "environment": {"name": f"{FAKES}:Levels"},
-        "engine": {"name": f"{SCRIPTED_JUDGE}:ScriptedJudge"},
+        "engine": {"name": f"{JUDGE}:ScriptedJudge"},
         "rollout": {"max_turns": 1, "max_turn_tokens": 60, "max_tokens": 900},
         "reward": {"parts": {"judge": 0.1}},
         "judge": {
@@ -184,6 +184,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 @pytest.mark.wing("gateway")
+@pytest.mark.wing("judges")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",

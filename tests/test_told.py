@@ -16,7 +16,6 @@ from turnwise.commands.words import words_text
 from turnwise.config import RolloutConfig, check_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.judges.record import record_of
 from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
@@ -91,7 +90,6 @@ def leaves(value: Any) -> Iterator[str]:
 EXITS: dict[str, Callable[[Trajectory, Row], Any]] = {
     "states": lambda played, row: played.states,
     "notebook": lambda played, row: html.unescape(played._repr_html_()),
-    "judges": lambda played, row: record_of(played, 100_000),
     "read again": lambda played, row: groups_of([row])[0].trajectories[0].states,
     "conversations": lambda played, row: messages_of(row, TOKENIZER.decode),
     "ATIF": lambda played, row: atif_export.trajectory_of(row, "x", RECIPE, TOKENIZER.decode),
@@ -105,6 +103,10 @@ if find_spec("turnwise_view") is not None:
 
     EXITS["dashboard"] = lambda played, row: [row["prompt"], turns_of(row)]
     EXITS["page"] = lambda played, row: html.unescape(_article("step-000001", 0, row))
+if find_spec("turnwise_judges") is not None:
+    from turnwise_judges.record import record_of
+
+    EXITS["judges"] = lambda played, row: record_of(played, 100_000)
 if find_spec("inspect_ai") is not None:
     EXITS["Inspect"] = lambda played, row: [one.content for one in inspect_export._messages(row)]
 

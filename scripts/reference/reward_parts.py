@@ -15,10 +15,11 @@ from turnwise.config import (
 )
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
-from turnwise.judges.making import part_of
 from turnwise.learning.reward_model import FORMS
 from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
+from turnwise.training.judge import Judge
+from turnwise.wings import wings
 
 MEASURED = {
     Scope.TRAJECTORY: "an episode: a number of the whole",
@@ -78,10 +79,14 @@ def reward_page() -> str:
 
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     """Name, setting and part of what models measure."""
-    for judge in (PointwiseJudgeConfig(), RubricJudgeConfig(form="rubric")):
-        config = judge.model_copy(update={"model": ScriptedJudgeModel(kind="scripted")})
-        yield "judge", f'`judge.form = "{judge.form}"`', part_of(config)
-    yield "judge", '`judge.form = "pairwise"`', part_of(PairwiseJudgeConfig(form="pairwise"))
+    model, criteria = ScriptedJudgeModel(kind="scripted"), {"clear": "It is."}
+    for config in (
+        PointwiseJudgeConfig(model=model),
+        RubricJudgeConfig(form="rubric", model=model, criteria=criteria),
+        PairwiseJudgeConfig(form="pairwise"),
+    ):
+        judge: Judge = wings().section("judge")(config, 0, None, None)
+        yield "judge", f'`judge.form = "{config.form}"`', judge.part
     for form, model in FORMS.items():
         yield "reward_model", f'`reward_model.form = "{form}"`', model.part
     for name, part in CERTAINTY.items():

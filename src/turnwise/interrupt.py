@@ -25,7 +25,7 @@ POLL = 0.25
 """Seconds between two looks at the loop."""
 _callers: set[CodeType] = set()
 """Functions that call a user's code: of an episode, of a part of the reward, of an agent."""
-OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise.judges")
+OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise_judges")
 """Packages that such code may wait for, and that may compute for long."""
 
 

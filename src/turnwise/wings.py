@@ -51,6 +51,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "reward": ("mathematics", "proof", "toolrl_calls", "toolrl_format"),
     },
     "gateway": {"command": ("agent",), "section": ("agent",)},
+    "judges": {"command": ("judge",), "section": ("judge",)},
     "sandbox": {"sandbox": ("docker", "local", "sandbox_fusion")},
     "view": {"command": ("top", "view")},
     "vllm": {"engine": ("vllm",)},

@@ -152,9 +152,6 @@ def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     assert "evaluation-evaluated: 2 held-out tasks, 4 episodes" in shown
     assert "no verdict differs" in shell("rescore", newest).out
     assert "evaluation-evaluated:" in shell("show", newest).out, "the first one stands for it"
-    settings = tmp_path / "judge.toml"
-    settings.write_text('[judge.model]\nkind = "scripted"\n')
-    assert shell("judge", newest, settings, "--json").json["file"] == "evaluation-evaluated"
     card = (newest / "report.md").read_text()
     assert "| evaluated | 0.0% |" in card
     assert not list((newest / "checkpoints").iterdir())

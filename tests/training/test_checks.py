@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals, Reporting, Restorable, byte_tokenizer, save_small_model
+from tests.fakes import Capitals, Reporting, Restorable, save_small_model
 from tests.sandboxes import Empty
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
@@ -21,7 +21,6 @@ from turnwise.config import AlgorithmConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
-from turnwise.judges.making import Policy, make_judge
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.settings import SandboxSettings
@@ -197,13 +196,6 @@ def restrained() -> Environment:
     return guarded(JudgedTwice(), {"lookup": 1})
 
 
-def chat_tokenizer() -> Any:
-    """A tokenizer of bytes, with a chat template."""
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    return tokenizer
-
-
 RANK = f"reward.outcome=2 reward.parts.rank.use={FAKES}:rank"
 LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
@@ -239,7 +231,6 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
     ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
     ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
-    (f"{REFINED} rollout.max_tokens=900", Capitals, "without any record a request of .* = 900"),
     (
         'rollout.max_turns=4 rollout.horizon={"turns"=2,"part"="held"}',
         Capitals,
@@ -283,11 +274,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     engine: Any = None
     made = environment()
     reward, places = reward_of(recipe, made, parts_of_models(recipe)), PrioritySemaphore(1)
-    judge = None
-    if recipe.judge is not None:
-        policy = Policy(engine, chat_tokenizer(), lambda: "policy 0")
-        judge = make_judge(recipe.judge, None, 0, policy)
-    return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward, judge)
+    return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]

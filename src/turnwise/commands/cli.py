@@ -27,7 +27,6 @@ from turnwise.commands.evaluating import (
 )
 from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
-from turnwise.commands.judging import judge
 from turnwise.commands.making import build_tiny
 from turnwise.commands.printing import (
     console,
@@ -280,7 +279,6 @@ def environments(
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
-app.command()(judge)
 app.command()(rescore)
 app.command()(transfer)
 app.command()(build_tiny)

@@ -1,6 +1,6 @@
 """Settings of a judge: its form, its model, and its bounds.
 
-Not here: the questions and the rubrics (`judges`).
+Not here: the questions and the rubrics (the wing turnwise-judges).
 """
 
 from typing import Annotated, ClassVar, Literal, Self
@@ -44,9 +44,9 @@ class ScriptedJudgeModel(Section):
 
     kind: Literal["scripted"]
     """No model: nothing is sampled."""
-    script: str = "turnwise.judges.scripted_model:example_reply"
-    """A function from messages to the reply's text, `path/to/file.py:function`; the default gives
-    every episode the middle of the range."""
+    script: str = ""
+    """A function from messages to the reply's text, `path/to/file.py:function`; empty for one that
+    gives every episode the middle of the range."""
 
 
 AnyJudgeModel = Annotated[

@@ -64,31 +64,6 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
 
-def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Replies of a judge that is trained, and how many of them are right; empty where there are
-    none. Malformed ones are among the graded, and wrong."""
-    members = [member for group in groups for member in group.trajectories]
-    if not members:
-        return {}
-    verdicts = [m.verdict for m in members if m.reward is not None and m.verdict is not None]
-    means: dict[str, Sequence[float]] = {
-        "accuracy": [verdict.success for verdict in verdicts],
-        "malformed": [verdict.parts["malformed"] for verdict in verdicts],
-        "position_bias": [v.parts["place"] for v in verdicts if "place" in v.parts],
-    }
-    counts = {
-        "requests": len(groups),
-        "replies": len(members),
-        "ungraded": len(members) - len(verdicts),
-        "tokens": sum(len(m.tokens) for m in members),
-        "tokens_sampled": sum(int(m.tokens.mask.sum()) for m in members),
-    }
-    return {
-        **{f"judge/refinement_{name}": fmean(values) for name, values in means.items() if values},
-        **{f"judge/refinement_{name}": float(count) for name, count in counts.items()},
-    }
-
-
 def _captured(captures: Sequence[Capture]) -> dict[str, float]:
     """Requests of an agent of the user's own, and its sampled tokens; empty without one."""
     if not captures:

@@ -1,6 +1,6 @@
 """The parts of rewards that models of a run measure, by their ranges: known before any is loaded.
 
-Not here: the models (`learning/certainty.py`, `learning/reward_model.py`, `judges`).
+Not here: the models (`learning/certainty.py`, `learning/reward_model.py`).
 """
 
 import math

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from turnwise.capture import Capture
 from turnwise.errors import DataError
-from turnwise.judges.refinement import LABEL
 from turnwise.learning.signals.base import NOTHING, SignalArrays
 from turnwise.tokens import Image, KeptTokens, Source, Tokens
 from turnwise.types import (
@@ -101,6 +100,9 @@ LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "loss_weight": lambda row: [],
 }
 """Columns that earlier versions did not write, and what stands for them in a row without."""
+
+REFINEMENT = "refinement"
+"""The beginning of the names of groups of a judge's replies: they are of no task."""
 
 TOKENS_TOGETHER = 65_536
 """Tokens of trajectories that are read together, as a group of rows, about."""
@@ -247,7 +249,7 @@ def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 
 def rows_of_tasks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The rows of episodes, without the replies of a judge that was trained beside them."""
-    return [row for row in rows if not row["group"].startswith(f"{LABEL}/")]
+    return [row for row in rows if not row["group"].startswith(f"{REFINEMENT}/")]
 
 
 def rows_together(rows: Sequence[Mapping[str, Any]]) -> int:

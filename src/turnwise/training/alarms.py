@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from turnwise.capture import reasons, total
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
-from turnwise.evaluation.intervals import wilson
-from turnwise.judges.asking import Counts
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
 from turnwise.training.algorithm_checks import truncates_untold
@@ -33,52 +31,6 @@ class NoSignalAlarm:
         if reason is not None and reason not in self._said:
             self._said.add(reason)
             self._display.say(f"warning: no learning signal in {self._stage} step {step}: {reason}")
-
-
-class UnreadableJudgements:
-    """Warns, once, of a step in which the judge's model answered more requests in no usable form
-    than before.
-
-    Episodes may make it do so: they have no grade then, where a bad one was due. The rise is beyond
-    chance where the 95% intervals (Wilson's) of the step and of all steps before do not overlap.
-    """
-
-    def __init__(self, display: Display, timing: Iterable[Mapping[str, float]] = ()) -> None:
-        """`timing` are the lines of the steps before, of an interrupted run."""
-        self._display, self._said = display, False
-        self._unreadable, self._requests = _judged(timing)
-        self._counted = (0, 0)
-
-    def check(self, step: int, counts: Counts) -> None:
-        """Compare a step with those before; the counts are of all that this process asked."""
-        before, requests_before = self._unreadable, self._requests
-        found = counts.unreadable - self._counted[0]
-        requests = counts.requests - self._counted[1]
-        self._counted = counts.unreadable, counts.requests
-        self._unreadable, self._requests = before + found, requests_before + requests
-        if self._said or not requests or not requests_before:
-            return
-        if wilson(found, requests)[0] > wilson(before, requests_before)[1]:
-            self._said = True
-            self._display.say(
-                f"warning: in RL step {step} the judge's model answered {found} of {requests} "
-                f"requests in no usable form, {before} of {requests_before} before: see whether "
-                f"episodes make it do so (turnwise show RUN --step {step}; docs/how-to/judges.md)"
-            )
-
-
-def _judged(timing: Iterable[Mapping[str, float]]) -> tuple[int, int]:
-    """Unreadable requests, and all, of the steps before. Each process counts from 0: where there
-    are fewer requests than in the line before, another one began."""
-    unreadable = requests = 0
-    last = (0, 0)
-    for line in timing:
-        now = int(line.get("judge/unreadable", 0)), int(line.get("judge/requests", 0))
-        if now[1] < last[1]:
-            last = (0, 0)
-        unreadable, requests = unreadable + now[0] - last[0], requests + now[1] - last[1]
-        last = now
-    return unreadable, requests
 
 
 class SkippedUpdates:

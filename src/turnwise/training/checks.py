@@ -25,7 +25,6 @@ from turnwise.training.algorithm_checks import check_algorithm_for_recipe
 from turnwise.training.components import Components
 from turnwise.training.first_checks import check_demonstrations, check_environment
 from turnwise.training.reactions import check_reaction
-from turnwise.training.refining import make_refinement
 from turnwise.types import Observation, Task
 
 
@@ -48,7 +47,6 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     cluster_checks.check_model(recipe, parts.model)
     check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
     check_vocabulary(recipe, parts.tokenizer)
-    make_refinement(parts)  # says what it lacks
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)

@@ -19,7 +19,6 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
-from turnwise.judges.making import Judge, Policy, make_judge
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
@@ -31,11 +30,11 @@ from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Player, Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
-from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
 from turnwise.training.first_checks import checked_environment
+from turnwise.training.judge import Judge, Policy, judge_of
 from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.wings import wings
 
@@ -210,7 +209,7 @@ def build_components(
     recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     engine = _engine(recipe, model, tokenizer, folder, servers)
-    judge = _judge(recipe, engine, tokenizer, folder)
+    judge = judge_of(recipe, folder, _policy(recipe, engine, tokenizer))
     reward_model = _reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
@@ -298,15 +297,11 @@ def _cold_start(weights: Path | None) -> Path | None:
     return checkpoint.latest(checkpoint.root_of(run, StageName.COLD_START))
 
 
-def _judge(
-    recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase, folder: Path | None
-) -> Judge | None:
-    """The judge that a recipe describes, if it does; the policy is the engine's present one."""
-    if recipe.judge is None:
-        return None
+def _policy(recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> Policy:
+    """The engine's present policy, which may be asked to judge."""
     date = str(recipe.scaffold.options.get("date", ""))
-    policy = Policy(engine, tokenizer, lambda: f"policy {engine.version}", date)
-    return make_judge(recipe.judge, folder, derive(recipe.seed, "judge"), policy)
+    longest = recipe.rollout.max_tokens
+    return Policy(engine, tokenizer, lambda: f"policy {engine.version}", longest, date)
 
 
 def _reward_model(

@@ -15,7 +15,6 @@ from turnwise.environments.registry import environment_of
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.evaluation.evaluate import choose_tasks
-from turnwise.judges.making import check_judge
 from turnwise.models.places import check_model
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rewards.composition import Reward
@@ -81,8 +80,6 @@ def checked_environment(recipe: Recipe) -> Environment:
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.find_tier()
     check_workers(environment, recipe)
-    if recipe.judge is not None:
-        check_judge(recipe.judge)
     reward_of(recipe, environment, parts_of_models(recipe))
     return environment
 

@@ -3,7 +3,6 @@
 Not here: the loss (`learning/preferences.py`).
 """
 
-from turnwise.judges.regrading import regraded
 from turnwise.learning.preferences import best_and_worst, saved_pairs
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
@@ -59,7 +58,7 @@ async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
     groups = await runner.judge(groups)
     if recipe.preferences.by == "judge":
         assert context.components.judge is not None  # the recipe has one
-        groups = await regraded(groups, context.components.judge)
+        groups = await context.components.judge.regraded(groups)
         runner.check_ungraded([member for group in groups for member in group.trajectories])
     context.folder.write_trajectories("preferences", groups)
     return groups

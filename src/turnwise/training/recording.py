@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.curve import curve
-from turnwise.monitor.metrics import finite, refinement_metrics, rollout_metrics, step_text
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.pipeline import Played
 from turnwise.rollout.staleness import staleness_metrics
-from turnwise.training.alarms import (
-    NoSignalAlarm,
-    SkippedUpdates,
-    UnreadableJudgements,
-    logprob_gap_bound,
-)
+from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, logprob_gap_bound
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned
 from turnwise.types import Group
@@ -56,9 +51,9 @@ class Recorder:
         recipe = context.recipe
         self._expected = Expected(recipe.learning.learning_rate, logprob_gap_bound(recipe))
         self._skipped = SkippedUpdates(context.display)
-        self._unreadable = UnreadableJudgements(
-            context.display, context.folder.lines("timing.jsonl")
-        )
+        self._judge = judge = context.components.judge
+        before = context.folder.lines("timing.jsonl")
+        self._judge_alarm = None if judge is None else judge.alarm(before)
 
     def record(
         self,
@@ -78,7 +73,7 @@ class Recorder:
             **rollout_metrics(groups),
             **selection_metrics(learned.groups, context.algorithm),
             **others,
-            **refinement_metrics(refinement),
+            **(self._judge.refinement_metrics(refinement) if self._judge is not None else {}),
             **self._staleness(everything, step),
             **finite(learned.update.metrics),
         }
@@ -99,8 +94,7 @@ class Recorder:
         context.display.advance("  ".join(filter(None, [*drawn, step_text(metrics, why)])))
         if why is not None:
             self.taught_nothing(step, why)
-        if context.components.judge is not None:
-            self._unreadable.check(step, context.components.judge.asker.counts)
+        self._warn_of_judgements(step)
         self._skipped.count("; ".join(learned.update.problems))
 
     def taught_nothing(self, step: int, why: str) -> None:
@@ -117,13 +111,16 @@ class Recorder:
         """End the trackers' runs."""
         self._trackers.close()
 
+    def _warn_of_judgements(self, step: int) -> None:
+        """Say what the step's judgements have to be warned of."""
+        warning = "" if self._judge_alarm is None else self._judge_alarm(step)
+        if warning:
+            self._context.display.say(f"warning: {warning}")
+
     def _judging(self) -> dict[str, float]:
         """Counts of what judging took since this process began; what was answered before is not in
         them."""
-        judge = self._context.components.judge
-        if judge is None:
-            return {}
-        return {"seconds/judge": judge.asker.counts.seconds, **judge.metrics()}
+        return {} if self._judge is None else self._judge.timing()
 
     def _processes(self) -> dict[str, float]:
         """Counts of what was lost of the processes that play, since this process began."""

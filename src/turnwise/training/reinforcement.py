@@ -36,7 +36,6 @@ from turnwise.training.context import RunContext
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
 from turnwise.training.recording import Recorder, StepTimes
-from turnwise.training.refining import make_refinement
 from turnwise.training.validation import Validation
 from turnwise.types import Group, Task
 
@@ -84,7 +83,6 @@ class ReinforcementLoop:
         self.curriculum = _curriculum(context)
         self.multipliers = CostMultipliers(context.components.reward)
         self.schedule = RolloutSchedule(context.recipe.rollout)
-        self.refinement = make_refinement(context.components)
         self.recorder = Recorder(context, self.step)
         self.validation = Validation(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history, self.validation)
@@ -169,9 +167,8 @@ class ReinforcementLoop:
             groups += await runner.judge(played)
             if self.learners.kept(groups) >= train.tasks_per_step:
                 break
-        refinement: list[Group] = []
-        if self.refinement is not None:
-            refinement = await self.refinement.play(runner, groups, seed, step)
+        judge = context.components.judge
+        refinement = [] if judge is None else await judge.refine(runner, groups, seed, step)
         seconds = time.monotonic() - begun
         return Played(groups, seconds, runner.limits.max_turns, refinement)
 

@@ -12,10 +12,10 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.judges.making import Judge, part_of
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.model_parts import CERTAINTY, REWARD_MODEL
 from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.training.judge import Judge, judge_of
 
 if TYPE_CHECKING:
     from turnwise.learning.certainty import Certainty
@@ -29,10 +29,11 @@ def parts_of_models(
     certainty: "Certainty | None" = None,
 ) -> dict[str, RewardPart]:
     """The parts that models measure: a judge's, a reward model's, the policy's certainty. Without
-    the models they have the same ranges, and no number."""
+    the models they have the same ranges."""
     parts = dict(CERTAINTY if certainty is None else certainty.parts)
-    if recipe.judge is not None:
-        parts["judge"] = part_of(recipe.judge, judge)
+    described = judge or judge_of(recipe)
+    if described is not None:
+        parts["judge"] = described.part
     if recipe.reward_model is not None:
         part = REWARD_MODEL[recipe.reward_model.form]
         function = None if reward_model is None else reward_model.part_of

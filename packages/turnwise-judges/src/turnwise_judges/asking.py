@@ -1,0 +1,168 @@
+"""How a request is made: once if it is the same, under a deadline, within a budget.
+
+A reply that is not in the wanted form is asked for once more, with the reason. What is late,
+unreachable or malformed then is a missing judgement. What judging takes is counted. Not here: what
+is asked (`prompt.py`), and by which model (`*_model.py`).
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from weakref import WeakValueDictionary
+
+from turnwise.chat.endpoint import NoWordsError
+from turnwise.chat.recording import Recording
+from turnwise.errors import InfrastructureError
+from turnwise_judges.base import Judgement, JudgeModel, MalformedReplyError, T
+from turnwise_judges.prompt import Request
+from turnwise_judges.reply import read_reply
+
+TRIES = 2
+"""Times that a request is made until its reply is in the wanted form."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one judge, for as long as its process lives. Example: Limits(seconds=30)."""
+
+    seconds: float = 60.0
+    """Deadline of one call."""
+    max_concurrent: int = 8
+    """Calls under way at once."""
+    max_calls: int | None = None
+    """Calls of the model in all; None for any number."""
+    max_tokens: int | None = None
+    """Tokens of all prompts and replies; no call begins when they are spent."""
+
+
+@dataclass
+class Counts:
+    """Counts of all that judging took so far."""
+
+    requests: int = 0
+    """Requests, those that had been answered before included."""
+    calls: int = 0
+    """Calls of the model, second tries included."""
+    cache_hits: int = 0
+    tokens: int = 0
+    malformed: int = 0
+    """Replies that were not in the wanted form."""
+    late: int = 0
+    unreachable: int = 0
+    refused: int = 0
+    """Calls that the budget had no room for."""
+    missing: int = 0
+    """Requests without a judgement, for whatever reason."""
+    unreadable: int = 0
+    """Missing requests that the model answered, but never in the wanted form."""
+    seconds: float = 0.0
+    """Seconds in calls, one after the other."""
+
+    def metrics(self) -> dict[str, float]:
+        """All of them but the seconds, under `judge/`."""
+        return {f"judge/{key}": float(n) for key, n in asdict(self).items() if key != "seconds"}
+
+
+class _CallFailed(Exception):
+    """A call gave no reply; the text says why."""
+
+
+class Asker:
+    """Example: Asker(model, Limits(), Recording(None, "the judge"), seed=0)."""
+
+    def __init__(
+        self,
+        model: JudgeModel,
+        limits: Limits,
+        cache: Recording,
+        seed: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`cache` keeps answers by the request's content, `seed` is for the nonces."""
+        self.model, self.limits, self.seed = model, limits, seed
+        self.counts = Counts()
+        self._cache, self._clock = cache, clock
+        self._semaphore = asyncio.Semaphore(limits.max_concurrent)
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def ask(self, request: Request[T]) -> Judgement[T]:
+        """The model's judgement; equal requests, at the same time too, are one call."""
+        content = json.dumps([self.model.identity, request.content])
+        key = hashlib.sha256(content.encode()).hexdigest()
+        lock = self._under_way.setdefault(key, asyncio.Lock())
+        self.counts.requests += 1
+        async with lock:
+            kept = self._kept(key, request)
+            if kept is not None:
+                self.counts.cache_hits += 1
+                return kept
+            judgement = await self._asked(request, key)
+        self.counts.missing += judgement.value is None
+        return judgement
+
+    def _kept(self, key: str, request: Request[T]) -> Judgement[T] | None:
+        """The judgement of the cache; one that is damaged there is made again."""
+        reply = self._cache.get(key)
+        if reply is None:
+            return None
+        try:
+            value, reason = read_reply(reply, key, request.form)
+        except MalformedReplyError:
+            return None
+        return Judgement(value, reason)
+
+    async def _asked(self, request: Request[T], key: str) -> Judgement[T]:
+        nonce, problem = request.nonce(self.seed), ""
+        for _ in range(TRIES):
+            try:
+                text = await self._call(request, problem)
+            except _CallFailed as failed:
+                return Judgement(None, problem=str(failed))
+            try:
+                value, reason = read_reply(text, nonce, request.form)
+            except MalformedReplyError as malformed:
+                self.counts.malformed += 1
+                problem = str(malformed)
+                continue
+            # Under the key in the nonce's place: other seeds have other nonces.
+            self._cache.keep(key, json.dumps(json.loads(text) | {"nonce": key}))
+            return Judgement(value, reason)
+        self.counts.unreadable += 1
+        return Judgement(None, problem=f"its reply is malformed: {problem}")
+
+    async def _call(self, request: Request[T], problem: str) -> str:
+        """One reply. Raises _CallFailed."""
+        async with self._semaphore:
+            self._check_budget()
+            self.counts.calls += 1
+            begun = self._clock()
+            try:
+                async with asyncio.timeout(self.limits.seconds):
+                    reply = await self.model.complete(request.messages(self.seed, problem))
+            except TimeoutError:
+                self.counts.late += 1
+                raise _CallFailed(f"no reply within {self.limits.seconds:g} s") from None
+            except NoWordsError as error:  # the model was there
+                self.counts.malformed += 1
+                self.counts.unreadable += 1
+                raise _CallFailed(str(error)) from error
+            except InfrastructureError as error:
+                self.counts.unreachable += 1
+                raise _CallFailed(str(error)) from error
+            finally:
+                self.counts.seconds += self._clock() - begun
+            self.counts.tokens += reply.tokens
+            return reply.text
+
+    def _check_budget(self) -> None:
+        limits, counts = self.limits, self.counts
+        for name, spent, most in (
+            ("calls", counts.calls, limits.max_calls),
+            ("tokens", counts.tokens, limits.max_tokens),
+        ):
+            if most is not None and spent >= most:
+                counts.refused += 1
+                raise _CallFailed(f"its budget of {most} {name} is spent: raise judge.max_{name}")

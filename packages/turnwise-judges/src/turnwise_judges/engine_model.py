@@ -1,0 +1,123 @@
+"""A judge's model in one of turnwise's engines, with its tokenizer's chat template: the policy
+itself, or any other.
+
+What a message says is encoded apart from the template, so that a special token's name in it is only
+text. Not here: how an engine gets its weights.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from itertools import count
+from typing import TYPE_CHECKING
+
+from turnwise.chat.endpoint import Reply
+from turnwise.engines.base import Completion, Engine, Sampling, StopReason
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.scaffolds.templates import pieces
+from turnwise.seeds import derive
+from turnwise.tokens import Segment, Source
+from turnwise_judges.base import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+_SESSIONS = count()
+"""Numbers of the calls of this process; nothing but the sessions' names depends on them."""
+
+
+class EngineModel:
+    """Example: EngineModel(engine, tokenizer, lambda: "policy of step 3")."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: "PreTrainedTokenizerBase",
+        weights: Callable[[], str],
+        *,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        date: str = "",
+    ) -> None:
+        """`weights` names the engine's present weights: answers are kept under them; `date` is the
+        run's, for a chat template that writes today's. Raises ConfigError for a tokenizer without a
+        chat template."""
+        if not tokenizer.chat_template:
+            raise ConfigError(
+                "judge.model: the policy's tokenizer has no chat template: name another model, "
+                'with judge.model.kind = "endpoint"'
+            )
+        self._engine, self._tokenizer, self._weights = engine, tokenizer, weights
+        # Whether special tokens are split is a setting of the tokenizer, not of a call.
+        self._content_tokenizer = deepcopy(tokenizer)
+        self._temperature, self._date = temperature, date
+        self.max_tokens = max_tokens
+        """Longest reply in tokens."""
+
+    @property
+    def identity(self) -> str:
+        """The weights' name and how they are sampled from."""
+        return f"engine {self._weights()} {self._temperature} {self.max_tokens}"
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        """A sampled answer. Raises InfrastructureError where the context has no room for it."""
+        prompt = self.prompt(messages)
+        sampling = Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self._temperature,
+            seed=derive("judge", *(message["content"] for message in messages)),
+        )
+        # A lockstep engine waits for every open session: this one is open while it is asked.
+        session = f"judge/{next(_SESSIONS)}"
+        self._engine.open(session)
+        try:
+            completion = await self._engine.generate(prompt, sampling, session=session)
+        finally:
+            self._engine.close(session)
+        if completion.stop_reason == StopReason.CONTEXT:
+            raise InfrastructureError(
+                f"the record of {len(prompt)} tokens and an answer are more than the model's "
+                "context: lower judge.max_characters"
+            )
+        return Reply(self.reply(completion), len(prompt) + len(completion.tokens))
+
+    def text(self, completion: Completion) -> str:
+        """All that was sampled, thinking included, without the token that ends a turn."""
+        ended = completion.stop_reason == StopReason.END_OF_TEXT
+        text: str = self._tokenizer.decode(
+            list(completion.tokens[:-1] if ended else completion.tokens),
+            skip_special_tokens=False,
+            clean_up_tokenization_spaces=False,
+        )
+        return text
+
+    def reply(self, completion: Completion) -> str:
+        """The reply to be read: what comes after thinking."""
+        return self.text(completion).rpartition("</think>")[2].strip()
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The messages as token ids, with the beginning of the model's turn."""
+        return [token for segment in self.segments(messages) for token in segment.tokens]
+
+    def segments(self, messages: Sequence[Message]) -> list[Segment]:
+        """The prompt with the source of each token: USER what a message says, TEMPLATE the rest."""
+        try:
+            return self._rendered(messages)
+        except ConfigError:  # families without a system message
+            content = "\n\n".join(message["content"] for message in messages)
+            return self._rendered([{"role": "user", "content": content}])
+
+    def _rendered(self, messages: Sequence[Message]) -> list[Segment]:
+        said = [(message["role"], "") for message in messages]
+        *heads, last = pieces(self._tokenizer, said, day=self._date)
+        segments: list[Segment] = []
+        for message, before in zip(messages, heads, strict=True):
+            content = self._content_tokenizer(
+                message["content"], add_special_tokens=False, split_special_tokens=True
+            )
+            segments += [self._template(before), Segment(content["input_ids"], Source.USER)]
+        return [*segments, self._template(last)]
+
+    def _template(self, text: str) -> Segment:
+        tokens = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return Segment(tokens, Source.TEMPLATE)

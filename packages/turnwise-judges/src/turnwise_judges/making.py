@@ -1,0 +1,137 @@
+"""Makes a working judge from its settings.
+
+Not here: the settings (`config/judge.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.chat.endpoint import Reply, check_endpoint
+from turnwise.chat.recording import Recording
+from turnwise.config import (
+    AnyJudgeConfig,
+    EndpointJudgeModel,
+    PointwiseJudgeConfig,
+    PolicyJudgeModel,
+    RubricJudgeConfig,
+    ScriptedJudgeModel,
+)
+from turnwise.config.judge import RubricSettings
+from turnwise.errors import InfrastructureError, unknown_name
+from turnwise.registry import load_function
+from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.training.judge import Policy
+from turnwise_judges import pairwise, pointwise, rubric
+from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.base import JudgeModel, Message
+from turnwise_judges.endpoint_model import EndpointModel
+from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.pairwise import PairwiseJudge
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
+from turnwise_judges.scripted_model import ScriptedModel, example_reply
+
+ANSWERS = "judge.jsonl"
+"""The file in which answers are kept, in a run's folder or in the one that is given."""
+
+
+Judge = PointwiseJudge | PairwiseJudge | RubricJudge
+
+
+class NoModel:
+    """Stands for the policy before there is one: the judge's settings are checked without it."""
+
+    identity = "none"
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        """Raise InfrastructureError: nothing can be asked yet."""
+        raise InfrastructureError("there is no policy to judge")
+
+
+def part_of(config: AnyJudgeConfig, judge: Judge) -> RewardPart:
+    """The judge as a part of rewards.
+
+    Comparisons are of groups, and so is all that the policy is asked: it samples when the episodes
+    of its group have ended, since a lockstep engine waits for every open one.
+    """
+    function: Callable[..., Any]
+    if isinstance(judge, PairwiseJudge) or isinstance(config.model, PolicyJudgeModel):
+        scope, function = Scope.GROUP, judge.measure
+    else:
+        scope, function = Scope.TRAJECTORY, judge.measure_one
+    meaning = "a language model's judgement"
+    return RewardPart(config.low, config.high, meaning, scope, function=function)
+
+
+def make_judge(
+    config: AnyJudgeConfig, folder: Path | None, seed: int, policy: Policy | None = None
+) -> Judge:
+    """The judge of a configuration.
+
+    Answers are kept in `folder`, unless the configuration names another one, and in memory where
+    there is neither; `seed` is for the nonces. Without a policy one that asks it has no judgements.
+    Raises ConfigError, in one line, for what cannot work: an endpoint without a url, a rubric or a
+    criterion that there is not, a policy that has no chat template.
+    """
+    kept_in = Path(config.cache) if config.cache else folder
+    cache = Recording(None if kept_in is None else kept_in / ANSWERS, "the judge")
+    limits = Limits(
+        config.seconds, config.max_concurrent, config.max_calls or None, config.max_tokens or None
+    )
+    asker = Asker(_model(config, policy), limits, cache, seed)
+    if isinstance(config, PointwiseJudgeConfig):
+        question = config.question or pointwise.QUESTION
+        return PointwiseJudge(asker, config.low, config.high, question, config.max_characters)
+    if isinstance(config, RubricJudgeConfig):
+        question = config.question or rubric.QUESTION
+        return RubricJudge(asker, _criteria(config), question, config.max_characters)
+    return PairwiseJudge(
+        asker,
+        _criteria(config),
+        config.opponents or None,
+        config.question or pairwise.QUESTION,
+        config.max_characters,
+    )
+
+
+def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
+    model = config.model
+    if isinstance(model, ScriptedJudgeModel):
+        script = load_function(model.script, "judge") if model.script else example_reply
+        return ScriptedModel(script, model.script or "example_reply")
+    if isinstance(model, EndpointJudgeModel):
+        check_endpoint("judge.model", model.url, model.name, model.key_variable)
+        return EndpointModel(
+            model.url,
+            model.name,
+            key_variable=model.key_variable,
+            temperature=model.temperature,
+            max_tokens=model.max_tokens,
+            seconds=config.seconds,
+        )
+    if policy is None:
+        return NoModel()
+    return EngineModel(
+        policy.engine,
+        policy.tokenizer,
+        policy.weights,
+        temperature=model.temperature,
+        max_tokens=model.max_tokens,
+        date=policy.date,
+    )
+
+
+def _criteria(config: RubricSettings) -> list[Criterion]:
+    """The criteria of the named rubric and the configuration's own, with their weights."""
+    if config.rubric and config.rubric not in RUBRICS:
+        raise unknown_name("rubric", config.rubric, RUBRICS)
+    named = RUBRICS[config.rubric] if config.rubric else ()
+    sentences = {one.name: one.sentence for one in named} | config.criteria
+    weights = config.weights if isinstance(config, RubricJudgeConfig) else {}
+    for name in weights:
+        if name not in sentences:
+            raise unknown_name("criterion", name, sentences)
+    return [
+        Criterion(name, sentence, weights.get(name, 1.0)) for name, sentence in sentences.items()
+    ]

@@ -1,0 +1,206 @@
+"""The training of a judge that is the policy itself: replies to requests whose answer the verifier
+knows, as groups of trajectories that the update learns from beside the step's own.
+
+Source: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2). Not here: what is
+asked, and when a reply is right (`refinement.py`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from turnwise.config import RefinementConfig
+from turnwise.engines.base import PATIENCE, Completion, Sampling, StopReason
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.rollout.runner import RolloutRunner, members_of, new_member
+from turnwise.seeds import derive
+from turnwise.storage.trajectory_rows import REFINEMENT
+from turnwise.tokens import Segment, Tokens
+from turnwise.types import Action, Group, Outcome, Task, Trajectory, Turn, Verdict
+from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.making import Judge
+from turnwise_judges.pairwise import PairwiseJudge
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.prompt import Request
+from turnwise_judges.refinement import (
+    GradedReply,
+    KnownQuestion,
+    RefinableJudge,
+    grade,
+    known_questions,
+)
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Example: `await Refinement(judge, model, config).play(runner, groups, seed, step)`."""
+
+    judge: RefinableJudge
+    model: EngineModel
+    """The policy, as the judge's model."""
+    config: RefinementConfig
+
+    async def play(
+        self, runner: RolloutRunner, groups: Sequence[Group], seed: int, step: int
+    ) -> list[Group]:
+        """A group of replies for each request about a step's graded episodes; none where all of
+        them succeeded, or failed.
+
+        A right reply has reward 1, any other one 0; one that the engine could not give is ungraded.
+        All follows from the run's seed, the step and the episodes. Raises RunStoppedError where too
+        many are ungraded.
+        """
+        label = f"{REFINEMENT}/{step}"
+        drawn = derive(seed, label)
+        questions = known_questions(self.judge, groups, self.config.requests, drawn)
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._group(runner, question, number, seed, label))
+                for number, question in enumerate(questions)
+            ]
+        played = [task.result() for task in running]
+        runner.check_ungraded(members_of(played))
+        return played
+
+    async def _group(
+        self, runner: RolloutRunner, question: KnownQuestion, number: int, seed: int, label: str
+    ) -> Group:
+        messages = question.request.messages(self.judge.asker.seed)
+        segments = self.model.segments(messages)
+        task = Task(question.about, messages[-1]["content"])
+        name = f"{label}/{number}"
+        planned = [
+            new_member(task, name, reply, seed, label) for reply in range(self.config.replies)
+        ]
+        members = await asyncio.gather(
+            *(self._reply(runner, question, segments, number, one) for one in planned)
+        )
+        return Group(name, tuple(members))
+
+    async def _reply(
+        self,
+        runner: RolloutRunner,
+        question: KnownQuestion,
+        segments: Sequence[Segment],
+        number: int,
+        planned: Trajectory,
+    ) -> Trajectory:
+        """One reply, sampled as a turn of an episode is."""
+        tokens = Tokens.empty().with_segments(segments, turn=0)
+        session = f"{REFINEMENT}-{number:08d}-{planned.episode:08d}-{runner.priority}"
+        opened, closed = partial(runner.engine.open, session), partial(runner.engine.close, session)
+        async with runner.semaphore.held(runner.priority, opened, closed):
+            try:
+                completion = await self._sample(runner, tokens, session, planned.seed)
+            except InfrastructureError as error:
+                outcome = Outcome.INFRASTRUCTURE_MODEL
+                return replace(planned, tokens=tokens, outcome=outcome, problem=str(error))
+        sampled = completion.tokens, completion.logprobs, completion.version
+        written = tokens.with_sampled(*sampled, turn=0, kept=completion.kept)
+        played = replace(planned, tokens=written)
+        return self._graded(played, question, completion)
+
+    async def _sample(
+        self, runner: RolloutRunner, tokens: Tokens, session: str, seed: int
+    ) -> Completion:
+        """Raises InfrastructureError for a request without room, and for an engine that hangs."""
+        limits, longest = runner.limits, self.model.max_tokens
+        problem = _no_room(len(tokens), longest, limits.max_tokens)
+        if problem:
+            raise InfrastructureError(problem)
+        sampling = Sampling(
+            max_tokens=longest,
+            temperature=limits.temperature,
+            top_k=limits.top_k,
+            top_p=limits.top_p,
+            min_p=limits.min_p,
+            seed=derive(seed, "sampling", 0),
+            returns_kept=limits.returns_kept,
+        )
+        try:
+            async with asyncio.timeout(PATIENCE * limits.max_seconds):
+                return await runner.engine.generate(tokens.ids.tolist(), sampling, session=session)
+        except TimeoutError:
+            raise InfrastructureError("the engine hangs") from None
+
+    def _graded(
+        self, played: Trajectory, question: KnownQuestion, completion: Completion
+    ) -> Trajectory:
+        text, reply = self.model.text(completion), self.model.reply(completion)
+        graded = grade(question, reply, self.judge.asker.seed)
+        action = Action(text, answer=reply)
+        if graded.malformed:
+            action = Action(text, error=f"Malformed: {graded.said}.")
+        place = {} if graded.place is None else {"place": graded.place}
+        verdict = Verdict(
+            float(graded.right),
+            graded.right,
+            {"malformed": float(graded.malformed), **place},
+            f"{graded.said}; the truth: {question.truth}",
+        )
+        outcome = _outcome(graded, completion.stop_reason)
+        return replace(played, turns=(Turn(action),), outcome=outcome, verdict=verdict)
+
+
+def _outcome(graded: GradedReply, stopped: StopReason) -> Outcome:
+    if not graded.malformed:
+        return Outcome.SUCCESS if graded.right else Outcome.FAILURE
+    cut = stopped in (StopReason.MAX_TOKENS, StopReason.CONTEXT)
+    return Outcome.TRUNCATED_TOKENS if cut else Outcome.AGENT_PARSE_ERROR
+
+
+def make_refinement(judge: Judge, settings: RefinementConfig, max_tokens: int) -> Refinement:
+    """The training of a judge that is the policy. Raises ConfigError where a trajectory of at most
+    so many tokens has no room for a request, even with an empty record."""
+    assert isinstance(judge, PairwiseJudge | PointwiseJudge)  # the settings have seen to it,
+    assert isinstance(judge.asker.model, EngineModel)  # and to this
+    model, nothing = judge.asker.model, Trajectory(Task("", ""), "", 0, 0)
+    request: Request[Any]
+    if isinstance(judge, PairwiseJudge):
+        request = judge.request(nothing, nothing)
+    else:
+        request = judge.request(nothing)
+    shortest = len(model.prompt(request.messages(judge.asker.seed)))
+    problem = _no_room(shortest, model.max_tokens, max_tokens)
+    if problem:
+        raise ConfigError(f"judge.refinement: without any record {problem}")
+    return Refinement(judge, model, settings)
+
+
+def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Replies of a judge that is trained, and how many of them are right; empty where there are
+    none. Malformed ones are among the graded, and wrong."""
+    members = [member for group in groups for member in group.trajectories]
+    if not members:
+        return {}
+    verdicts = [m.verdict for m in members if m.reward is not None and m.verdict is not None]
+    means: dict[str, Sequence[float]] = {
+        "accuracy": [verdict.success for verdict in verdicts],
+        "malformed": [verdict.parts["malformed"] for verdict in verdicts],
+        "position_bias": [v.parts["place"] for v in verdicts if "place" in v.parts],
+    }
+    counts = {
+        "requests": len(groups),
+        "replies": len(members),
+        "ungraded": len(members) - len(verdicts),
+        "tokens": sum(len(m.tokens) for m in members),
+        "tokens_sampled": sum(int(m.tokens.mask.sum()) for m in members),
+    }
+    return {
+        **{f"judge/refinement_{name}": fmean(values) for name, values in means.items() if values},
+        **{f"judge/refinement_{name}": float(count) for name, count in counts.items()},
+    }
+
+
+def _no_room(prompt: int, reply: int, limit: int) -> str:
+    """The problem where a request and its reply are longer than a trajectory may be, or nothing."""
+    if prompt + reply <= limit:
+        return ""
+    return (
+        f"a request of {prompt} tokens and a reply of {reply} (judge.model.max_tokens) are more "
+        f"than rollout.max_tokens = {limit}: raise it, or lower judge.max_characters or "
+        "judge.model.max_tokens"
+    )

@@ -1,0 +1,200 @@
+"""The three forms of a judge, on small episodes whose answers decide."""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from judging_library import asker, episode, group, parts
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.types import Group
+from turnwise_judges.base import Message
+from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.rubric import SELF_CRITIQUE, Criterion, RubricJudge
+from turnwise_judges.scripted_model import Script, example_reply
+
+
+def answering(decide: Callable[[Any], dict[str, Any]]) -> Script:
+    """A model that reads the data, and answers with what is decided of it."""
+
+    def script(messages: Sequence[Message]) -> str:
+        data, _, example = parts(messages)
+        return json.dumps(json.loads(example) | decide(json.loads(data)))
+
+    return script
+
+
+def longer(data: Any) -> dict[str, Any]:
+    """Prefer the longer answer."""
+    first, second = (len(data[which]["answer"]) for which in ("first", "second"))
+    return {"better": "tie" if first == second else "first" if first > second else "second"}
+
+
+BY_LENGTH = answering(lambda data: {"score": len(data["answer"])})
+
+
+def test_pointwise_scores() -> None:
+    judge = PointwiseJudge(asker(BY_LENGTH), low=1, high=5)
+    assert asyncio.run(judge.measure_one(episode("abc"))) == 3.0
+    scores = asyncio.run(judge.measure(group("a", "abcd", "abcdefgh")))
+    assert scores == [1.0, 4.0, None], "out of the range is missing, not the best"
+    with pytest.raises(InfrastructureError, match="not between 1 and 5"):
+        asyncio.run(judge.measure_one(episode("abcdefgh")))
+    assert judge.metrics()["judge/missing"] == 2
+
+
+def test_ungraded_members_are_not_judged() -> None:
+    judge = PointwiseJudge(asker(BY_LENGTH))
+    members = (episode("a", number=0), episode("ab", number=1, reward=None))
+    assert asyncio.run(judge.measure(Group("g", members))) == [1.0]
+    assert judge.asker.counts.calls == 1
+
+
+CRITERIA = [
+    Criterion("right", "The answer is tarfile.", 2),
+    Criterion("short", "It is short."),
+    Criterion("known", "It is known."),
+]
+
+
+def verdicts(data: Any) -> dict[str, Any]:
+    right = "yes" if data["answer"] == "tarfile" else "no"
+    return {"criteria": {"right": right, "short": "yes", "known": "cannot tell"}}
+
+
+def test_a_rubric_is_the_weight_that_holds() -> None:
+    judge = RubricJudge(asker(answering(verdicts)), CRITERIA)
+    assert asyncio.run(judge.measure(group("tarfile", "zipfile"))) == [0.75, 0.25]
+    assert judge.metrics()["judge/cannot_tell"] == 2
+    assert judge.metrics()["judge/calls"] == 2, "all criteria are one call"
+
+
+def test_criteria_that_cannot_be_judged_do_not_count_for_the_agent() -> None:
+    dark = RubricJudge(asker(example_reply), SELF_CRITIQUE)
+    assert asyncio.run(dark.measure_one(episode())) == 0.0
+
+
+def test_a_rubric_shows_its_sentences_after_the_data() -> None:
+    asked: list[str] = []
+
+    def script(messages: Sequence[Message]) -> str:
+        asked.append(parts(messages)[1])
+        return example_reply(messages)
+
+    asyncio.run(RubricJudge(asker(script), SELF_CRITIQUE).measure_one(episode()))
+    assert all(f"{one.name}: {one.sentence}" in asked[0] for one in SELF_CRITIQUE)
+
+
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        [],
+        [Criterion("a", "A."), Criterion("a", "B.")],
+        [Criterion("a", "A.", 0)],
+        [Criterion("a", "A.", -1)],
+        [Criterion("a", "A.", math.inf)],
+        [Criterion("a", "A.", math.nan)],
+    ],
+)
+def test_rubrics_from_which_no_score_follows(criteria: list[Criterion]) -> None:
+    with pytest.raises(ConfigError, match="judge"):
+        RubricJudge(asker(example_reply), criteria)
+
+
+def compare(
+    script: Script, first: str = "a", second: str = "bb"
+) -> tuple[Better | None, PairwiseJudge]:
+    judge = PairwiseJudge(asker(script))
+    return asyncio.run(judge.compare(episode(first), episode(second, number=1))).value, judge
+
+
+def test_both_orders_are_asked() -> None:
+    assert compare(answering(longer))[0] is Better.SECOND
+    assert compare(answering(longer), "aaa")[0] is Better.FIRST
+    better, judge = compare(answering(longer), "cc")
+    assert better is Better.TIE
+    assert judge.asker.counts.calls == 2
+    assert judge.metrics()["judge/disagreements"] == 0
+
+
+def test_a_preference_for_a_place_is_a_tie_and_counted() -> None:
+    better, judge = compare(answering(lambda data: {"better": "first"}))
+    assert better is Better.TIE
+    assert judge.metrics()["judge/disagreements"] == 1
+    assert judge.metrics()["judge/position_bias"] == 1.0
+    better, judge = compare(answering(lambda data: {"better": "second"}))
+    assert (better, judge.places.bias) == (Better.TIE, -1.0)
+
+
+def test_a_win_in_one_order_and_a_tie_in_the_other_is_a_tie() -> None:
+    def script(data: Any) -> dict[str, Any]:
+        return {"better": "first" if data["first"]["answer"] == "a" else "tie"}
+
+    better, judge = compare(answering(script))
+    assert better is Better.TIE
+    assert (judge.places.disagreements, judge.places.bias) == (1, 0.5)
+
+
+def test_a_comparison_that_misses_one_order_is_missing() -> None:
+    def script(messages: Sequence[Message]) -> str:
+        data = json.loads(parts(messages)[0])
+        return "?" if data["first"]["answer"] == "a" else answering(longer)(messages)
+
+    better, judge = compare(script)
+    assert better is None
+    assert judge.places.comparisons == 0
+    assert "judge/position_bias" not in judge.metrics(), "not measured is not 0"
+
+
+def test_win_rates_within_a_group() -> None:
+    judge = PairwiseJudge(asker(answering(longer)))
+    rates = asyncio.run(judge.measure(group("a", "bbb", "cc", "dd")))
+    assert rates == [0.0, 1.0, 0.5, 0.5]
+    assert judge.asker.counts.calls == 4 * 3
+    assert sum(rates) == 2.0, "as many points as comparisons between others"
+
+
+def test_members_without_a_judged_comparison_have_no_rate() -> None:
+    silent = PairwiseJudge(asker(lambda _: "?"))
+    assert asyncio.run(silent.measure(group("a", "b"))) == [None, None]
+    judge = PairwiseJudge(asker(example_reply))
+    assert asyncio.run(judge.measure(group("a"))) == [None], "nothing to compare it with"
+    assert asyncio.run(judge.measure(Group("g", ()))) == []
+
+
+def test_missing_comparisons_are_left_out_of_the_rate() -> None:
+    def script(messages: Sequence[Message]) -> str:
+        data = json.loads(parts(messages)[0])
+        answers = {data["first"]["answer"], data["second"]["answer"]}
+        return "?" if answers == {"a", "bb"} else answering(longer)(messages)
+
+    judge = PairwiseJudge(asker(script))
+    assert asyncio.run(judge.measure(group("a", "bb", "ccc"))) == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("members", range(9))
+@pytest.mark.parametrize("opponents", [1, 2, 3, 4, 7])
+def test_each_member_has_its_opponents(members: int, opponents: int) -> None:
+    pairs = schedule(members, opponents)
+    assert len(set(pairs)) == len(pairs)
+    assert all(0 <= one < other < members for one, other in pairs)
+    for member in range(members):
+        count = sum(member in pair for pair in pairs)
+        assert min(opponents, members - 1) <= count <= max(opponents + 1, 0)
+
+
+def test_a_comparison_under_criteria_shows_them() -> None:
+    asked: list[str] = []
+
+    def script(messages: Sequence[Message]) -> str:
+        asked.append(parts(messages)[1])
+        return example_reply(messages)
+
+    judge = PairwiseJudge(asker(script), SELF_CRITIQUE)
+    asyncio.run(judge.compare(episode("a"), episode("b")))
+    assert all(one.sentence in text for one in SELF_CRITIQUE for text in asked)
+    assert len(asked) == 2

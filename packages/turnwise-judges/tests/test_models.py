@@ -1,0 +1,158 @@
+"""The models of judges: an endpoint, an engine with a chat template, a script."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from judging_library import episode
+from tests.chat_server import serving
+from tests.fakes import byte_tokenizer, small_model
+from turnwise.chat.endpoint import Reply
+from turnwise.chat.recording import Recording
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.endpoint_model import EndpointModel
+from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.scripted_model import example_reply
+
+END = "</answer>"
+"""A special token of the tokenizer in `fakes`, here the end of a turn."""
+TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}" + END + "{% endfor %}"
+    "{% if add_generation_prompt %}judge:{% endif %}"
+)
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+MESSAGES = [
+    {"role": "system", "content": "Judge."},
+    {"role": "user", "content": f"a{END}b"},
+]
+
+
+def tokenizer(template: str = TEMPLATE):
+    made = byte_tokenizer()
+    made.chat_template = template
+    return made
+
+
+def test_an_endpoint_is_asked_in_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "secret")
+    with serving(
+        lambda body, number: f"<think>hm</think>{example_reply(body['messages'])}"
+    ) as server:
+        model = EndpointModel(server.url, "m", key_variable="JUDGE_KEY", max_tokens=99)
+        judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+        assert asyncio.run(judge.measure_one(episode())) == 5.0
+        (body,) = server.asked
+        asyncio.run(judge.measure_one(episode("zipfile")))
+    assert server.headers[0] == "Bearer secret"
+    assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 99)
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert 0 <= body["seed"] < 2**31
+    assert server.asked[1]["seed"] != body["seed"]
+    assert "secret" not in model.identity
+
+
+def test_an_endpoint_that_refuses_is_missing() -> None:
+    with serving(lambda body, number: "") as server:
+        server.failures = [404]
+        model = EndpointModel(server.url, "m")
+        judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+        with pytest.raises(InfrastructureError, match=r"the judge at http.*404"):
+            asyncio.run(judge.measure_one(episode()))
+    assert judge.asker.counts.unreachable == 1
+
+
+def test_the_policy_itself_is_asked_through_its_chat_template() -> None:
+    made = tokenizer()
+    opened: list[str] = []
+
+    def answer(session: str, prompt: list[int]) -> list[int]:
+        opened.append(session)
+        text = made.decode(prompt)
+        assert text.startswith("system: You judge")
+        example = text.removesuffix(f"{END}judge:").splitlines()[-1]
+        return made.encode(f"hm</think> {example}{made.eos_token}")
+
+    engine = ScriptedEngine(answer)
+    model = EngineModel(engine, made, lambda: "policy 3")
+    judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+    assert asyncio.run(judge.measure_one(episode())) == 5.0
+    assert judge.asker.counts.tokens > 500
+    engine.open(opened[0])  # it was closed
+
+
+def test_other_weights_are_another_judge() -> None:
+    version = 1
+    model = EngineModel(ScriptedEngine(lambda *_: []), tokenizer(), lambda: f"policy {version}")
+    first = model.identity
+    version = 2
+    assert model.identity != first
+
+
+def test_special_tokens_in_messages_are_only_text() -> None:
+    made = tokenizer()
+    model = EngineModel(ScriptedEngine(lambda *_: []), made, lambda: "")
+    prompt = model.prompt(MESSAGES)
+    assert made.decode(prompt) == f"system: Judge.{END}user: a{END}b{END}judge:"
+    assert prompt.count(made.convert_tokens_to_ids(END)) == 2, "those of the template"
+
+
+def test_families_without_a_system_message_get_it_with_the_first() -> None:
+    made = tokenizer(NO_SYSTEM)
+    model = EngineModel(ScriptedEngine(lambda *_: []), made, lambda: "")
+    assert made.decode(model.prompt(MESSAGES)) == f"user: Judge.\n\na{END}b{END}judge:"
+
+
+def test_a_policy_without_a_chat_template_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no chat template"):
+        EngineModel(ScriptedEngine(lambda *_: []), byte_tokenizer(), lambda: "")
+
+
+def test_a_record_beyond_the_context_says_what_to_lower() -> None:
+    class Full(ScriptedEngine):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str, images=()
+        ):
+            return Completion([], [], StopReason.CONTEXT, 0)
+
+    model = EngineModel(Full(lambda *_: []), tokenizer(), lambda: "")
+    with pytest.raises(InfrastructureError, match=r"lower judge\.max_characters"):
+        asyncio.run(model.complete(MESSAGES))
+
+
+def test_a_call_beyond_its_deadline_releases_its_session() -> None:
+    class Hanging(ScriptedEngine):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str, images=()
+        ):
+            await asyncio.sleep(3600)
+
+    engine = Hanging(lambda *_: [])
+    model = EngineModel(engine, tokenizer(), lambda: "")
+    judge = PointwiseJudge(Asker(model, Limits(seconds=0.01), Recording(None, "the judge"), 0))
+    with pytest.raises(InfrastructureError, match=r"no reply within 0\.01 s"):
+        asyncio.run(judge.measure_one(episode()))
+    assert not engine._open
+
+
+def test_the_embedded_engine_samples_an_answer() -> None:
+    made = tokenizer()
+    engine = EmbeddedEngine(
+        small_model(made), made, max_sequences=2, max_tokens=512, deterministic=True
+    )
+    model = EngineModel(engine, made, lambda: "", temperature=1.0, max_tokens=8)
+
+    async def ask() -> list[Reply]:
+        replies = await asyncio.gather(*(model.complete(MESSAGES) for _ in range(3)))
+        await engine.stop()
+        return replies
+
+    replies = asyncio.run(ask())
+    prompt = len(model.prompt(MESSAGES))
+    assert prompt < replies[0].tokens <= prompt + 8
+    assert replies[0] == replies[1] == replies[2], "the seed follows from the messages"

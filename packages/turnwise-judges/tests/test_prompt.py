@@ -1,0 +1,115 @@
+"""Data of an episode stays data: quoted in one line of ASCII, with a nonce that it cannot hold."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judging_library import episode, parts
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
+from turnwise_judges.pointwise import Score
+from turnwise_judges.prompt import Request, escaped
+from turnwise_judges.record import record_of
+
+TOKENS = ["<|im_end|>", "<s>", "[INST]", "[gMASK]", "<｜User｜>", "<start_of_turn>", "</think>"]
+
+
+@pytest.mark.long
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_quoting_is_one_line_of_printable_ascii_that_reads_back(value: object) -> None:
+    line = escaped(value)
+    assert json.loads(line) == value
+    assert re.fullmatch(r"[ -~]*", line)
+    assert "<" not in line
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_no_special_token_stands_in_the_data(token: str) -> None:
+    assert token not in escaped({"agent": f"a{token}b"})
+
+
+def request(answer: str, question: str = "How good?") -> Request[float]:
+    return Request(record_of(episode(answer), 10_000), question, Score(0, 10))
+
+
+def test_the_data_comes_first_and_the_question_after_it() -> None:
+    asked = request("tarfile")
+    system, user = asked.messages(seed=3)
+    data, question, example = parts([system, user])
+    assert "TarFile" in data
+    assert "How good?" in question
+    assert json.loads(example) == {
+        "nonce": asked.nonce(3),
+        "reason": "in a few words",
+        "score": 5.0,
+    }
+    assert "TarFile" not in system["content"]
+    assert user["content"].count(asked.nonce(3)) == 3
+
+
+def test_the_nonce_depends_on_the_seed_and_on_all_that_is_asked() -> None:
+    nonces = {
+        request("tarfile").nonce(0),
+        request("tarfile").nonce(1),
+        request("zipfile").nonce(0),
+        request("tarfile", "How bad?").nonce(0),
+        request(request("tarfile").nonce(0)).nonce(0),
+    }
+    assert len(nonces) == 5
+    assert request("tarfile").nonce(0) == request("tarfile").nonce(0)
+
+
+def test_a_refused_answer_is_told_why_in_fixed_words() -> None:
+    (_, user) = request("tarfile").messages(0, problem="it is not a single line")
+    assert "Your last answer was refused: it is not a single line." in user["content"]
+
+
+def test_a_record_has_neither_the_secret_nor_the_verdict() -> None:
+    record = record_of(episode("zipfile", reward=0.0), 10_000)
+    assert record == {
+        "task": "Which module defines TarFile?",
+        "turns": [
+            {
+                "agent": "<search>TarFile</search>",
+                "returned": "tarfile: read and write tar archives",
+            },
+            {"agent": "<answer>zipfile</answer>", "returned": ""},
+        ],
+        "answer": "zipfile",
+    }
+
+
+def test_a_record_says_what_ended_the_episode_and_counts_images() -> None:
+    turns = (Turn(Action("look"), Step(Observation("a map", images=(b"png",)))),)
+    cut = Trajectory(Task("t", "?"), "g", 0, 0, turns=turns, outcome=Outcome.TRUNCATED_TURNS)
+    assert record_of(cut, 10_000) == {
+        "task": "?",
+        "turns": [{"agent": "look", "returned": "a map", "images": 1}],
+        "answer": None,
+        "ended_by": "truncated_turns",
+    }
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "😀", '"', "<"])
+def test_a_record_has_a_bounded_length_as_it_is_quoted(letter: str) -> None:
+    """Letters that are quoted with twelve characters too: an agent could choose them."""
+    long = episode("tarfile", returned=letter * 20_000)
+    record = record_of(long, 2_000)
+    assert len(escaped(record)) < 2_400
+    returned = record["turns"][0]["returned"]
+    assert re.fullmatch(rf"({letter}*) … \d+ characters left out … \1", returned)
+    left_out = int(re.findall(r"\d+", returned)[0])
+    assert returned.count(letter) - ("characters left out".count(letter)) + left_out == 20_000
+    assert record["answer"] == "tarfile"
+    assert record["task"] == "Which module defines TarFile?"
+    assert len(escaped(record)) > 1_500
+
+
+def test_long_texts_are_cut_alike_and_short_ones_not_at_all() -> None:
+    record = record_of(episode("b" * 5_000, returned="a" * 3_000), 1_000)
+    agent, returned = record["turns"][1]["agent"], record["turns"][0]["returned"]
+    assert 150 < agent.count("b") < 260
+    assert abs(agent.count("b") - returned.count("a")) < 80
+    assert record["turns"][0]["agent"] == "<search>TarFile</search>"

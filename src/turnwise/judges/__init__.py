@@ -1,5 +1,0 @@
-"""Judges: language models that score episodes, for rewards, evaluation and preference pairs.
-
-What a judge does not say in the strict form of an answer is missing, never a number. Not here:
-verifiers that compute (`rewards`), and what a judgement is used for (`training`).
-"""
