@@ -49,6 +49,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
             "web_forms",
         ),
         "reward": ("mathematics", "proof", "toolrl_calls", "toolrl_format"),
+        "section": ("embedding",),
     },
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "judges": {"command": ("judge",), "section": ("judge",)},

@@ -1,4 +1,4 @@
-"""The wing: environments, parts of rewards, two commands."""
+"""The wing: environments, parts of rewards, search by embeddings, two commands."""
 
 from turnwise.wings import Wing
 
@@ -110,4 +110,5 @@ WING = Wing(
         "turnwise_environments.rewards.mathematics",
         "turnwise_environments.rewards.proofs",
     ),
+    sections={"embedding": "turnwise_environments.retrieval.embedding:make_index"},
 )

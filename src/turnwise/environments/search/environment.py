@@ -2,7 +2,7 @@
 
 Built in are the Python standard library's documentation and questions about it (`corpus.py`,
 `tasks.py`); a user's own documents and questions take their place when paths are given. Not here:
-how a search ranks (`tools/bm25.py`, `tools/dense.py`).
+how a search ranks (`tools/bm25.py`, `retrieval.py`).
 """
 
 from collections import defaultdict
@@ -13,13 +13,13 @@ from typing import Literal
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.documents import index_documents
-from turnwise.environments.search.embedding import Retrieval, check_retrieval, make_index
 from turnwise.environments.search.library import (
     STANDARD,
     QuestionFile,
     StandardQuestions,
     task_set,
 )
+from turnwise.environments.search.retrieval import Index, Retrieval, check_retrieval, make_index
 from turnwise.environments.search.tasks import SEARCH_DEPTH
 from turnwise.environments.turn_parts import (
     REPEATS,
@@ -34,7 +34,6 @@ from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
 from turnwise.tokens import Source
-from turnwise.tools.dense import Index
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
 

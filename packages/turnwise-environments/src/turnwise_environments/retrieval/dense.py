@@ -3,15 +3,15 @@
 `DenseIndex` ranks by the cosine of embeddings; what embeds is any function from texts to vectors.
 `FusedIndex` is reciprocal rank fusion (Cormack et al., SIGIR 2009). Both are searched as a
 `BM25Index` is. Exact, all vectors in memory. Not here: which model embeds, and where embeddings are
-kept (`environments/search/embedding.py`).
+kept (`embedding.py`).
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
+from turnwise.environments.search.retrieval import Index
 from turnwise.errors import DataError
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -19,13 +19,6 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 FUSION_CONSTANT, FUSION_DEPTH = 60, 100
 """Cormack's constant, and how many places of each ranking count."""
-
-
-class Index(Protocol):
-    """The interface of what ranks a fixed list of texts."""
-
-    def search(self, query: str, k: int) -> list[int]:
-        """Positions of the best `k` texts or fewer, best first."""
 
 
 class DenseIndex:

@@ -2,8 +2,8 @@
 
 A name with a colon is a function, `path/to/file.py:embed` or `package.module:embed`, from a list of
 texts to an array; any other is a model's folder or name, which needs the extra `dense`. Embeddings
-of documents are kept in the cache (`cache.py`), because a model takes minutes for many. Not here:
-ranking (`tools/dense.py`).
+of documents are kept in the cache, because a model takes minutes for many. Not here:
+ranking (`dense.py`).
 """
 
 import hashlib
@@ -13,18 +13,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from turnwise.environments.search.corpus import Document
+from turnwise.environments.search.retrieval import Index, Retrieval
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.folders import cache_folder
 from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
-from turnwise.tools.dense import DenseIndex, Embed, FusedIndex, Index
+from turnwise_environments.retrieval.dense import DenseIndex, Embed, FusedIndex
 
-Retrieval = Literal["bm25", "dense", "hybrid"]
 PROBE = "the same text, to know an embedding by"
 
 
@@ -37,23 +36,11 @@ class Embedder:
     queries: Embed
 
 
-def check_retrieval(retrieval: Retrieval, embedding: str) -> None:
-    """Raises ConfigError where one of the two is missing or has no use."""
-    if retrieval != "bm25" and not embedding:
-        raise ConfigError(
-            f"search: retrieval {retrieval} needs an embedding: a model of sentence-transformers, "
-            "or a function as file.py:embed"
-        )
-    if retrieval == "bm25" and embedding:
-        raise ConfigError("search: embedding is for retrieval dense or hybrid: set it, too")
-
-
 def make_index(
     documents: Sequence[Document], words: BM25Index, retrieval: Retrieval, embedding: str
 ) -> Index:
-    """The index that is searched; `words` is the one over the same documents."""
-    if retrieval == "bm25":
-        return words
+    """The index that is searched; `words` is the one over the same documents, with which `hybrid`
+    fuses the embedding's."""
     embedder = make_embedder(embedding)
     texts = [" ".join(f"{document.card} {document.text}".split()) for document in documents]
     dense = DenseIndex(embedded(texts, embedder), embedder.queries)

@@ -1,0 +1,1 @@
+"""Search by the vectors of an embedding, alone or together with words."""
