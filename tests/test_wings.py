@@ -1,6 +1,8 @@
 """Wings: what is installed is found, and what cannot be used is named and left out."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,12 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 
+import turnwise.config.recipe as recipe_module
 from turnwise import errors, wings
+from turnwise.config import Recipe, load_recipe
+from turnwise.conflicts import Claim
+from turnwise.errors import ConfigError
 from turnwise.wings import Wing, wings_of
 
 ONE = Wing(commands={"fly": "one:fly", "land": "one:land"})
 TWO = Wing(commands={"fly": "two:fly", "swim": "two:swim"})
 NOT_ONE = "a wing"
+CEILING = "a high ceiling"
+TALL = Wing(claims="tests.test_wings:of_tall")
+LOW = Wing(claims="tests.test_wings:of_low")
 
 
 def point(name: str, value: str, requires: str = "turnwise>=0.1") -> EntryPoint:
@@ -38,6 +47,25 @@ def test_a_command_that_two_have_is_left_out() -> None:
     found = wings_of([point("one", "ONE"), point("two", "TWO")])
     assert found.commands() == {"land": "one:land", "swim": "two:swim"}
     assert found.problems == ["command fly is left out: wings one and two both have it"]
+
+
+def of_tall(recipe: Recipe) -> Iterator[Claim]:
+    yield Claim(f"tall = {recipe.name!r}", (CEILING,))
+
+
+def of_low(recipe: Recipe) -> Iterator[Claim]:
+    yield Claim("low", denies={CEILING: "is a cellar"}, remedy="set low=false")
+
+
+def test_wings_that_do_not_know_each_other_contradict_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for names, refused in ((["TALL"], 0), (["LOW"], 0), (["TALL", "LOW"], 1)):
+        found = wings_of([point(name.lower(), name) for name in names])
+        monkeypatch.setattr(recipe_module, "wings", lambda found=found: found)
+        problem = "tall = 'search' needs a high ceiling, and low is a cellar: set low=false, or le"
+        with pytest.raises(ConfigError, match=problem) if refused else nullcontext():
+            load_recipe("search")
 
 
 def test_two_wings_of_one_name_are_left_out() -> None:

@@ -9,7 +9,7 @@ that a recipe names, for which an entry point of their kind is enough (`registry
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -18,6 +18,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError, MissingExtraError, located
 
 GROUP = "turnwise.wings"
@@ -75,6 +76,9 @@ class Wing:
     line about it."""
     reward_parts: Sequence[str] = ()
     """Modules that declare parts of rewards (`turnwise.reward_part`)."""
+    claims: str = ""
+    """A function from a recipe to what its choices of this wing need and deny others
+    (`turnwise.conflicts.Claim`): `package.module:function`. Empty where there is nothing to say."""
     sections: Mapping[str, str] = field(default_factory=dict)
     """The functions that make the part of a recipe's section, by the section's name:
     `package.module:function`. The arguments of each are those of the core's call of
@@ -98,7 +102,7 @@ class Wing:
         sections = {
             name: at for name, at in self.sections.items() if ("section", name) not in names
         }
-        return Wing(commands, parts, self.reward_parts, sections)
+        return Wing(commands, parts, self.reward_parts, self.claims, sections)
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,10 @@ class Wings:
                 made: Callable[..., Any] = loaded(wing.sections[name])
                 return made
         raise missing("section", name) or ConfigError(f"no wing has the section {name}")
+
+    def claims(self) -> list[Callable[[Any], Iterable[Claim]]]:
+        """The functions that give the claims of a recipe, those of all wings."""
+        return [loaded(wing.claims) for wing in self.usable.values() if wing.claims]
 
     def reward_parts(self) -> list[str]:
         """The modules that declare parts of rewards."""

@@ -429,7 +429,7 @@ def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path
     for change, message in (
         ("train.group_size=1", "at least 2"),
         ("rollout.temperature=0", "would be the same"),
-        ("learning.share_prefixes=true model.gradient_checkpointing=true", "exclude each other"),
+        ("learning.share_prefixes=true model.gradient_checkpointing=true", "computes them again"),
         ("learning.updates_per_step=9", "give at least 9"),
     ):
         assert message in shell("train", recipe, *change.split(), "--run", run, code=2).err

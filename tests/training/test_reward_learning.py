@@ -305,7 +305,7 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
                 "evaluation.during_rl.every=1",
                 "evaluation.during_rl.keep_best=true",
             ),
-            "a later reward model: choose one",
+            "would leave the best policy with a later one",
         ),
         (("reward_model.data=[]", *MODEL), "give at least 1"),
     ):

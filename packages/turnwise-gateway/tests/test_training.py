@@ -218,7 +218,7 @@ def test_settings_that_do_not_go_with_an_agent_are_refused(
 
 def test_an_algorithm_that_branches_is_refused(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
-    with pytest.raises(ConfigError, match="goes on from the middle of episodes, which an agent"):
+    with pytest.raises(ConfigError, match="needs turnwise's own agent loop, and agent has"):
         train(recipe(tmp_path), folder, "algorithm.name=counterfactual")
 
 

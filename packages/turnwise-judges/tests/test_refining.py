@@ -195,8 +195,8 @@ def test_a_request_without_room_stops_the_run(recipe: Path, tmp_path: Path) -> N
     [
         (["judge.form=rubric"], "none of a rubric's criteria"),
         (["judge.model=scripted"], "judge.model.kind is 'scripted'"),
-        (["train.steps=0"], r"train\.steps is 0"),
-        (["algorithm.name=remax"], "learns from greedy"),
+        (["train.steps=0"], r"needs steps of RL, and train\.steps = 0"),
+        (["algorithm.name=remax"], "remax needs greedy episodes beside groups"),
         (["algorithm.name=pass_at_k", "train.group_size=5", "algorithm.k=5"], "give at least 5"),
         (["rollout.max_tokens=300"], "without any record a request of"),
         (["judge.refinement.replies=1"], "judge.refinement.replies"),

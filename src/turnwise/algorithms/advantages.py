@@ -14,6 +14,7 @@ from turnwise.algorithms import outcome_advantages
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
 from turnwise.algorithms.estimators import Credit, spread, totals
 from turnwise.algorithms.parts import Trait, part
+from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Share
 
@@ -138,7 +139,8 @@ def grpo(groups: Groups) -> list[list[Credit]]:
     "gdpo",
     "named parts of the reward z-scored in the group, their weighted sum in the batch "
     "(arXiv 2601.05242)",
-    traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
+    conditions=[Need.WHOLE_BATCH],
+    traits=(Trait.NO_SHAPING, Trait.NO_PENALTY, Trait.NAMED_REWARDS),
 )
 def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Credit]]:
     """A_i = z_batch(sum_n w_n z_group(r_n,i)): each named part of the reward z-scored in its group,

@@ -16,6 +16,7 @@ from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import turn_returns
+from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Positive, Range, Share
 
 TurnNumbers = list[Floats]
@@ -33,6 +34,7 @@ def criticality(episode: EstimatorInput) -> Floats:
     "return times 1 - pi/h, h the turn's probability given the outcome (Harutyunyan 2019)",
     of=of_turns,
     needs=[Requirement.HINDSIGHT],
+    conditions=[Need.WORDS],
     traits=[Trait.UNGROUPED],
 )
 def hca(
@@ -61,6 +63,7 @@ def hca(
     "the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
     of=of_turns,
     needs=[Requirement.HINDSIGHT],
+    conditions=[Need.WORDS],
     traits=[Trait.NO_PENALTY],
 )
 def hcapo(

@@ -12,6 +12,7 @@ import numpy as np
 from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.estimators import of_rewards
 from turnwise.algorithms.parts import Trait, part
+from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Count
 
@@ -57,6 +58,7 @@ def rloo(rewards: Floats) -> Floats:
     "max_rl",
     "(R - mean) / mean (arXiv 2602.02710)",
     of=of_rewards,
+    conditions=[Need.REWARDS_FROM_0],
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
 def max_rl(rewards: Floats) -> Floats:
@@ -79,6 +81,7 @@ def max_rl(rewards: Floats) -> Floats:
     "pass_at_k",
     "best of k of the group (arXiv 2508.10751)",
     of=of_rewards,
+    conditions=[Need.REWARDS_0_AND_1],
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
 def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:

@@ -16,6 +16,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
+from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Range
 from turnwise.registry import Registry, load_function
@@ -42,6 +43,21 @@ class Requirement(StrEnum):
     BRANCHES = "branches"
     TURN_VALUES = "turn_values"
 
+    @property
+    def words(self) -> str:
+        """The need in a sentence."""
+        return _WORDS.get(self, self.replace("_", " "))
+
+
+_WORDS = {
+    Requirement.CRITIC: "a critic",
+    Requirement.TEACHER: "a teacher",
+    Requirement.HINDSIGHT: "probabilities in hindsight",
+    Requirement.INFORMATION_GAIN: "an information gain",
+    Requirement.RESTORABLE: Need.RESTORABLE,
+    Requirement.GREEDY: "greedy episodes beside groups",
+}
+
 
 class Trait(StrEnum):
     """The properties of a part that matter when an algorithm is put together."""
@@ -59,6 +75,8 @@ class Trait(StrEnum):
     trees, where what episodes share stands, with its penalty, in one of them alone."""
     BY_ADVANTAGE = "by advantage"
     """An objective without a gradient where the advantage is 0."""
+    NAMED_REWARDS = "named rewards"
+    """An estimator that adds up named parts of the reward itself, with weights of its own."""
     PLAIN_AT_ONE = "plain at one"
     """An objective whose gradient at ratio 1 is the policy gradient's."""
 
@@ -120,6 +138,8 @@ class Part:
     description: str = ""
     """The part in a few words, and the paper."""
     needs: frozenset[Requirement] = frozenset()
+    conditions: tuple[str, ...] = ()
+    """Needs of the other choices, of recipe and environment (`conflicts.Need`)."""
     gives: frozenset[Requirement] = frozenset()
     """Signals that a rollout gives the estimator, which has to need one of them."""
     traits: frozenset[Trait] = frozenset()
@@ -132,6 +152,7 @@ def part(
     *,
     of: Callable[[Any], Any] | None = None,
     needs: Iterable[Requirement] = (),
+    conditions: Iterable[str] = (),
     gives: Iterable[Requirement] = (),
     traits: Iterable[Trait] = (),
 ) -> Callable[[Function], Function]:
@@ -150,6 +171,7 @@ def part(
             _numbers(function),
             description or _first_line(function),
             frozenset(needs),
+            tuple(conditions),
             frozenset(gives),
             frozenset(traits),
         )

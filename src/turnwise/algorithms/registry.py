@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
-from turnwise.algorithms.contradictions import check_algorithm
+from turnwise.algorithms.claims import check_algorithm
 from turnwise.algorithms.parts import PARTS, Number, Part, Setting, declared_part
 from turnwise.algorithms.ratios import ratio_note
 from turnwise.algorithms.rows import ALGORITHMS

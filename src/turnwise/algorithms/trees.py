@@ -14,6 +14,7 @@ from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns, totals
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.conflicts import Need
 
 TurnNumbers = list[Floats]
 
@@ -25,6 +26,7 @@ TurnNumbers = list[Floats]
     "sum (arXiv 2509.21240)",
     of=of_turns,
     needs=[Requirement.BRANCHES],
+    conditions=[Need.PLAIN_SUM],
     traits=[Trait.NO_PENALTY],
 )
 def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:

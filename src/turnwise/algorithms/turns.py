@@ -14,6 +14,7 @@ from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcome_advantages import STANDARD_DEVIATION_FLOOR, differing, grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Range, Share
 
 TurnNumbers = list[Floats]
@@ -95,6 +96,7 @@ def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbe
     "the group's z-score plus that among turns from the same state (arXiv 2505.10978)",
     of=of_turns,
     needs=[Requirement.STATES],
+    conditions=[Need.OWN_LOOP],
     traits=[Trait.NO_PENALTY],
 )
 def gigpo(
@@ -134,6 +136,7 @@ def gigpo(
     "and summed backwards (arXiv 2510.14967)",
     of=of_turns,
     needs=[Requirement.INFORMATION_GAIN],
+    conditions=[Need.WORDS],
     traits=[Trait.NO_PENALTY],
 )
 def information_gain(

@@ -5,11 +5,13 @@ Not here: what the gateway answers, and how an agent is run
 (`packages/turnwise-gateway`).
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.section import Choice, Section
+from turnwise.conflicts import Claim, Need
 
 
 class TrainedPolicy(Section):
@@ -77,6 +79,10 @@ class AgentConfig(Section):
     public_url: str = ""
     """The gateway's address for agents that reach it by another name, such as through a tunnel."""
 
+    def claims(self) -> Iterator[Claim]:
+        own = {Need.OWN_LOOP: "has a loop of its own", Need.IMAGES: "is told words alone"}
+        yield Claim("agent", (Need.OWN_PROCESS, Need.TOKENS), own, "leave agent out")
+
     @model_validator(mode="after")
     def _trains_a_role(self) -> Self:
         policies = [role.policy for role in self.roles.values()]
@@ -122,6 +128,10 @@ class RemoteAgent(AgentConfig):
     """The environment variable with the secret that they send as their bearer token."""
     pickup_seconds: float = Field(600.0, gt=0)
     """The time in which an agent has to take a task; an episode that none takes is ungraded."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield from super().claims()
+        yield Claim("agent = 'remote'", (Need.FREE_SAMPLING,))
 
 
 AnyAgentConfig = Annotated[RemoteAgent | FunctionAgent | CommandAgent, Choice("run")]

@@ -4,10 +4,12 @@ Not here: the processes themselves (`cluster`).
 """
 
 import re
+from collections.abc import Iterator
 
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.section import Section
+from turnwise.conflicts import Claim, Need
 
 
 class ClusterConfig(Section):
@@ -46,6 +48,42 @@ class ClusterConfig(Section):
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
     """Deadline of places on the cluster, and of the start of learners, servers and workers."""
+
+    def claims(self) -> Iterator[Claim]:
+        if self.sequence_ranks > 1:
+            slices = {Need.WHOLE_ROWS: "computes them in slices"}
+            setting = f"cluster.sequence_ranks = {self.sequence_ranks}"
+            yield Claim(setting, denies=slices, remedy="set cluster.sequence_ranks=1")
+        if self.workers:
+            elsewhere = {
+                Need.OWN_PROCESS: "plays them in others",
+                Need.IMAGES: "plays episodes where no image can be made tokens",
+            }
+            setting = f"cluster.workers = {self.workers}"
+            yield Claim(setting, denies=elsewhere, remedy="set cluster.workers=0")
+        if self.samplers:
+            nodes = {Need.SERVERS_HERE: "places them on the nodes of a cluster"}
+            if not (self.colocated and self.learners == 1):
+                nodes[Need.FIRST_GPU] = "places them elsewhere"
+            setting = f"cluster.samplers = {self.samplers}"
+            yield Claim(setting, (Need.SERVERS,), nodes, "leave cluster.samplers out")
+        if self.colocated:
+            shared = {
+                Need.OWN_GPUS: "puts each on the GPU of a learner",
+                Need.BASE_MODEL: "lets them give its memory back",
+            }
+            needs = (Need.STILL_POLICY, Need.SERVERS)
+            yield Claim("cluster.colocated", needs, shared, "set cluster.colocated=false")
+
+    @model_validator(mode="after")
+    def _servers_are_shared_out(self) -> "ClusterConfig":
+        if self.colocated and self.samplers % self.learners:
+            raise ValueError(
+                f"cluster.colocated puts the same number of servers beside each learner, and "
+                f"cluster.samplers = {self.samplers} cannot be divided among cluster.learners = "
+                f"{self.learners}: change one of them, or set cluster.colocated=false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _slices_divide(self) -> "ClusterConfig":

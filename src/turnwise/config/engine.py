@@ -1,12 +1,19 @@
 """Settings of engines: what all have, and what each kind has of its own."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from turnwise.config.section import Choice, Section
+from turnwise.conflicts import Claim, Need
 
+LOCKSTEP = Claim(
+    "engine.deterministic",
+    denies={Need.FREE_SAMPLING: "samples in lockstep, so that runs repeat"},
+    remedy="set engine.deterministic=false",
+)
 EXACT_PARITY = 0.001
 """Default of `engine.parity_bound` where everything is computed in float32: 2^13 units of its
 rounding."""
@@ -47,12 +54,21 @@ class EmbeddedEngineConfig(EngineConfig):
         """The arguments of the engine's `build`."""
         return {"kv_cache_tokens": self.kv_cache_tokens}
 
+    def claims(self) -> Iterator[Claim]:
+        yield _without_servers(self.name)
+        if self.deterministic:
+            yield LOCKSTEP
+
 
 class RunningServers(Section):
     """Servers that run already. They must see the run's folder by the same name."""
 
     urls: tuple[str, ...] = Field(min_length=1)
     """Their addresses: `["http://127.0.0.1:8000"]`."""
+
+    def claims(self) -> Iterator[Claim]:
+        running = {Need.SERVERS: "names some that run already"}
+        yield Claim("engine.servers.urls", denies=running)
 
 
 class StartedServers(Section):
@@ -72,6 +88,13 @@ class StartedServers(Section):
     """Further command-line arguments of each server."""
     compute_dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """The type that servers compute in; `auto` is `model.dtype`."""
+
+    def claims(self) -> Iterator[Claim]:
+        if self.replicas > 1 or self.devices:
+            key = "replicas" if self.replicas > 1 else "devices"
+            yield Claim(f"engine.servers.{key}", (Need.SERVERS_HERE,))
+        if self.gpus:
+            yield Claim("engine.servers.gpus", (Need.OWN_GPUS,))
 
     @model_validator(mode="after")
     def _a_device_for_each(self) -> "StartedServers":
@@ -121,6 +144,22 @@ class VllmEngineConfig(EngineConfig):
     """A vLLM server computes other numbers, by rounding, in another batch."""
     options: ClassVar[dict[str, Any]] = {}
 
+    def claims(self) -> Iterator[Claim]:
+        order = {Need.MIN_P_LAST: "applies min_p first"}
+        yield Claim("engine.name = 'vllm'", denies=order)
+        if self.in_flight:
+            under_way = (Need.TURNS_UNDER_WAY,)
+            yield Claim("engine.in_flight", under_way, remedy="set engine.in_flight=false")
+        transport = f"engine.transport = {self.transport!r}"
+        if self.transport == "adapters":
+            needs = (Need.ADAPTERS, Need.BASE_MODEL)
+            kept = {Need.TURNS_UNDER_WAY: "lets a turn keep the adapters that it began with"}
+            yield Claim(transport, needs, kept, "set engine.transport=files")
+        if self.transport == "nccl":
+            yield Claim(transport, (Need.OWN_GPUS,), remedy="set engine.transport=ipc")
+        if self.transport == "ipc":
+            yield Claim(transport, (Need.FIRST_GPU,), remedy="set engine.transport=files")
+
 
 class OwnEngineConfig(EngineConfig):
     """An engine of your own: `path/to/file.py:Class`, `package.module:Class` or an entry point."""
@@ -131,6 +170,11 @@ class OwnEngineConfig(EngineConfig):
     """Arguments of its `build`."""
     deterministic: bool = True
     """Whether it is to give the same run for the same seed."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield _without_servers(self.name)
+        if self.deterministic:
+            yield LOCKSTEP
 
 
 class OpenAIEngineConfig(Section):
@@ -153,6 +197,17 @@ class OpenAIEngineConfig(Section):
 
     deterministic: ClassVar[bool] = False
     """Nothing of it is seeded."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield _without_servers(self.name)
+        words = {Need.TOKENS: "says words"}
+        yield Claim("engine.name = 'openai'", denies=words, remedy="choose embedded or vllm")
+
+
+def _without_servers(name: str) -> Claim:
+    """The claim of an engine that has no servers to be started."""
+    denies = {Need.SERVERS: "has none"}
+    return Claim(f"engine.name = {name!r}", denies=denies, remedy="set engine=vllm")
 
 
 TokenEngineConfig = EmbeddedEngineConfig | VllmEngineConfig | OwnEngineConfig

@@ -3,11 +3,13 @@
 Not here: the questions and the rubrics (the wing turnwise-judges).
 """
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from turnwise.config.section import Choice, Section
+from turnwise.conflicts import Claim, Need
 
 
 class SampledModel(Section):
@@ -61,6 +63,9 @@ class RefinementConfig(Section):
     """Requests of a step, at most: fewer where too few of its episodes differ in success."""
     replies: int = Field(4, ge=2)
     """Replies to a request, a group that the algorithm compares."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("judge.refinement", (Need.OWN_LOOP, Need.STEPS_OF_RL))
 
 
 class JudgeConfig(Section):

@@ -1,10 +1,12 @@
 """Settings of learning: optimizer, algorithm and what it measures with, imitation, preferences."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from turnwise.config.section import Choice, Section
+from turnwise.conflicts import Claim, Need
 
 ADAPTERS_RATE, FULL_RATE = 1e-4, 1e-6
 """Learning rates where a recipe names none: of LoRA's adapters, and of all weights."""
@@ -44,6 +46,16 @@ class LearningConfig(Section):
     what was chosen, for a run that is resumed."""
     mask_observations: bool = True
     """False trains on tool output as if the model had written it: only to show what that does."""
+
+    def claims(self) -> Iterator[Claim]:
+        if self.share_prefixes:
+            needs = (Need.ONE_PASS, Need.WHOLE_ROWS, Need.WORDS)
+            trees = {Need.PLAIN_ROWS: "computes trees of them"}
+            yield Claim(
+                "learning.share_prefixes", needs, trees, "set learning.share_prefixes=false"
+            )
+        if not self.mask_observations:
+            yield Claim("learning.mask_observations = false", (Need.POLICY_LOSS, Need.OBSERVATIONS))
 
     @property
     def autocast(self) -> bool:
@@ -96,6 +108,9 @@ class TeacherConfig(Section):
 
     model: str
     """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("algorithm.teacher", (Need.WORDS,))
 
 
 class SelfTeacherConfig(Section):
@@ -189,3 +204,7 @@ class PreferencesConfig(Section):
     """Strength that holds the policy to the one that the stage began with."""
     learning_rate: float = Field(5e-6, gt=0)
     """The rate of this stage: see `learning.learning_rate`."""
+
+    def claims(self) -> Iterator[Claim]:
+        if self.steps:
+            yield Claim("preferences.steps", (Need.ONE_CONTEXT,))

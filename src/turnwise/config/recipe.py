@@ -4,13 +4,15 @@ Not here: what the names of environments, algorithms and engines stand for; each
 own. Nor how a recipe is read (`loading.py`).
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.config.agent import AnyAgentConfig
+from turnwise.config.bounds import misfits
 from turnwise.config.cluster import ClusterConfig
-from turnwise.config.contradictions import contradictions
 from turnwise.config.engine import (
     EXACT_PARITY,
     ROUNDED_PARITY,
@@ -45,8 +47,10 @@ from turnwise.config.run import (
     TrainConfig,
 )
 from turnwise.config.section import Section
+from turnwise.conflicts import Claim, conflicts
 from turnwise.errors import ConfigError
 from turnwise.threads import physical_cores
+from turnwise.wings import wings
 
 
 class Recipe(Section):
@@ -91,9 +95,13 @@ class Recipe(Section):
     monitor: MonitorConfig = MonitorConfig()
     cluster: ClusterConfig = ClusterConfig()
 
-    @property
-    def token_engine(self) -> TokenEngineConfig:
-        """The engine, all of whose tokens are known. Raises ConfigError for one that says words."""
+    def claims(self) -> Iterator[Claim]:
+        """The claims of wings, of what they find in the recipe."""
+        for claims in wings().claims():
+            yield from claims(self)
+
+    def check_tokens(self) -> None:
+        """Raise ConfigError for an engine that says words."""
         if isinstance(self.engine, OpenAIEngineConfig):
             raise ConfigError(
                 'engine.name = "openai" says words: which tokens were sampled, and how likely they '
@@ -101,6 +109,11 @@ class Recipe(Section):
                 "evaluate`, without --inject and --without-instructions: else choose embedded or "
                 "vllm"
             )
+
+    @property
+    def token_engine(self) -> TokenEngineConfig:
+        """The engine, all of whose tokens are known, as `check_tokens` has seen."""
+        assert not isinstance(self.engine, OpenAIEngineConfig)
         return self.engine
 
     @property
@@ -143,6 +156,6 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _sections_go_together(self) -> "Recipe":
-        for sentence in contradictions(self):
+        for sentence in chain(conflicts(self.all_claims()), misfits(self)):
             raise ValueError(sentence)
         return self

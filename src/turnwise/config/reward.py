@@ -1,11 +1,20 @@
 """Settings of the reward: which numbers of an episode count, and how much."""
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from turnwise.config.section import Section
+from turnwise.conflicts import Claim, Need
 
+OF_MODELS = {
+    "judge": (Need.OWN_PROCESS,),
+    "reward_model": (Need.OWN_PROCESS,),
+    "entropy": (Need.OWN_PROCESS, Need.STILL_POLICY),
+    "self_certainty": (Need.OWN_PROCESS, Need.STILL_POLICY),
+}
+"""The needs of parts that ask a model, by their names."""
 GATES = ("always", "success", "failure")
 """Gates that are no names of parts."""
 
@@ -59,6 +68,11 @@ class RewardPartConfig(PartConfig):
     """When it counts: `always`, after `success`, after `failure`, or where another part, named
     here, is above 0."""
 
+    @property
+    def changes_the_sum(self) -> bool:
+        """Whether its settings do more than to have it measured."""
+        return self.weight not in (0, 1) or self.schedule is not None or self.gate != "always"
+
 
 class CostConfig(PartConfig):
     """A number of 0 or more whose mean has to stay below a limit. It is taken off the reward with a
@@ -109,6 +123,14 @@ class RewardConfig(Finite):
             return parts
         plain = {k: v for k, v in parts.items() if type(v) in (int, float)}
         return parts | {name: {"weight": weight} for name, weight in plain.items()}
+
+    def claims(self) -> Iterator[Claim]:
+        for name in sorted(self.used & set(OF_MODELS)):
+            yield Claim(f"part {name} of the reward", OF_MODELS[name])
+        changed = [f"costs.{name}" for name in self.costs]
+        changed += [f"parts.{name}" for name, part in self.parts.items() if part.changes_the_sum]
+        for key in changed:
+            yield Claim(f"reward.{key}", (Need.SUMMED_REWARD,))
 
     @property
     def used(self) -> set[str]:

@@ -3,11 +3,13 @@
 Not here: the model itself (`learning/reward_model.py`).
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from turnwise.config.section import Section
+from turnwise.conflicts import Claim, Need
 
 
 class RewardModelConfig(Section):
@@ -30,3 +32,9 @@ class RewardModelConfig(Section):
     beside_policy: bool = False
     """One more update in each step of RL, on that step's episodes and what the verifier says of
     them; without it the model is frozen."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("reward_model", (Need.WORDS,))
+        if self.beside_policy:
+            later = {Need.FIXED_REWARD: "would leave the best policy with a later one"}
+            yield Claim("reward_model.beside_policy", (Need.STILL_POLICY,), later)

@@ -1,10 +1,12 @@
 """Settings of model, environment, scaffold and episodes."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, StrictInt, model_validator
 
 from turnwise.config.section import Section
+from turnwise.conflicts import Claim, Need
 
 
 class ModelConfig(Section):
@@ -26,6 +28,19 @@ class ModelConfig(Section):
     offload_activations: bool = False
     """Keep what `gradient_checkpointing` still keeps of each layer in the processor's memory until
     the backward pass: less of a GPU's memory, and time to move it."""
+
+    def claims(self) -> Iterator[Claim]:
+        checkpoints = f"model.gradient_checkpointing = {str(self.gradient_checkpointing).lower()}"
+        if self.gradient_checkpointing:
+            yield Claim(checkpoints, denies={Need.ONE_PASS: "computes them again"})
+        else:
+            remedy = "set model.gradient_checkpointing=true"
+            yield Claim(checkpoints, denies={Need.INPUTS_KEPT: "keeps none"}, remedy=remedy)
+        if self.offload_activations:
+            yield Claim("model.offload_activations", (Need.INPUTS_KEPT,))
+        if not self.lora_rank:
+            without = {Need.ADAPTERS: "trains all weights"}
+            yield Claim("model.lora_rank = 0", denies=without, remedy="set model.lora_rank")
 
 
 class LatencyConfig(Section):
@@ -56,6 +71,11 @@ class EnvironmentConfig(Section):
     dry_run, confirm (by making the call again), or how many may succeed in an episode."""
     latency: LatencyConfig | None = None
     """Seconds that tools are made to take; without it they take their own time alone."""
+
+    def claims(self) -> Iterator[Claim]:
+        for key in ("tools", "consequential", "latency"):
+            if getattr(self, key):
+                yield Claim(f"environment.{key}", (Need.OWN_LOOP,))
 
 
 class ScaffoldConfig(Section):
@@ -146,6 +166,20 @@ class RolloutConfig(Section):
     """RL plays episodes of `max_turns` from the first step on where this is left out."""
 
     _learned: bool = PrivateAttr(default=True)
+
+    def claims(self) -> Iterator[Claim]:
+        if self.routing_replay:
+            needs = (Need.ONE_PASS, Need.WHOLE_ROWS, Need.PLAIN_ROWS, Need.OWN_LOOP)
+            yield Claim("rollout.routing_replay", needs, remedy="set rollout.routing_replay=false")
+        if self.context != "fail":
+            several = {Need.ONE_CONTEXT: "lets several follow one another"}
+            if self.context == "truncate":
+                several[Need.IMAGES] = "would cut them"
+            setting = f"rollout.context = {self.context!r}"
+            yield Claim(setting, (Need.OWN_LOOP,), several, "set rollout.context to 'fail'")
+        if self.temperature > 0 and self.top_p < 1 and self.min_p > 0:
+            both = "set rollout.top_p or rollout.min_p, not both"
+            yield Claim("rollout.top_p with rollout.min_p", (Need.MIN_P_LAST,), remedy=both)
 
     @property
     def truncates(self) -> bool:

@@ -1,10 +1,12 @@
 """Settings of the RL loop, of what it plays, and of what is measured of a run."""
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from turnwise.config.section import Choice, Section
+from turnwise.conflicts import Claim, Need
 
 
 class TrainConfig(Section):
@@ -31,6 +33,23 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1)
     """Newest checkpoints of a stage that are kept."""
 
+    def claims(self) -> Iterator[Claim]:
+        if not self.steps:
+            yield Claim("train.steps = 0", denies={Need.STEPS_OF_RL: "makes none"})
+        ahead = f"train.max_staleness = {self.max_staleness}"
+        if self.max_staleness:
+            learning = {Need.STILL_POLICY: "samples while it learns"}
+            remedy = "set train.max_staleness=0"
+            yield Claim(ahead, (Need.FREE_SAMPLING,), learning, remedy)
+        else:
+            yield Claim(ahead, denies={Need.TURNS_UNDER_WAY: "has none then"})
+        if self.oversample:
+            needs = (Need.FREE_SAMPLING, Need.SPARE_EPISODES)
+            setting = f"train.oversample = {self.oversample}"
+            yield Claim(setting, needs, remedy="set train.oversample=0")
+        if self.dynamic_sampling_rounds:
+            yield Claim("train.dynamic_sampling_rounds", (Need.GROUPS_LEFT_OUT,))
+
 
 class AllTasks(Section):
     """Shuffled passes over all tasks."""
@@ -52,6 +71,9 @@ class BySuccess(Section):
     """Episodes of a task, its last graded ones, that its success rate is measured over."""
     random_share: float = Field(0.25, gt=0, lt=1)
     """Share of each step's tasks that is drawn from all, so that no task is lost for ever."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("curriculum.kind = 'by_success'", (Need.STILL_POLICY,))
 
     @property
     def band(self) -> tuple[float, float]:
@@ -88,6 +110,10 @@ class LearningRateReaction(EchoTrapConfig):
     learning_rate_factor: float = Field(0.5, gt=0, lt=1)
     """Factor on the learning rate, at each reaction."""
 
+    def claims(self) -> Iterator[Claim]:
+        if self.reaction == "roll_back":
+            yield Claim("monitor.echo_trap.reaction = 'roll_back'", (Need.STILL_POLICY,))
+
 
 EchoTrapReaction = Annotated[PlainReaction | LearningRateReaction, Choice("reaction")]
 
@@ -100,6 +126,9 @@ class MutualInformationConfig(Section):
     tasks: int = Field(16, ge=2)
     """Number N of tasks in an estimate: it costs N² forward passes of a prompt with a first turn,
     and is at most log N."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("monitor.mutual_information", (Need.WORDS,))
 
 
 class MonitorConfig(Section):
@@ -128,6 +157,11 @@ class ValidationConfig(Section):
     then a multiple of `train.checkpoint_every`."""
     patience: int = Field(0, ge=0)
     """RL stops after so many evaluations without a better one; 0 for never."""
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("evaluation.during_rl", (Need.STILL_POLICY,))
+        if self.keep_best:
+            yield Claim("evaluation.during_rl.keep_best", (Need.FIXED_REWARD,))
 
 
 class PriceConfig(Section):

@@ -4,7 +4,7 @@ The settings of a choice stand in the kind that they belong to, so that what can
 cannot be written. Not here: the sections themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
@@ -13,11 +13,26 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from turnwise.conflicts import Claim
+
 
 class Section(BaseModel):
     """A part of a recipe: unknown keys are errors, values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    def claims(self) -> Iterator[Claim]:
+        """The needs of its settings and what they deny others; none unless a section says so."""
+        yield from ()
+
+    def all_claims(self) -> Iterator[Claim]:
+        """Its claims, then those of the sections in it."""
+        yield from self.claims()
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for one in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(one, Section):
+                    yield from one.all_claims()
 
 
 Kinds = Sequence[type[Section]]

@@ -11,11 +11,12 @@ import functools
 import inspect
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
+from turnwise.conflicts import Claim, Need
 from turnwise.environments.random_actions import random_script
 from turnwise.environments.tasksets import Split as Split
 from turnwise.environments.tasksets import TaskSet, checked_tasks
@@ -40,7 +41,7 @@ Rewards = Literal["unknown", "shares", "signed"]
 AWAITED = ("reset", "step", "verify", "close")
 """Methods of an environment that are awaited; a plain one is made so (`__init_subclass__`)."""
 CALLED = (
-    *("tasks", "budget", "fresh", "tools", "oracle", "random_actions", "ablations"),
+    *("claims", "tasks", "budget", "fresh", "tools", "oracle", "random_actions", "ablations"),
     *("snapshot", "restore", "reseed"),
 )
 """Methods of an environment that are called without `await`."""
@@ -158,6 +159,15 @@ class Environment:
             data_hash=self.task_set.digest,
             reference_scores=self.task_set.reference_scores,
         )
+
+    def claims(self) -> Iterator[Claim]:
+        """The needs of the environment, and what it denies a recipe; one's own may yield more."""
+        setting = f"environment {self.spec.name}"
+        if not self.restorable:
+            yield Claim(setting, denies={Need.RESTORABLE: "has no snapshot() and restore()"})
+        if self.shows_images:
+            words = {Need.WORDS: "shows images"}
+            yield Claim(setting, (Need.IMAGES,), words, "have it tell what is to be seen in words")
 
     @property
     def restorable(self) -> bool:

@@ -22,10 +22,11 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+from turnwise.conflicts import Claim
 from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Rewards
 from turnwise.environments.guarded import joined
 from turnwise.environments.registry import make_environment
@@ -133,6 +134,11 @@ class Joint(Environment):
                 if all(one.parts.get(name) == part for one in others)
             },
         )
+
+    def claims(self) -> Iterator[Claim]:
+        """See Environment."""
+        for member in self._members.values():
+            yield from member.claims()
 
     @property
     def restorable(self) -> bool:

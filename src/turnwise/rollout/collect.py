@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from turnwise.algorithms.parts import Requirement, part
+from turnwise.conflicts import Need
 from turnwise.ranges import Count
 from turnwise.rollout.branching import play_on_from_every_turn
 from turnwise.rollout.oversampling import oversample
@@ -31,6 +32,7 @@ independent = part("rollout", "independent", "each episode from the beginning, b
     "rollout",
     "greedy",
     "and one at temperature 0 beside each group (arXiv 2310.10505)",
+    conditions=[Need.SINGLE_REWARDS],
     gives=[Requirement.GREEDY],
 )
 async def greedy(
@@ -59,6 +61,7 @@ async def greedy(
     "turn_replays",
     "so many others beside each episode from before each of its turns",
     needs=[Requirement.RESTORABLE],
+    conditions=[Need.OWN_LOOP, Need.ONE_CONTEXT, Need.SINGLE_REWARDS],
     gives=[Requirement.TURN_VALUES],
 )
 async def turn_replays(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turnwise.algorithms.parts import Requirement, part
+from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Count, NonNegative, Share
 from turnwise.rollout.branching import branch_at, child_of
@@ -84,6 +85,7 @@ def check_tree_size(group_size: int, trees: int, expansions: int, rounds: int) -
     "random_branches",
     "trees that branch at random turns (arXiv 2509.21240)",
     needs=[Requirement.RESTORABLE],
+    conditions=[Need.OWN_LOOP, Need.ONE_CONTEXT],
     gives=[Requirement.BRANCHES],
 )
 async def random_branches(
@@ -126,6 +128,7 @@ async def random_branches(
     "entropy_branches",
     "branches after tool results that made the policy less certain (arXiv 2507.19849)",
     needs=[Requirement.RESTORABLE],
+    conditions=[Need.OWN_LOOP, Need.ONE_CONTEXT],
     gives=[Requirement.BRANCHES],
 )
 async def entropy_branches(

@@ -1,8 +1,8 @@
 """The demands of an algorithm on recipe and environment, and what it comes to with them.
 
 Checks raise a ConfigError that says what to do; warnings are sentences, told when a run begins. Not
-here: which parts of an algorithm go together (`algorithms/contradictions.py`), and what else cannot
-work together in a run (`checks`).
+here: which parts of an algorithm go together (`algorithms/claims.py`), and what else cannot work
+together in a run (`checks`).
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from turnwise.algorithms.claims import claims_of
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.parts import BYPASS, PARTS, Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
+from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.registry import ENGINES
 from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.errors import ConfigError, unknown_name
@@ -29,58 +31,74 @@ EQUAL = 1e-6
 def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError where a recipe gives an algorithm too little, or settings of what it does
     not have; loads nothing."""
+    check([*recipe.all_claims(), *claims_of_both(recipe, algorithm)])
     _check_signals(recipe.algorithm, algorithm)
     _check_sizes(recipe, algorithm)
-    _check_rollout(recipe, algorithm)
-    _check_contexts(recipe, algorithm)
-    _check_losses(recipe, algorithm)
     _check_kl(recipe, algorithm)
-    _check_refinement(recipe, algorithm)
-    if recipe.agent is not None and Requirement.RESTORABLE in algorithm.needs:
+    if algorithm.rollout == "random_branches" and recipe.train.steps:
+        check_tree_size(recipe.train.group_size, **algorithm.numbers_of("rollout"))
+    if _adds_up_itself(algorithm) and not algorithm.numbers_of("estimator")["reward_weights"]:
         raise ConfigError(
-            f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
-            "episodes, which an agent of your own plays from the beginning: choose another "
-            "algorithm, or leave agent out"
+            f"algorithm {algorithm.name} adds up the parts of the reward that it is told: give "
+            "their names and weights, as in algorithm.reward_weights.exact_match=1"
         )
-    if recipe.agent is not None and Requirement.STATES in algorithm.needs:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: estimator {algorithm.estimator} compares turns from the "
-            "same state, and the turns of an agent of your own may be of several conversations: "
-            "choose another algorithm, or leave agent out"
-        )
+
+
+def claims_of_both(recipe: Recipe, algorithm: Algorithm) -> Iterator[Claim]:
+    """The claims of an algorithm, and those of a recipe's settings that depend on it or on the
+    engine's class."""
+    yield from claims_of(algorithm)
+    if recipe.train.steps and algorithm.correction == BYPASS:
+        remedy = 'set algorithm.correction to "none" or "truncated"'
+        yield Claim(f"correction {BYPASS}", (Need.SAMPLED_PROBABILITIES,), remedy=remedy)
+    if truncates_untold(recipe):
+        untold = {
+            Need.SAMPLED_PROBABILITIES: "does not say which tokens rollout.top_k, top_p and "
+            "min_p leave"
+        }
+        setting = f"engine {recipe.engine.name}"
+        yield Claim(setting, denies=untold, remedy='set engine.name to "embedded"')
+    if recipe.judge is not None and recipe.judge.refinement is not None:
+        lacking = [need.words for need in Requirement if need not in _OF_ANY_GROUP]
+        why = "learns from replies of one turn with a reward, which have none"
+        denies = dict.fromkeys([Need.NAMED_REWARDS, Need.TASK_EPISODES, *lacking], why)
+        needs, remedy = (Need.POLICY_LOSS,), "leave judge.refinement out"
+        yield Claim("judge.refinement", needs, denies, remedy)
+
+
+def claims_of_rewards(environment: Environment, reward: Reward | None) -> Iterator[Claim]:
+    """The claims of an environment's rewards, or of the reward in place of them."""
+    spec, owner = environment.spec, f"environment {environment.spec.name}"
+    if reward is not None:
+        spec = replace(spec, turn_rewards=reward.of_turns, rewards=_kind_of(reward))
+        owner = "the recipe's reward"
+        if reward.of_groups:
+            groups = {Need.SINGLE_REWARDS: "is measured of whole groups"}
+            yield Claim("a part of the reward", denies=groups, remedy="leave the part out")
+    if not spec.turn_rewards:
+        remedy = f"name a part of turns in reward.parts, such as {_turn_parts(spec) or 'malformed'}"
+        yield Claim(owner, denies={Requirement.TURN_REWARDS.words: "has none"}, remedy=remedy)
+    if spec.turn_rewards or spec.rewards != "unknown":
+        yield Claim(owner, denies={Need.REWARDS_0_AND_1: "has others"})
+    if spec.rewards == "signed":
+        yield Claim(owner, denies={Need.REWARDS_FROM_0: "has others"})
 
 
 def check_algorithm_for_environment(
-    algorithm: Algorithm, environment: Environment, reward: Reward | None
+    recipe: Recipe, algorithm: Algorithm, environment: Environment, reward: Reward | None
 ) -> None:
     """Raise ConfigError where an environment, or the reward in place of its own, lacks what an
     algorithm needs, or has rewards that it is not for."""
-    spec = environment.spec
-    if reward is not None:
-        spec = replace(spec, turn_rewards=reward.of_turns, rewards=_kind_of(reward))
-    if Requirement.RESTORABLE in algorithm.needs and not environment.restorable:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
-            f"episodes, and environment {spec.name} has no snapshot() and restore()"
-        )
-    if Requirement.TURN_REWARDS in algorithm.needs and not spec.turn_rewards:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
-            f"and {'the recipe' if reward else f'environment {spec.name}'} gives none: name a part "
-            f"of turns in reward.parts, such as {_turn_parts(spec) or 'malformed'}"
-        )
-    if reward is not None and reward.of_groups and algorithm.part("rollout").gives & _COMPARED:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: rollout {algorithm.rollout} judges members by single "
-            "episodes, and a part of the reward is measured of whole groups: choose another "
-            "algorithm, or leave the part out"
-        )
-    if algorithm.estimator == "gdpo":
-        _check_reward_weights(algorithm, spec, reward)
-    if algorithm.estimator == "pass_at_k" and (spec.turn_rewards or spec.rewards != "unknown"):
-        _refuse_rewards(algorithm, spec.name, "of 0 and 1")
-    if algorithm.estimator == "max_rl" and spec.rewards == "signed":
-        _refuse_rewards(algorithm, spec.name, "of 0 and more")
+    check(
+        [
+            *recipe.all_claims(),
+            *claims_of_both(recipe, algorithm),
+            *environment.claims(),
+            *claims_of_rewards(environment, reward),
+        ]
+    )
+    if _adds_up_itself(algorithm):
+        _check_reward_weights(algorithm, environment.spec, reward)
 
 
 def _check_reward_weights(
@@ -96,7 +114,8 @@ def _check_reward_weights(
             raise unknown_name("algorithm.reward_weights", name, known)
 
 
-_COMPARED = frozenset({Requirement.GREEDY, Requirement.TURN_VALUES})
+def _adds_up_itself(algorithm: Algorithm) -> bool:
+    return algorithm.has_trait("estimator", Trait.NAMED_REWARDS)
 
 
 def _turn_parts(spec: EnvironmentSpec) -> str:
@@ -138,10 +157,7 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
             f"they are all 1: {ratio_note(algorithm)}. Raise learning.updates_per_step or "
             "learning.epochs to use it"
         )
-    if (
-        algorithm.estimator == "gdpo"
-        and len(algorithm.numbers_of("estimator")["reward_weights"]) > 1
-    ):
+    if _adds_up_itself(algorithm) and len(algorithm.numbers_of("estimator")["reward_weights"]) > 1:
         warnings.append(
             f"algorithm {algorithm.name} compares each number after it is brought to the same "
             "spread, so no range keeps the others from outvoting success: watch rollout/success"
@@ -179,13 +195,6 @@ def _compares_equal_rewards(algorithm: Algorithm) -> bool:
         return False
 
 
-def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None:
-    raise ConfigError(
-        f"algorithm {algorithm.name}: estimator {algorithm.estimator} is for rewards {wanted}, and "
-        f"here there are others: choose another estimator, or another reward of {environment}"
-    )
-
-
 def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
     """Raise ConfigError for settings of signals that the algorithm does not have, and for a teacher
     that is missing."""
@@ -204,15 +213,19 @@ def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
 
 def _check_sizes(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for groups, or steps, in which there is too little to compare."""
-    needed = {
-        "group_size": _trajectories_needed(recipe, algorithm),
-        "tasks_per_step": _tasks_needed(recipe, algorithm),
-    }
-    for key, reasons in needed.items():
-        given = getattr(recipe.train, key)
+    members, refinement = list(_trajectories_needed(recipe, algorithm)), None
+    if recipe.judge is not None:
+        refinement = recipe.judge.refinement
+    needed = [
+        ("train.group_size", recipe.train.group_size, members),
+        ("train.tasks_per_step", recipe.train.tasks_per_step, _tasks_needed(recipe, algorithm)),
+    ]
+    if refinement is not None:
+        needed.append(("judge.refinement.replies", refinement.replies, members))
+    for key, given, reasons in needed:
         for least, reason in reasons:
             if given < least:
-                raise ConfigError(f"train.{key} is {given}, and {reason}: give at least {least:g}")
+                raise ConfigError(f"{key} is {given}, and {reason}: give at least {least:g}")
 
 
 def _trajectories_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple[float, str]]:
@@ -231,8 +244,8 @@ def _trajectories_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple
         yield 2, "monitor.echo_trap.reaction = filter keeps groups whose rewards differ"
     if algorithm.self_teacher_coefficient:
         yield 2, f"the self-teacher of algorithm {name} reads another success of the group"
-    if estimator == "pass_at_k":
-        k = algorithm.numbers_of("estimator")["k"]
+    k = algorithm.numbers_of("estimator").get("k")
+    if k is not None:
         yield k, f"algorithm {name} takes the best of k = {k:g} trajectories"
 
 
@@ -247,83 +260,6 @@ def _tasks_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple[float,
         yield 2, f"algorithm {algorithm.name} compares with the batch's others, in groups of one"
 
 
-def _check_rollout(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for episodes that the algorithm's rollout cannot make, or cannot lose."""
-    train, name = recipe.train, algorithm.name
-    if train.steps and algorithm.rollout == "random_branches":
-        check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
-    if train.oversample and algorithm.rollout != "independent":
-        raise ConfigError(
-            f"train.oversample is {train.oversample}, but rollout {algorithm.rollout} of algorithm "
-            f"{name} needs each of its episodes: set train.oversample=0"
-        )
-    if train.dynamic_sampling_rounds and algorithm.group_filter == "none":
-        raise ConfigError(
-            "train.dynamic_sampling_rounds samples in place of groups that are dropped, but "
-            f"algorithm {name} drops none: give it a group_filter"
-        )
-
-
-def _check_contexts(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for contexts that follow one another, where each trajectory has to have
-    one."""
-    parted = algorithm.rollout not in ("independent", "greedy")
-    readers = {
-        f"rollout {algorithm.rollout} goes on from the middle of": parted,
-        "the self-teacher reads": algorithm.self_teacher_coefficient,
-        "preferences are pairs of": recipe.preferences.steps,
-    }
-    for reads, there in readers.items():
-        if there and recipe.rollout.context != "fail":
-            raise ConfigError(
-                f"rollout.context is {recipe.rollout.context}, but {reads} episodes of one context "
-                "each: set rollout.context to 'fail'"
-            )
-
-
-def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for a loss that would be there twice, or not at all, and for ratios to a
-    distribution that some tokens are left out of."""
-    name = algorithm.name
-    if not recipe.learning.mask_observations:
-        why = "has an observation_coefficient" if algorithm.observation_coefficient else ""
-        why = "has no policy loss" if algorithm.estimator == "none" else why
-        if why:
-            raise ConfigError(
-                "learning.mask_observations=false trains on observations in the policy loss, and "
-                f"algorithm {name} {why}: leave one of them out"
-            )
-    if recipe.train.steps and algorithm.correction == BYPASS and truncates_untold(recipe):
-        raise ConfigError(
-            f"rollout.top_k, top_p and min_p leave tokens out, and engine {recipe.engine.name} "
-            "does not say which: the others are sampled more often than the policy says, and "
-            f'correction {BYPASS} clips ratios to that; set algorithm.correction to "none" or '
-            '"truncated", or engine.name to "embedded"'
-        )
-    if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
-        raise ConfigError(
-            f"algorithm {name} adds up the parts of the reward that it is told: give their names "
-            "and weights, as in algorithm.reward_weights.exact_match=1"
-        )
-    if algorithm.estimator == "gdpo" and recipe.reward is not None:
-        ignored = [
-            *(f"costs.{cost}" for cost in recipe.reward.costs),
-            *(
-                f"parts.{part}"
-                for part, config in recipe.reward.parts.items()
-                if config.weight not in (0, 1)
-                or config.schedule is not None
-                or config.gate != "always"
-            ),
-        ]
-        if ignored:
-            raise ConfigError(
-                f"algorithm {name} has weights of its own for the parts of the reward "
-                f"(algorithm.reward_weights), so reward.{ignored[0]} would do nothing: leave out "
-                "costs, weights, schedules and gates"
-            )
-
-
 def truncates_untold(recipe: Recipe) -> bool:
     """Whether tokens are drawn among some of the vocabulary, and the engine does not say among
     which, so that the learner's probabilities are others."""
@@ -332,29 +268,6 @@ def truncates_untold(recipe: Recipe) -> bool:
 
 _OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
 """Signals that episodes of one turn have too, of whatever task."""
-
-
-def _check_refinement(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError where a judge's replies, which have one turn and a reward at its end, could
-    not be learned from as the step's episodes are."""
-    if recipe.judge is None or recipe.judge.refinement is None:
-        return
-    lacking = sorted(algorithm.needs - _OF_ANY_GROUP)
-    named = ["the reward's named parts"] if algorithm.estimator == "gdpo" else []
-    deaf = ["no reward at all"] if algorithm.estimator == "none" else []
-    taught = ["a self-teacher's texts"] if algorithm.self_teacher_coefficient else []
-    for needed in (*deaf, *named, *taught, *(need.replace("_", " ") for need in lacking)):
-        raise ConfigError(
-            f"judge.refinement: algorithm {algorithm.name} learns from {needed}, and a judge's "
-            "reply is one turn with a reward: choose an algorithm that goes by rewards, such as "
-            "grpo or rloo, or leave refinement out"
-        )
-    replies = recipe.judge.refinement.replies
-    for least, reason in _trajectories_needed(recipe, algorithm):
-        if replies < least:
-            raise ConfigError(
-                f"judge.refinement.replies is {replies}, and {reason}: give at least {least:g}"
-            )
 
 
 def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:

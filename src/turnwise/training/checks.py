@@ -2,7 +2,7 @@
 
 Every check raises a ConfigError that says what to do. Not here: whether a recipe is well formed and
 its sections go together (`config`), which parts of an algorithm go together
-(`algorithms/contradictions.py`), and what an algorithm asks of a recipe (`algorithm_checks`).
+(`algorithms/claims.py`), and what an algorithm asks of a recipe (`algorithm_checks`).
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from turnwise.types import Observation, Task
 
 def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
-    recipe.token_engine  # noqa: B018 - refuses one that nothing can be trained with
+    recipe.check_tokens()
     check_algorithm_for_recipe(recipe, algorithm)
     check_demonstrations(recipe, algorithm, fresh=False)
     check_reaction(recipe, algorithm)
@@ -42,8 +42,6 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
-    if parts.environment.shows_images:
-        _check_images(recipe, algorithm)
     cluster_checks.check_model(recipe, parts.model)
     check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
     check_vocabulary(recipe, parts.tokenizer)
@@ -74,22 +72,3 @@ def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
             f"four turns of rollout.max_turn_tokens = {limits.max_turn_tokens} that is more than "
             f"rollout.max_tokens = {limits.max_tokens}; raise it to {needed}, or lower the other"
         )
-
-
-def _check_images(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for parts that put tokens together on their own, without their images."""
-    used = {
-        "learning.share_prefixes": recipe.learning.share_prefixes,
-        "monitor.mutual_information": recipe.monitor.mutual_information,
-        "algorithm.teacher": recipe.algorithm.teacher,
-        "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
-        "log-probabilities in hindsight": Requirement.HINDSIGHT in algorithm.needs,
-        "a reward model": recipe.reward_model is not None,
-        "an information gain": Requirement.INFORMATION_GAIN in algorithm.needs,
-    }
-    for name, given in used.items():
-        if given:
-            raise ConfigError(
-                f"the environment shows images, for which {name} has no place: leave it out, or "
-                "have the environment tell its observations in words"
-            )

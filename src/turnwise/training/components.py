@@ -4,13 +4,14 @@ Training, evaluation and play begin here, so that they mean the same thing by a 
 work together is refused here, before anything slow begins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
+from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.places import ServerPlaces
 from turnwise.engines.registry import ENGINES, make_engine
@@ -23,7 +24,7 @@ from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
-from turnwise.models.load import device_of, load_model, model_type, takes_images
+from turnwise.models.load import device_of, load_model, model_type
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
@@ -142,34 +143,28 @@ class Components:
         )
 
 
-def check_images(environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError where the policy would not be shown what there is to see; of the model only
-    the configuration is loaded."""
-    if not environment.shows_images:
-        return
-    there = f"environment {environment.spec.name} shows images"
-    if recipe.agent is not None:
-        raise ConfigError(f"{there}, which an agent of your own is not given: leave agent out")
-    if not shows_images(recipe.scaffold.name):
-        raise ConfigError(
-            f"{there}, and scaffold {recipe.scaffold.name} words alone: choose tags, react or code"
-        )
-    if not takes_images(recipe.model):
-        raise ConfigError(
-            f"{there}, and model {recipe.model.name} ({model_type(recipe.model)}) takes none: name "
-            f"one of the families {', '.join(FAMILIES)}, or have it told in words "
-            '(environment.options.observations = "text")'
-        )
-    if not ENGINES.get(recipe.engine.name).takes_images:
-        raise ConfigError(
-            f"{there}, and engine {recipe.engine.name} is not given any: set engine.name="
-            "embedded or vllm"
-        )
-    if recipe.rollout.context == "truncate":
-        raise ConfigError(
-            f'{there}, and rollout.context = "truncate" would cut them: set it to "drop", '
-            '"summarise" or "fail"'
-        )
+def claims_of_sight(recipe: Recipe) -> Iterator[Claim]:
+    """The claims of scaffold, model and engine on an environment that shows images; of the model
+    only the configuration is loaded."""
+    families = ", ".join(FAMILIES)
+    kind = model_type(recipe.model)
+    blind = {
+        f"scaffold {recipe.scaffold.name}": (
+            shows_images(recipe.scaffold.name),
+            "choose tags, react or code",
+        ),
+        f"model {recipe.model.name} ({kind})": (
+            kind in FAMILIES,
+            f"name one of the families {families}",
+        ),
+        f"engine {recipe.engine.name}": (
+            ENGINES.get(recipe.engine.name).takes_images,
+            "set engine.name=embedded or vllm",
+        ),
+    }
+    for setting, (sees, remedy) in blind.items():
+        if not sees:
+            yield Claim(setting, denies={Need.IMAGES: "takes words alone"}, remedy=remedy)
 
 
 def build_components(
@@ -187,9 +182,10 @@ def build_components(
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
-    recipe.token_engine  # noqa: B018 - refuses one that says words
+    recipe.check_tokens()
     environment = environment or checked_environment(recipe)
-    check_images(environment, recipe)
+    if environment.shows_images:
+        check([*environment.claims(), *claims_of_sight(recipe)])
     longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
     model, tokenizer = load_model(recipe.model, weights, recipe.seed, longest, in_files)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)

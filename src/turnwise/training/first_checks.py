@@ -10,6 +10,7 @@ from pathlib import Path
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
+from turnwise.conflicts import check
 from turnwise.environments.base import Environment, Split
 from turnwise.environments.registry import environment_of
 from turnwise.environments.splits import check_splits
@@ -79,7 +80,7 @@ def checked_environment(recipe: Recipe) -> Environment:
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.find_tier()
-    check_workers(environment, recipe)
+    check([*recipe.all_claims(), *environment.claims()])
     reward_of(recipe, environment, parts_of_models(recipe))
     return environment
 
@@ -95,7 +96,7 @@ def check_environment(
     are those of training, with their secrets; the reward is that in place of its own."""
     _check_programs(recipe, environment)
     _check_horizon(recipe, environment)
-    check_algorithm_for_environment(algorithm, environment, reward)
+    check_algorithm_for_environment(recipe, algorithm, environment, reward)
     scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
     if scripted and demonstrates(recipe, algorithm):
         _check_oracle(environment, tasks[0])
@@ -139,16 +140,6 @@ def _tasks(recipe: Recipe, environment: Environment, split: Split, wanted: int) 
     if wanted and not tasks:
         raise DataError(f"environment {recipe.environment.name} has no {split} tasks")
     return tasks
-
-
-def check_workers(environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError where other processes cannot play the episodes."""
-    name = environment.spec.name
-    if recipe.cluster.workers and environment.shows_images:
-        raise ConfigError(
-            f"environment {name} shows images, whose tokens only the process of the run can make: "
-            "set cluster.workers=0"
-        )
 
 
 def _check_horizon(recipe: Recipe, environment: Environment) -> None:

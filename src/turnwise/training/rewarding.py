@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from turnwise.algorithms.parts import Trait
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
@@ -50,7 +51,8 @@ def reward_of(
     if recipe.reward is not None:
         parts, turns, config = environment.spec.parts, recipe.rollout.max_turns, recipe.reward
         chosen = recipe.algorithm
-        if make_algorithm(chosen.name, chosen.overrides).estimator == "gdpo":
+        algorithm = make_algorithm(chosen.name, chosen.overrides)
+        if algorithm.has_trait("estimator", Trait.NAMED_REWARDS):
             # It has weights of its own, of z-scores: what the sum here is counts for nothing.
             config = config.model_copy(update={"dominance": False})
         made = make_reward(config, parts, turns, models)

@@ -21,6 +21,7 @@ from turnwise.cluster.workers.frames import Asked
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.cluster.workers.replay import Replay
 from turnwise.config import load_recipe
+from turnwise.conflicts import check
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
@@ -32,7 +33,6 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
 from turnwise.training.components import Components, build_components
 from turnwise.training.context import RunContext
-from turnwise.training.first_checks import check_workers
 from turnwise.types import Group, Outcome, Trajectory
 
 HERE = Path(__file__).parent
@@ -348,7 +348,7 @@ def test_a_stranger_is_told_nothing(recipe: Path) -> None:
 def test_pictures_stay_in_the_process_of_the_run(recipe: Path) -> None:
     loaded = load_recipe(str(recipe), ["cluster.workers=2"])
     environment = environment_of(loaded)
-    check_workers(environment, loaded)
+    check([*loaded.all_claims(), *environment.claims()])
     environment.shows_images = True
-    with pytest.raises(ConfigError, match=r"shows images.* set cluster.workers=0"):
-        check_workers(environment, loaded)
+    with pytest.raises(ConfigError, match=r"is shown images, .* set cluster.workers=0"):
+        check([*loaded.all_claims(), *environment.claims()])

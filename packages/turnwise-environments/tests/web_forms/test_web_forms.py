@@ -7,9 +7,10 @@ import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
 from turnwise.config import load_recipe
+from turnwise.conflicts import check
 from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import all_tasks, success
-from turnwise.training.components import check_images
+from turnwise.training.components import claims_of_sight
 from turnwise.types import Action, Step, Task, ToolCall
 from turnwise_environments.web_forms.environment import WebForms
 from turnwise_environments.web_forms.kinds import KINDS
@@ -91,10 +92,10 @@ def test_one_kind_and_images_that_no_model_is_shown() -> None:
     assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
     assert "random" not in few.spec.reference_scores
     recipe = load_recipe("search")
-    check_images(few, recipe)
+    check([*few.claims(), *claims_of_sight(recipe)])
     few.shows_images = True
-    with pytest.raises(ConfigError, match=r"images, and model tiny \(qwen3\) takes none"):
-        check_images(few, recipe)
+    with pytest.raises(ConfigError, match=r"images, and model tiny \(qwen3\) takes words alone"):
+        check([*few.claims(), *claims_of_sight(recipe)])
 
 
 def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:

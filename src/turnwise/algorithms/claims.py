@@ -1,0 +1,128 @@
+"""The needs of an algorithm's choices, and what they deny each other, a recipe and an environment.
+
+Not here: how claims are compared (`turnwise.conflicts`), and an algorithm's sizes and coefficients
+beside those of a recipe (`training/algorithm_checks.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
+from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Requirement, Trait
+from turnwise.conflicts import Claim, Need, check
+from turnwise.errors import ConfigError
+
+ONE_KL = "a KL term in one place alone"
+
+
+def claims_of(algorithm: Algorithm) -> Iterator[Claim]:
+    """The claims of its parts, then those of its terms."""
+    for choice in PARTS:
+        part = algorithm.part(choice)
+        needs = (*part.conditions, *(need.words for need in sorted(part.needs)))
+        setting = f"{choice} {part.name} of algorithm {algorithm.name}"
+        denies = dict(_denied(algorithm, choice))
+        if algorithm.has_trait(choice, Trait.NAMED_REWARDS):
+            needs = (Need.NAMED_REWARDS, *needs)
+        if choice == "reward_shaping" and part.name != "none":
+            needs = (Need.SHAPED_REWARDS, *needs)
+        if needs or denies:
+            yield Claim(setting, needs, denies, f"choose another {choice}")
+    yield from _claims_of_terms(algorithm)
+
+
+def _denied(algorithm: Algorithm, choice: str) -> Iterator[tuple[str, str]]:
+    """Pairs of a need that a part denies, and why."""
+    part = algorithm.part(choice)
+    if Trait.NO_SHAPING in part.traits:
+        yield Need.SHAPED_REWARDS, "cannot have any"
+    if Trait.NO_PENALTY in part.traits:
+        yield Need.KL_PENALTY, "cannot have any"
+    if Trait.NAMED_REWARDS in part.traits:
+        yield Need.SUMMED_REWARD, "has weights of its own (algorithm.reward_weights)"
+    if part.gives:
+        yield Need.SPARE_EPISODES, "needs each of its own"
+    if choice in ("group_filter", "trajectory_filter") and part.name != "none":
+        yield Need.WHOLE_BATCH, "leaves some out"
+    if choice == "group_filter" and part.name == "none":
+        yield Need.GROUPS_LEFT_OUT, "leaves none out"
+    if choice == "aggregation" and part.name != PLAIN_SUM:
+        yield Need.PLAIN_SUM, "divides them by lengths or numbers"
+    if choice == "estimator" and part.name == "none":
+        yield Need.POLICY_LOSS, "has none"
+
+
+def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
+    """The claims of an algorithm's coefficients."""
+    if algorithm.kl_coefficient:
+        yield Claim("kl_coefficient", (ONE_KL,), remedy="set kl_coefficient to 0")
+    if algorithm.kl_reward_coefficient:
+        reward = {ONE_KL: "puts one into the reward"}
+        remedy = "use kl_coefficient in place of kl_reward_coefficient"
+        yield Claim("kl_reward_coefficient", (Need.KL_PENALTY,), reward, remedy)
+    if algorithm.observation_coefficient:
+        setting = f"observation_coefficient of algorithm {algorithm.name}"
+        yield Claim(setting, denies={Need.OBSERVATIONS: "trains them by itself"})
+    if algorithm.self_teacher_coefficient:
+        setting = f"self_teacher_coefficient of algorithm {algorithm.name}"
+        second = (Requirement.CRITIC, Requirement.PROCESS_REWARDS)
+        denies = {need.words: "has the place of the second model" for need in second}
+        needs = (Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES)
+        yield Claim(setting, needs, denies, "choose another algorithm")
+
+
+def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for parts or terms that do not go together; `row` is the algorithm without
+    its overrides, `given` are those of them that are numbers of parts."""
+    _check_rollout(algorithm)
+    check(claims_of(algorithm))
+    _check_kl(algorithm)
+    _check_terms(algorithm, row, given)
+
+
+def _check_rollout(algorithm: Algorithm) -> None:
+    """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it costs,
+    and no less."""
+    rollouts = [PARTS["rollout"].get(name) for name in PARTS["rollout"].names()]
+    given = algorithm.part("rollout").gives
+    known = given.union(*(rollout.gives for rollout in rollouts))
+    needed = algorithm.part("estimator").needs & known
+    if given != needed:
+        fitting = " or ".join(repr(each.name) for each in rollouts if each.gives == needed)
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator {algorithm.estimator!r} does not go with "
+            f"rollout {algorithm.rollout!r}: choose rollout = {fitting}"
+        )
+
+
+def _check_kl(algorithm: Algorithm) -> None:
+    """Raise ConfigError for settings of a KL term that is not there."""
+    name = algorithm.name
+    if algorithm.kl_target and not algorithm.has_kl:
+        raise ConfigError(
+            f"algorithm {name}: kl_target adapts a coefficient, but kl_coefficient and "
+            "kl_reward_coefficient are 0; set one of them"
+        )
+    if not algorithm.kl_target and algorithm.kl_horizon != COEFFICIENTS["kl_horizon"].default:
+        raise ConfigError(f"algorithm {name}: kl_horizon goes with kl_target, which is 0")
+
+
+def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an algorithm without a policy loss that has no term to train by itself,
+    or settings of the missing loss."""
+    if algorithm.estimator != "none":
+        return
+    terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")
+    if not any(getattr(algorithm, term) for term in terms):
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator none has no policy loss, so nothing would be "
+            f"learned: set one of {', '.join(terms)}"
+        )
+    choices = ("objective", "ratio_level", "whitening")
+    changed = [key for key in choices if getattr(algorithm, key) != getattr(row, key)]
+    changed += [key for key in given if key in algorithm.part("objective").numbers]
+    if changed:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: {changed[0]} is of the policy loss, and estimator none "
+            "has none: leave it out, or choose another estimator"
+        )
