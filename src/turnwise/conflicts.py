@@ -1,4 +1,4 @@
-"""Choices that cannot all be honoured: each says what it needs of others, and what it denies them.
+"""Choices that cannot all be honoured: each names its needs, and what it denies others.
 
     Claim("evaluation.during_rl", needs=(Need.STILL_POLICY,))
     Claim("train.max_staleness = 1", denies={Need.STILL_POLICY: "samples while it learns"})
@@ -15,7 +15,7 @@ from turnwise.errors import ConfigError
 
 
 class Need:
-    """The needs that several parts have, as they are told: "… needs turnwise's own agent loop"."""
+    """The needs that several parts have, in the words of the sentences."""
 
     ADAPTERS = "a model with adapters"
     BASE_MODEL = "servers that keep the base model in memory"
