@@ -51,6 +51,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "reward": ("mathematics", "proof", "toolrl_calls", "toolrl_format"),
         "section": ("embedding",),
+        "tool": ("calculate",),
     },
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "judges": {"command": ("judge",), "section": ("judge",)},

@@ -53,11 +53,11 @@ def called(environment: Capitals, name: str, **arguments: object) -> str:
 
 
 def test_they_stand_beside_the_environments_own(mine: Path) -> None:
-    environment = equipped(Capitals(), [f"{mine}:convert", "calculate"])
-    assert [tool.name for tool in environment.tools()] == ["calculate", "convert", "lookup"]
+    environment = equipped(Capitals(), [f"{mine}:convert", f"{mine}:send"])
+    assert [tool.name for tool in environment.tools()] == ["convert", "lookup", "send"]
     assert called(environment, "convert", miles=10) == "16.1"
     assert called(environment, "convert", miles=-1) == "Error: a distance is 0 or more"
-    assert called(environment, "calculate", expression="3 * 4") == "12"
+    assert called(environment, "send", text="x") == "sent"
     assert called(environment, "lookup", country="France") == "The capital is Paris."
     assert environment.spec == Capitals().spec
     assert equipped(environment, []) is environment
@@ -75,7 +75,11 @@ def test_rules_hold_for_them_too(mine: Path) -> None:
         ("{mine}:lookup", "is called 'lookup', as another tool of capitals: give the function"),
         ("{mine}:plain", "not a tool: mark the function with @tool"),
         ("{mine}:gone", "unknown name 'gone'"),
-        ("calculte", "unknown tool 'calculte': did you mean 'calculate'"),
+        pytest.param(
+            "calculte",
+            "unknown tool 'calculte': did you mean 'calculate'",
+            marks=pytest.mark.wing("environments"),
+        ),
     ],
 )
 def test_mistakes_are_a_line(mine: Path, name: str, message: str) -> None:

@@ -10,10 +10,10 @@ import pytest
 from real_vllm import ARGUMENTS, drive, play
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
-from turnwise.engines.parity import Probe, score
 from turnwise.forward.hidden import base_model
 from turnwise.models.load import load_model
 from turnwise_vllm.engine import VllmEngine
+from turnwise_vllm.parity import Probe, score
 from vllm_driving import change, teach
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")

@@ -18,7 +18,6 @@ from turnwise.registry import Registry
 from turnwise.tools.tool import Tool, is_tool
 
 TOOLS: Registry[Callable[..., Any]] = Registry("tool", is_tool, "mark the function with @tool")
-TOOLS.register("calculate", "turnwise.tools.calculator:calculate", "one line of exact arithmetic")
 
 Own = TypeVar("Own", bound=Environment)
 

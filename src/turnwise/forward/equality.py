@@ -12,7 +12,7 @@ on; nothing is looked up by name. There are two measures, each with one bound:
 The texts are ordinary tokens, as long as it takes to pass every boundary that the model's
 configuration names. What is decided for a whole run is decided on a twin (`twin.py`). Not here:
 what is compared, which is beside each way (`make_runner.py`, `hidden.py`, `prefix_trees.py`,
-`logprobs.py`, `small_llama.py`, `learning/parity.py`, `engines/parity.py`).
+`logprobs.py`, `small_llama.py`, `learning/parity.py`, `turnwise-vllm`).
 """
 
 import inspect

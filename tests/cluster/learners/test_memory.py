@@ -13,7 +13,6 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.cluster.learners.test_learner import loaded, recipe_of
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.team import Team
-from turnwise.engines.parity import make_probes, score
 from turnwise.models.load import load_model
 
 LAYERS = 48
@@ -89,6 +88,7 @@ def test_the_first_rank_has_no_more_where_servers_sample(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:
     transports = pytest.importorskip("turnwise_vllm.transports")
+    parity = pytest.importorskip("turnwise_vllm.parity")
     whole = large(tmp_path / "model", tokenizer)
     recipe, status = recipe_of(tmp_path / "model", {"name": "grpo"}), Path("/proc/self/status")
     small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
@@ -99,7 +99,7 @@ def test_the_first_rank_has_no_more_where_servers_sample(
         learner = DistributedLearner(team, recipe, model, None)
         learner.deliver()
         folder = transports.Files(tmp_path, 1.0).write(model, tokenizer, 1)
-        score(model, make_probes(tokenizer, 64))
+        parity.score(model, parity.make_probes(tokenizer, 64))
     assert peak.bytes - before < 0.8 * whole
     written, _ = load_model(recipe.model.model_copy(update={"name": str(folder)}))
     assert all(map(torch.equal, model.parameters(), written.parameters()))

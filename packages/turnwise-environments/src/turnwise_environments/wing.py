@@ -1,4 +1,4 @@
-"""The wing: environments, parts of rewards, search by embeddings, two commands."""
+"""The wing: environments, parts of rewards, a tool, search by embeddings, two commands."""
 
 from turnwise.wings import Wing
 
@@ -103,7 +103,13 @@ WING = Wing(
         "environment": {
             name: (f"turnwise_environments.{place}", line)
             for name, (place, line) in ENVIRONMENTS.items()
-        }
+        },
+        "tool": {
+            "calculate": (
+                "turnwise_environments.tools.calculator:calculate",
+                "one line of exact arithmetic",
+            )
+        },
     },
     reward_parts=(
         "turnwise_environments.rewards.toolrl",

@@ -20,7 +20,6 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
-from turnwise.engines.parity import ParityCheck, image_probe, make_probes
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
@@ -44,6 +43,7 @@ from turnwise_vllm.completions import (
 from turnwise_vllm.fleet import Fleet
 from turnwise_vllm.images import check_read, shown
 from turnwise_vllm.labels import WrongWeightsError
+from turnwise_vllm.parity import ParityCheck, image_probe, make_probes
 from turnwise_vllm.replica import Replica
 from turnwise_vllm.routing import Router
 from turnwise_vllm.transports import Transport

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from turnwise.engines.parity import ParityCheck, Probe
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.background import Background
 from turnwise_vllm.client import (
@@ -24,6 +23,7 @@ from turnwise_vllm.client import (
 )
 from turnwise_vllm.completions import Answer
 from turnwise_vllm.labels import Labels, WrongWeightsError
+from turnwise_vllm.parity import ParityCheck, Probe
 from turnwise_vllm.probes import sample_probes
 from turnwise_vllm.replica import Replica
 

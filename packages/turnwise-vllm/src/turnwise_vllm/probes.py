@@ -1,17 +1,17 @@
 """The probes of parity, asked of a server of vLLM.
 
-Not here: what is made of the answers (`engines/parity.py`).
+Not here: what is made of the answers (`parity.py`).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from turnwise.engines.parity import Probe
 from turnwise.forward.images import ImageReader
 from turnwise_vllm.client import Json
 from turnwise_vllm.completions import Answer, read_answer, request_body
 from turnwise_vllm.images import check_read, shown
+from turnwise_vllm.parity import Probe
 
 
 async def sample_probes(

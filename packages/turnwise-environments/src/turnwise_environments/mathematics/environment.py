@@ -19,7 +19,6 @@ from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.seeds import derive
-from turnwise.tools.calculator import calculate, evaluate
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.mathematics.problems import numbers_in
@@ -27,6 +26,7 @@ from turnwise_environments.mathematics.progress import derived
 from turnwise_environments.mathematics.tasks import STANDARD, MadeProblems, QuestionFile, Sums
 from turnwise_environments.mathematics.written import written_out
 from turnwise_environments.rewards.mathematics import is_number, is_right
+from turnwise_environments.tools.calculator import calculate, evaluate
 from turnwise_sandbox.tools.python import observation
 
 PARTS = {

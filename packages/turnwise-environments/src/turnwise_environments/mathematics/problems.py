@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from turnwise.seeds import derive
-from turnwise.tools.calculator import evaluate, show
 from turnwise_environments.mathematics.stories import KINDS, NAMES, THINGS, Kind, Template
+from turnwise_environments.tools.calculator import evaluate, show
 
 LARGEST = 5000
 """Largest result of any step."""

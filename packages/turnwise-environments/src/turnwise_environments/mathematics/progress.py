@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from turnwise.environments.turn_parts import first_shown, results_of
 from turnwise.errors import ToolError
-from turnwise.tools.calculator import Number, evaluate, show
 from turnwise.types import Trajectory
+from turnwise_environments.tools.calculator import Number, evaluate, show
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 

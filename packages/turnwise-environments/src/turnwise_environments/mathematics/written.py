@@ -7,7 +7,7 @@ copied. Not here: any other arithmetic, which is one line of `a=b`.
 import re
 from collections.abc import Sequence
 
-from turnwise.tools.calculator import calculate
+from turnwise_environments.tools.calculator import calculate
 
 _SUM = re.compile(r"[0-9]+(\+[0-9]+)+")
 

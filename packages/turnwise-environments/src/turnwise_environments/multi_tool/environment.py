@@ -27,11 +27,11 @@ from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.bm25 import BM25Index
-from turnwise.tools.calculator import calculate
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks
 from turnwise_environments.multi_tool.world import towns
+from turnwise_environments.tools.calculator import calculate
 from turnwise_sandbox.tools.python import observation
 
 BONUS, MALFORMED = 0.1, -1.0

@@ -14,9 +14,9 @@ from typing import Literal, get_args
 
 from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet
 from turnwise.seeds import derive
-from turnwise.tools.calculator import calculate
 from turnwise.types import Task
 from turnwise_environments.multi_tool.world import RIVERS, TOWNS, Town
+from turnwise_environments.tools.calculator import calculate
 
 Kind = Literal["none", "search", "calculator", "both"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

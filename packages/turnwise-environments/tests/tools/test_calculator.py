@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes import Capitals
+from turnwise.environments.equipped import equipped
 from turnwise.errors import ToolError
-from turnwise.tools.calculator import MAX_CHARACTERS, calculate, evaluate
+from turnwise_environments.tools.calculator import MAX_CHARACTERS, calculate, evaluate
 
 EXACT = {
     "0.1 + 0.2": "0.3",
@@ -143,3 +145,8 @@ def test_any_text_is_a_number_or_told_what_is_wrong(text: str) -> None:
 def _parts(expression: str) -> list[str]:
     spaced = "".join(f" {sign} " if sign in "()+-*/" else sign for sign in expression)
     return spaced.split()
+
+
+def test_a_recipe_gives_it_to_an_environment_by_name() -> None:
+    tools = equipped(Capitals(), ["calculate"]).tools()
+    assert [tool.name for tool in tools] == ["calculate", "lookup"]
