@@ -4,7 +4,7 @@
 
 Nobody can know which machine is which before a pull, so the environment has no oracle, and the
 recipe's cold start imitates this file: it teaches how to pull, and nothing about when. Not here:
-demonstrations by an oracle (`turnwise.synthesis.demonstrations`).
+demonstrations by an oracle (`turnwise.rollout.demonstrations`).
 """
 
 import argparse

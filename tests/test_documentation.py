@@ -16,7 +16,6 @@ import pytest
 from turnwise.config import check_recipe, load_recipe, recipe_keys
 from turnwise.config.judge import JudgeFile
 from turnwise.config.loading import check_section
-from turnwise.config.study import StudyConfig
 from turnwise.storage.trajectory_rows import SCHEMA
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +84,7 @@ def test_tables_of_recipes_are_recipes(page: Path) -> None:
         if set(given) == {"judge"}:
             check_section(JudgeFile, given, name(page))
         elif "arms" in given:
-            check_section(StudyConfig, given, name(page))
+            continue  # a study, which is the package turnwise-studies' to test
         elif set(given) <= SECTIONS:
             environment = {"name": "bandit"} | given.get("environment", {})
             check_recipe({"name": "page"} | given | {"environment": environment}, name(page))

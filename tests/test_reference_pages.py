@@ -70,6 +70,7 @@ class Own:
 @pytest.mark.wing("environments")
 @pytest.mark.wing("gateway")
 @pytest.mark.wing("judges")
+@pytest.mark.wing("studies")
 @pytest.mark.wing("view")
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_code_says(name: str) -> None:

@@ -20,11 +20,10 @@ from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.storage.messages import messages_of
 from turnwise.storage.trajectory_rows import groups_of, trajectory_row
-from turnwise.synthesis.conversations import messages_of
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.training import atif_export, inspect_export
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
@@ -92,7 +91,6 @@ EXITS: dict[str, Callable[[Trajectory, Row], Any]] = {
     "notebook": lambda played, row: html.unescape(played._repr_html_()),
     "read again": lambda played, row: groups_of([row])[0].trajectories[0].states,
     "conversations": lambda played, row: messages_of(row, TOKENIZER.decode),
-    "ATIF": lambda played, row: atif_export.trajectory_of(row, "x", RECIPE, TOKENIZER.decode),
     "terminal": lambda played, row: words_text(row, dict.fromkeys(Source, "")).plain,
 }
 
@@ -107,8 +105,14 @@ if find_spec("turnwise_judges") is not None:
     from turnwise_judges.record import record_of
 
     EXITS["judges"] = lambda played, row: record_of(played, 100_000)
-if find_spec("inspect_ai") is not None:
-    EXITS["Inspect"] = lambda played, row: [one.content for one in inspect_export._messages(row)]
+if find_spec("turnwise_studies") is not None:
+    from turnwise_studies.formats import atif_export, inspect_export
+
+    EXITS["ATIF"] = lambda played, row: atif_export.trajectory_of(
+        row, "x", RECIPE, TOKENIZER.decode
+    )
+    if find_spec("inspect_ai") is not None:
+        EXITS["Inspect"] = lambda played, row: [m.content for m in inspect_export._messages(row)]
 
 
 @settings(max_examples=12)

@@ -12,7 +12,7 @@ import pytest
 
 import turnwise.config.recipe as recipe_module
 from turnwise import errors, wings
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, load_recipe, loading
 from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError
 from turnwise.wings import Wing, wings_of
@@ -74,6 +74,46 @@ def test_two_wings_of_one_name_are_left_out() -> None:
     assert found.problems == ["wing one of turnwise-one is left out: another wing has its name"] * 2
 
 
+def recipe_file(folder: Path) -> Path:
+    file = folder / "sky.toml"
+    (folder / "calls.jsonl").touch()
+    demonstrations = '[sft.demonstrations]\nfile = "calls.jsonl"\n'
+    file.write_text(f'name = "sky"\nenvironment.name = "bandit"\n{demonstrations}')
+    return file
+
+
+def test_a_recipe_of_a_wing_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wing = Wing(files={"recipe": {"sky": recipe_file(tmp_path), "demo": tmp_path / "sky.toml"}})
+    found = wings.Wings({"one": wing}, [])
+    monkeypatch.setattr(loading, "wings", lambda: found)
+    read = loading.read_recipe("sky")
+    assert read["sft"]["demonstrations"]["file"] == str(tmp_path / "calls.jsonl")
+    assert loading.shipped_recipes()["demo"].parent != tmp_path
+    assert found.files("study") == {}
+
+
+def test_a_recipe_that_two_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    three = Wing(files={"recipe": {"sky": Path("a.toml"), "sea": Path("b.toml")}})
+    four = Wing(files={"recipe": {"sky": Path("c.toml")}, "study": {"sea": Path("d.toml")}})
+    module = sys.modules[__name__]
+    monkeypatch.setattr(module, "THREE", three, raising=False)
+    monkeypatch.setattr(module, "FOUR", four, raising=False)
+    found = wings_of([point("one", "THREE"), point("two", "FOUR")])
+    assert found.files("recipe") == {"sea": Path("b.toml")}
+    assert found.files("study") == {"sea": Path("d.toml")}
+    assert found.problems == ["recipe sky is left out: wings one and two both have it"]
+
+
+def test_a_recipe_of_a_wing_that_is_not_installed_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(wings.OWN, "sky", {"recipe": ("sky",)})
+    with pytest.raises(errors.MissingExtraError, match=r"recipe sky.*'turnwise\[sky\]'"):
+        loading.read_recipe("sky")
+
+
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
@@ -112,7 +152,7 @@ def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:
                 assert error is None
         if own is not None:
             listed = {(k, name) for k, names in kinds.items() for name in names if k != "reward"}
-            assert own.names() == listed
+            assert {one for one in own.names() if one[0] != "study"} == listed
     assert wings.missing("command", "train") is None
 
 

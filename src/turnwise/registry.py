@@ -196,7 +196,10 @@ def _file(path: Path, what: str) -> ModuleType:
     """A file that was edited is another module, so the edit is seen. It finds what is beside it, as
     a program does."""
     if not path.is_file():
-        raise ConfigError(f"{what} file {path}: there is no such file")
+        raise ConfigError(
+            f"{what} file {path}: there is no such file; if it has moved, write its new place into "
+            "the recipe, which of a run is its config.toml"
+        )
     digest = hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:12]
     name = f"turnwise_file_{path.stem}_{digest}"
     if name in sys.modules:

@@ -10,10 +10,11 @@ that a recipe names, for which an entry point of their kind is enough (`registry
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -56,6 +57,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "judges": {"command": ("judge",), "section": ("judge",)},
     "sandbox": {"sandbox": ("docker", "local", "sandbox_fusion")},
+    "studies": {"command": ("build-tiny", "export", "study"), "file_format": ("atif",)},
     "view": {"command": ("top", "view")},
     "vllm": {"engine": ("vllm",)},
 }
@@ -84,10 +86,14 @@ class Wing:
     """The functions that make the part of a recipe's section, by the section's name:
     `package.module:function`. The arguments of each are those of the core's call of
     `Wings.section`, and its part has the protocol that stands there."""
+    files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    """TOML files that a command finds by their names, by kind: "recipe" or "study". A path in one
+    is relative to it, and its first line is a comment that describes it."""
 
     def names(self) -> set[tuple[str, str]]:
         """All names of it, each with its kind."""
-        own = {(kind, name) for kind, parts in self.parts.items() for name in parts}
+        named = [*self.parts.items(), *self.files.items()]
+        own = {(kind, name) for kind, found in named for name in found}
         own |= {("section", name) for name in self.sections}
         return own | {("command", name) for name in self.commands}
 
@@ -103,7 +109,11 @@ class Wing:
         sections = {
             name: at for name, at in self.sections.items() if ("section", name) not in names
         }
-        return Wing(commands, parts, self.reward_parts, self.claims, sections)
+        files = {
+            kind: {name: file for name, file in found.items() if (kind, name) not in names}
+            for kind, found in self.files.items()
+        }
+        return replace(self, commands=commands, parts=parts, sections=sections, files=files)
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,13 @@ class Wings:
         for wing in self.usable.values():
             found |= wing.parts.get(kind, {})
         return found
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """The files of a kind by their names, sorted."""
+        found: dict[str, Path] = {}
+        for wing in self.usable.values():
+            found |= wing.files.get(kind, {})
+        return dict(sorted(found.items()))
 
     def section(self, name: str) -> Callable[..., Any]:
         """The function that makes the part of a section. Raises MissingExtraError where its wing is

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.training.test_export import TABLES
 
 from tests import small_runs
 from tests.chat_server import serving
 from tests.small_runs import write_recipe
-from tests.training.test_export import TABLES
 from turnwise.commands.cli import main
 from turnwise.config import load_judge
 from turnwise.errors import ConfigError, DataError

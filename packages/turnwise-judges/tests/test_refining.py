@@ -20,7 +20,6 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
 from turnwise.tokens import NO_VERSION, Source
 from turnwise.training.algorithm_checks import check_algorithm_for_recipe
-from turnwise.training.export import export_preferences
 from turnwise.types import Group
 
 SCRIPTED_JUDGE = Path(__file__).with_name("scripted_judge.py")
@@ -178,7 +177,10 @@ def test_they_are_drawn_among_what_truncation_leaves(recipe: Path, tmp_path: Pat
         assert np.array_equal(member.tokens.kept.counts > 0, member.tokens.mask)
 
 
+@pytest.mark.wing("studies")
 def test_no_pairs_are_exported_of_replies(whole: RunFolder, tmp_path: Path) -> None:
+    from turnwise_studies.formats.export import export_preferences
+
     export_preferences(whole, tmp_path / "pairs.jsonl")
     assert "BEGIN DATA" not in (tmp_path / "pairs.jsonl").read_text()
 

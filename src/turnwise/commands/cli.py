@@ -25,9 +25,7 @@ from turnwise.commands.evaluating import (
     rescore,
     transfer,
 )
-from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
-from turnwise.commands.making import build_tiny
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -36,7 +34,6 @@ from turnwise.commands.printing import (
     terminal_display,
 )
 from turnwise.commands.rewards import rewards
-from turnwise.commands.studying import study
 from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 from turnwise.wings import loaded, missing, wings
@@ -125,9 +122,6 @@ def train(
 
 
 app.command()(evaluate)
-
-
-app.command()(export)
 
 
 @app.command()
@@ -276,12 +270,10 @@ def environments(
         print_table(environments_table(rows))
 
 
-app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
 app.command()(rescore)
 app.command()(transfer)
-app.command()(build_tiny)
 for name, place in sorted(wings().commands().items()):
     command = loaded(place)
     if isinstance(command, typer.Typer):

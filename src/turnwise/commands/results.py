@@ -19,9 +19,6 @@ from turnwise.evaluation.details import (
 )
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
-from turnwise.evaluation.studies.figures import Figures
-from turnwise.evaluation.studies.measures import Measured
-from turnwise.evaluation.studies.page import by_metric, measured_text
 from turnwise.monitor.console import visible
 from turnwise.storage.run_folder import RunFolder
 
@@ -101,22 +98,6 @@ def disagreement_table(summary: Mapping[str, Any]) -> Table:
         table.add_row(name, *verdicts, Text(visible(answer)), Text(visible(one["detail"])))
     if len(found) > DISAGREEMENTS:
         table.caption = f"and {len(found) - DISAGREEMENTS} more: --json"
-    return table
-
-
-def study_table(found: Figures) -> Table:
-    """All arms of a study: every seed, and their mean."""
-    seeds = [Column(f"seed {seed}", justify="right") for seed in found.seeds]
-    table = Table("metric", "arm", *seeds, title=found.title)
-    several = len(found.seeds) > 1
-    if several:
-        table.add_column("mean", justify="right")
-    for name, arm, of in by_metric(found):
-        rate = name in found.rates
-        cells = [measured_text(one, rate) for one in of.by_seed.values()]
-        mean = None if of.over_seeds is None else of.over_seeds.mean
-        cells += [measured_text(Measured(mean), rate)] if several else []
-        table.add_row(Text(name), Text(arm), *cells)
     return table
 
 

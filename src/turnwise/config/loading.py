@@ -17,6 +17,7 @@ from turnwise.config.paths import anchored
 from turnwise.config.recipe import Recipe
 from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted, is_named, table_name
 from turnwise.errors import ConfigError, unknown_name, wrong_value
+from turnwise.wings import missing, wings
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -108,9 +109,10 @@ def recipe_keys() -> Iterator[str]:
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """Recipes that come with turnwise, by name."""
+    """Recipes that come with turnwise or a wing, by name."""
     folder = Path(str(resources.files("turnwise") / "recipes"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    own = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return own | {name: path for name, path in wings().files("recipe").items() if name not in own}
 
 
 def read_recipe(source: str) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def read_toml(kind: str, source: str, shipped: Mapping[str, Path]) -> tuple[Path
     if not path.is_file():
         if path.suffix or "/" in source:
             raise ConfigError(f"{kind} {source}: there is no such file")
-        raise unknown_name(kind, source, shipped)
+        raise missing(kind, source) or unknown_name(kind, source, shipped)
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

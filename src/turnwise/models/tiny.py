@@ -2,10 +2,10 @@
 
 Three checkpoints of it come with the package, each with the figures of its build. `tiny` knows
 words, copying, looking up among lines and the tags, and has seen no question and no search;
-`turnwise build-tiny` makes it again from nothing (see synthesis/tiny.py). `tiny_search` has
+`turnwise build-tiny` of the package turnwise-studies makes it again from nothing. `tiny_search` has
 imitated a perfect search agent in made-up libraries as well; neither has seen a task. `tiny_demo`
-is `tiny` after a cold start on mediocre demonstrations of the recipe `demo`. Not here:
-where they lie (shipped.py), loading (load.py).
+is `tiny` after a cold start on mediocre demonstrations of the recipe `demo`. Not here: where they
+lie (shipped.py), loading (load.py).
 """
 
 from dataclasses import dataclass

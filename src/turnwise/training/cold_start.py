@@ -1,6 +1,6 @@
 """The cold start: supervised learning on scripted demonstrations, before RL.
 
-Not here: how demonstrations are played (`synthesis/demonstrations.py`), and the imitation that RL
+Not here: how demonstrations are played (`rollout/demonstrations.py`), and the imitation that RL
 is compared with (`imitation.py`).
 """
 

@@ -15,14 +15,14 @@ from turnwise.cluster.learners.learner import DistributedModel
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.monitor.display import Display
+from turnwise.rollout.demonstrations import demonstrate
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
-from turnwise.synthesis.conversations import conversation_tokens, read_conversations
-from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
 from turnwise.training.components import Components
+from turnwise.training.conversations import conversation_tokens, read_conversations
 from turnwise.training.phases import Phases
 from turnwise.types import Group, Task
 

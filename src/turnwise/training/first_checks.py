@@ -20,13 +20,13 @@ from turnwise.models.places import check_model
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
+from turnwise.rollout.demonstrations import check_behaviours
 from turnwise.sandbox.base import CodeSandbox
-from turnwise.synthesis.conversations import read_conversations
-from turnwise.synthesis.demonstrations import check_behaviours
 from turnwise.training.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
 )
+from turnwise.training.conversations import read_conversations
 from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.types import Task
 

@@ -18,7 +18,7 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
-from turnwise.synthesis.conversations import Message, checked_messages, conversation_tokens
+from turnwise.training.conversations import Message, checked_messages, conversation_tokens
 
 
 def check_sources(data: Sequence[str], run: Path) -> None:

@@ -129,7 +129,7 @@ def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
     malformed turn cannot be demonstrations: the file's name says how many are in it."""
     from transformers import AutoTokenizer
 
-    from turnwise.synthesis.conversations import messages_of
+    from turnwise.storage.messages import messages_of
     from turnwise_view.dashboard.export import rows_of
 
     decode = AutoTokenizer.from_pretrained(str(run / "tokenizer")).decode
@@ -149,7 +149,7 @@ def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
     from transformers import AutoTokenizer
 
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.atif_export import trajectory_of
+    from turnwise_studies.formats.atif_export import trajectory_of
     from turnwise_view.dashboard.export import rows_of
 
     folder = RunFolder.open(run)

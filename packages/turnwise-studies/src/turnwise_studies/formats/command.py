@@ -1,0 +1,125 @@
+"""The command that writes what a run has for use elsewhere.
+
+Not here: the formats (`export.py`, `inspect_export.py`, `atif_export.py`).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnwise.commands.printing import print_line
+from turnwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from turnwise.storage.run_folder import RunFolder
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")],
+    to: Annotated[
+        Path | None, typer.Option(help="Write the policy into this folder, for transformers.")
+    ] = None,
+    adapters: Annotated[
+        str, typer.Option(help="With --to: LoRA adapters merged into the weights, or apart.")
+    ] = "merged",
+    successes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write successful episodes as chat messages (.jsonl), for sft.demonstrations.file."
+        ),
+    ] = None,
+    preferences: Annotated[
+        Path | None,
+        typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
+    ] = None,
+    helpful_calls: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write calls whose results help to the right answer (Toolformer; .jsonl)."
+        ),
+    ] = None,
+    inspect: Annotated[
+        Path | None,
+        typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
+    ] = None,
+    atif: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write episodes with their tokens into this folder, each as a file in ATIF."
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            help="With --atif: a step's number, or a name such as demonstrations, in place of all "
+            "steps of RL."
+        ),
+    ] = None,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(
+            help="The evaluation to write: with --inspect the trained policy's if not given, with "
+            "--atif in place of all steps of RL."
+        ),
+    ] = None,
+) -> None:
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs,
+    trajectories."""
+    from turnwise.storage.run_folder import RunFolder
+
+    if adapters not in ("merged", "apart"):
+        raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
+    if all(one is None for one in (to, successes, preferences, helpful_calls, inspect, atif)):
+        raise ConfigError(
+            "say what to export: --to, --successes, --preferences, --helpful-calls, --inspect or "
+            "--atif"
+        )
+    folder, written = RunFolder.open(run), []
+    if to is not None:
+        from turnwise_studies.formats.export import export_policy
+
+        export_policy(folder, to, adapters == "merged")
+        written.append(f"the policy in {to}")
+    written += _lines(folder, successes, preferences, helpful_calls)
+    if inspect is not None:
+        from turnwise_studies.formats.inspect_export import export_inspect
+
+        count = export_inspect(folder, inspect, folder.main_evaluation(evaluation))
+        written.append(f"{count} samples in {inspect}; to be seen with inspect view")
+    if atif is not None:
+        written.append(_episodes(folder, atif, step, evaluation))
+    print_line("\n".join(written))
+
+
+def _lines(
+    folder: "RunFolder",
+    successes: Path | None,
+    preferences: Path | None,
+    helpful_calls: Path | None,
+) -> list[str]:
+    from turnwise_studies.formats.export import (
+        export_helpful_calls,
+        export_preferences,
+        export_successes,
+    )
+
+    written = []
+    for file, export_rows in (
+        (successes, export_successes),
+        (preferences, export_preferences),
+        (helpful_calls, export_helpful_calls),
+    ):
+        if file is not None:
+            count, left_out = export_rows(folder, file)
+            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
+    return written
+
+
+def _episodes(folder: "RunFolder", target: Path, step: str | None, evaluation: str | None) -> str:
+    from turnwise_studies.formats.atif_export import export_atif
+
+    names = [step] if step else []
+    names += [f"evaluation-{evaluation}"] if evaluation else []
+    count, left_out = export_atif(folder, target, names)
+    return f"{count} episodes in {target} ({left_out} left out)"

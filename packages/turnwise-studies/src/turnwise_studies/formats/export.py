@@ -1,0 +1,144 @@
+"""Exports of a run for use elsewhere: the policy, and conversations as training data.
+
+Not here: the run folder's own formats (`turnwise.storage`), and how conversations are read back
+(`turnwise.training.conversations`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.evaluation.report import report_markdown
+from turnwise.models.load import load_model
+from turnwise.scaffolds.registry import make_scaffold
+from turnwise.storage import checkpoint
+from turnwise.storage.messages import conversations, write_lines, write_preferences
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise_studies.formats.toolformer import gains
+
+CALLS_HELP = 0.5
+"""Nats by which calls lower the loss of what follows, at least: Toolformer's for calculations."""
+
+
+def export_policy(folder: RunFolder, target: Path, merge: bool) -> None:
+    """Write the newest whole checkpoint as a model folder of transformers, with a model card.
+
+    Adapters are merged into the weights, or stand alone for peft where `merge` is False. The
+    tokenizer brings its chat template where it has one. Raises DataError where there is no
+    checkpoint, or the target is not an empty folder; ConfigError where there are no adapters to
+    be kept apart.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise DataError(f"{target} is not an empty folder: choose another one with --to")
+    recipe = folder.recipe()
+    if not merge and not recipe.model.lora_rank:
+        raise ConfigError("the run has no adapters (model.lora_rank): leave --adapters out")
+    found, _ = checkpoint.newest(folder.checkpoints)
+    if found is None:
+        raise DataError(f"{folder.path} has no checkpoint yet")
+    model: Any
+    model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
+    if merge and recipe.model.lora_rank:
+        model = model.merge_and_unload()
+    try:
+        model.save_pretrained(str(target))
+        tokenizer.save_pretrained(str(target))
+        (target / "README.md").write_text(_card(folder, found), encoding="utf-8")
+    except OSError as error:
+        raise InfrastructureError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
+    """The report where the run is finished, after a few words on what the model is."""
+    recipe = folder.recipe()
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags: [reinforcement-learning, agent, turnwise]",
+        "---",
+        "",
+        f"The policy of the turnwise run `{recipe.name}` after step {found.step} of "
+        f"{str(found.stage).replace('_', ' ')}. It was trained from `{recipe.model.name}` by the "
+        f"algorithm `{recipe.algorithm.name}` in the environment `{recipe.environment.name}`, and "
+        f"writes its turns in the format `{recipe.scaffold.name}`.",
+        "",
+    ]
+    if (folder.path / "report.json").is_file():
+        lines.append(report_markdown(folder.report()))
+    return "\n".join(lines)
+
+
+def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
+    """Write the successful episodes of all RL steps as conversations, one a line.
+
+    They are for `sft.demonstrations.file`. The same conversation is written once. Returns how many
+    were written, and how many successes were left out, for malformed turns, images or several
+    contexts.
+    """
+    written: dict[str, None] = {}
+    left_out = 0
+    for messages in conversations(folder, [row for row in _rows(folder) if row["success"]]):
+        if messages is None:
+            left_out += 1
+        else:
+            written[json.dumps({"messages": messages})] = None
+    write_lines(
+        file, list(written), f"{folder.path} has no success that can be written as messages"
+    )
+    return len(written), left_out
+
+
+def export_helpful_calls(
+    folder: RunFolder, file: Path, threshold: float = CALLS_HELP
+) -> tuple[int, int]:
+    """Write the tool calls of all RL steps whose results help the policy to the right answer.
+
+    Toolformer's filter (`toolformer.py`), by the newest checkpoint: each line is an
+    episode's calls with their results and the oracle's answer in place of the episode's, for
+    `sft.demonstrations.file`. Returns how many were written, and how many episodes with calls were
+    left out, because the loss of the answer fell by less than `threshold` nats, or as in
+    `export_successes`. Raises DataError where there is no checkpoint.
+    """
+    recipe = folder.recipe()
+    found, _ = checkpoint.newest(folder.checkpoints)
+    if found is None:
+        raise DataError(f"{folder.path} has no checkpoint yet")
+    model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
+    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    answers = {task.id: environment.oracle(task)[-1].answer for task in environment.tasks("train")}
+    rows = [row for row in _rows(folder) if row["tool_calls"]]
+    called = [
+        [*messages[:-1], {**messages[-1], "content": answers[row["task"]]}]
+        for row, messages in zip(rows, conversations(folder, rows), strict=True)
+        if messages is not None and _ends_with_answer(messages)
+    ]
+    helped = gains(model, scaffold, called, recipe.learning)
+    kept = [messages for messages, gain in zip(called, helped, strict=True) if gain >= threshold]
+    lines = dict.fromkeys(json.dumps({"messages": messages}) for messages in kept)
+    write_lines(file, list(lines), f"{folder.path} has no call that helps by {threshold:g} nats")
+    return len(lines), len(rows) - len(kept)
+
+
+def _ends_with_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
+
+
+def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:
+    """Write of each group of all RL steps whose rewards differ its best and its worst episode, as
+    `{"prompt": [...], "chosen": [...], "rejected": [...]}`.
+
+    Returns how many pairs were written, and how many were left out as in `export_successes`.
+    """
+    return write_preferences(folder, list(_rows(folder)), file)
+
+
+def _rows(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
+    """The episodes of all RL steps, in order."""
+    files = [file for file in folder.trajectory_files() if file.stem.startswith("step-")]
+    for file in sorted(files):
+        yield from rows_of_tasks(read_rows(file))

@@ -1,0 +1,164 @@
+"""The runs of a study in their order, each with its whole recipe, checked before any begins.
+
+All arms of a seed come before the next seed, so that a study which is stopped has whole seeds. Not
+here: how they are run (`running.py`), and what an earlier call has left (`folder.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import Recipe, changed, check_recipe, parse_override, read_recipe
+from turnwise.errors import ConfigError
+from turnwise.training.checks import check_recipe_and_algorithm
+from turnwise.training.start import check_names
+from turnwise_studies.config import COLD_START, Settings, Study, folder_name
+
+STAGES = ("sft", "train", "preferences")
+"""Tables with a number of `steps`, of which 0 leaves the stage out."""
+WITH_OPTIONS = ("environment", "scaffold")
+"""Tables whose options belong to the name beside them."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of a study."""
+
+    name: str
+    """Its folder's name, as in `masked-0`."""
+    arm: str
+    """`COLD_START` for a shared cold start."""
+    seed: int
+    recipe: Recipe
+    """The whole recipe; of an arm that begins with a cold start, without those weights."""
+    after: str | None = None
+    """The run whose cold start's weights it begins with."""
+
+
+def planned_runs(study: Study, overrides: Sequence[str] = ()) -> list[PlannedRun]:
+    """List the runs of a study. Raises ConfigError, in one line that names the arm, where a recipe
+    cannot be."""
+    config, changes = study.config, [parse_override(override) for override in overrides]
+    if any(key == "seed" for key, _ in changes):
+        raise ConfigError("override seed: seeds are those of the study's file")
+    base = read_recipe(config.recipe)
+    arms = {arm: _arm_recipe(study, arm, base, changes) for arm in config.arms}
+    cold = None if config.cold_start is None else _cold_recipe(study, base, changes)
+    if cold is not None:
+        _check_bases(study, arms, cold)
+    return list(_in_order(study, arms, cold))
+
+
+def _in_order(
+    study: Study, arms: Mapping[str, Recipe], cold: Recipe | None
+) -> Iterator[PlannedRun]:
+    beginning = study.beginning_with_cold_start
+    each = study.config.cold_start is not None and study.config.cold_start.each_seed
+    for number, seed in enumerate(study.seeds):
+        first = seed if each else study.seeds[0]
+        shared = f"{COLD_START}-{first}"
+        if cold is not None and beginning and (each or number == 0):
+            yield PlannedRun(shared, COLD_START, first, _seeded(cold, first))
+        for arm, recipe in arms.items():
+            after = shared if arm in beginning else None
+            yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, _seeded(recipe, seed), after)
+
+
+def _arm_recipe(
+    study: Study, arm: str, base: Mapping[str, Any], changes: Sequence[tuple[str, Any]]
+) -> Recipe:
+    begins = arm in study.beginning_with_cold_start
+    tables: list[Settings] = [study.config.settings]
+    tables += [{"sft": {"steps": 0}}] if begins else []
+    tables.append(study.config.arms[arm])
+    return _recipe(study, f"arm {arm!r}", base, tables, changes)
+
+
+def _cold_recipe(
+    study: Study, base: Mapping[str, Any], changes: Sequence[tuple[str, Any]]
+) -> Recipe:
+    config = study.config
+    assert config.cold_start is not None
+    nothing_else: Settings = {"train": {"steps": 0}, "preferences": {"steps": 0}}
+    nothing_else["evaluation"] = {"sft": False}
+    tables = [config.settings, config.cold_start.settings, nothing_else]
+    recipe = _recipe(study, COLD_START, base, tables, changes)
+    if not recipe.sft.steps:
+        raise ConfigError(f"{study.source}: {COLD_START}: it trains nothing: set sft.steps above 0")
+    if recipe.model.lora_rank:
+        raise ConfigError(
+            f"{study.source}: {COLD_START}: it would train adapters, with which no other run can "
+            "begin: set model.lora_rank = 0 in [cold_start.settings]"
+        )
+    return recipe
+
+
+def _recipe(
+    study: Study,
+    name: str,
+    base: Mapping[str, Any],
+    tables: Sequence[Settings],
+    changes: Sequence[tuple[str, Any]],
+) -> Recipe:
+    """The recipe after the tables, those of the smallest form, and the changes; a stage that the
+    tables leave out stays left out. Raises ConfigError, which names the part of the study, for one
+    that cannot be."""
+    source, values = f"{study.source}: {name}", deepcopy(dict(base))
+    for table in tables:
+        _forget_options(values, table)
+        values = changed(values, leaves(deepcopy(table)))
+    left_out = [(f"{stage}.steps", 0) for stage in STAGES if not _steps(values, stage)]
+    values = changed(values, [*leaves(deepcopy(study.topmost)), *deepcopy(changes), *left_out])
+    recipe = check_recipe(values, source)
+    try:
+        check_names(recipe)
+        algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+        check_recipe_and_algorithm(recipe, algorithm)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return recipe
+
+
+def _steps(values: Mapping[str, Any], stage: str) -> Any:
+    table = values.get(stage)
+    default = Recipe.model_fields[stage].default.steps
+    return table.get("steps", default) if isinstance(table, Mapping) else default
+
+
+def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of nested tables and their values. A table that has names with a dot in them,
+    which no dotted key can say, is one value."""
+    for key, value in table.items():
+        whole = isinstance(value, Mapping) and any("." in name for name in value)
+        if isinstance(value, Mapping) and value and not whole:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _forget_options(values: dict[str, Any], table: Settings) -> None:
+    """Drop the options of what a table replaces by another name."""
+    for kind in WITH_OPTIONS:
+        given, present = table.get(kind), values.get(kind)
+        if not (isinstance(given, Mapping) and isinstance(present, dict)):
+            continue
+        if given.get("name", present.get("name")) != present.get("name"):
+            present.pop("options", None)
+
+
+def _check_bases(study: Study, arms: Mapping[str, Recipe], cold: Recipe) -> None:
+    """Raise ConfigError for an arm with a base that it would not begin with."""
+    for arm in study.beginning_with_cold_start:
+        base = arms[arm].model.name
+        if base != cold.model.name:
+            raise ConfigError(
+                f"{study.source}: arm {arm!r} has the base {base}, but begins with the weights of "
+                f"the cold start, whose base is {cold.model.name}: leave out one model.name, or "
+                "leave the arm out of cold_start.arms"
+            )
+
+
+def _seeded(recipe: Recipe, seed: int) -> Recipe:
+    return recipe.model_copy(update={"seed": seed})

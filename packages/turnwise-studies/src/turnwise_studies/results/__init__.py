@@ -1,0 +1,1 @@
+"""Metrics, effects, curves and pages of studies."""

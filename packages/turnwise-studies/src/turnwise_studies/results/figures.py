@@ -1,0 +1,212 @@
+"""All figures of a study, as data that pages are made of.
+
+Reads finished runs alone. Not here: their pages (`page.py`) and curves (`curves.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.evaluation.paired import Played
+from turnwise.evaluation.runs import played_in
+from turnwise.storage.run_folder import RunFolder
+from turnwise_studies.config import EffectConfig, MetricConfig, Study
+from turnwise_studies.results.effects import (
+    EVERYWHERE,
+    ByTask,
+    Effect,
+    Mean,
+    corrected,
+    differences,
+    mean_difference,
+    mean_over_seeds,
+    mean_ratio,
+    paired_by_task,
+    verdict_on,
+)
+from turnwise_studies.results.measures import SUCCESS, Measured, measure
+
+Folders = Mapping[str, Mapping[int, Path]]
+"""Run folders by arm and seed."""
+
+
+@dataclass(frozen=True)
+class OfArm:
+    """A metric of an arm."""
+
+    by_seed: dict[str, Measured]
+    over_seeds: Mean | None
+    """None where a run lacks the number."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A study that was run."""
+
+    name: str
+    title: str
+    about: str
+    source: str
+    smallest: bool
+    command: str
+    seeds: list[int]
+    rates: list[str]
+    """Metrics that are shares of successes."""
+    arms: dict[str, dict[str, OfArm]]
+    """Numbers by arm and metric."""
+    effects: list[Effect]
+    minutes: float
+    """All runs together, those of cold starts too."""
+    machines: list[str]
+    commits: list[str]
+    measured: str
+    """The day of the last run, in UTC."""
+
+
+def figures(study: Study, command: str, folders: Folders, others: Sequence[Path]) -> Figures:
+    """Measure the finished runs of all arms; `others` are runs that arms began with. Raises
+    ConfigError for a metric that no run has."""
+    config = study.config
+    arms = {
+        arm: {name: _of_arm(name, metric, by_seed) for name, metric in config.metrics.items()}
+        for arm, by_seed in folders.items()
+    }
+    for name, metric in config.metrics.items():
+        _check_measured(name, metric, [of[name] for of in arms.values()], folders)
+    every = [*others, *(path for by_seed in folders.values() for path in by_seed.values())]
+    reports = [RunFolder.open(path).report() for path in every]
+    last = max((path / "report.json").stat().st_mtime for path in every)
+    return Figures(
+        name=config.name,
+        title=config.title or config.name,
+        about=config.about,
+        source=config.source,
+        smallest=study.smallest,
+        command=command,
+        seeds=list(study.seeds),
+        rates=[name for name, metric in config.metrics.items() if metric.is_rate],
+        arms=arms,
+        effects=_effects(study, arms, folders),
+        minutes=sum(report["seconds"] for report in reports) / 60,
+        machines=sorted({report["statement"]["machine"] for report in reports}),
+        commits=sorted({report["commit"] for report in reports}),
+        measured=datetime.fromtimestamp(last, UTC).date().isoformat(),
+    )
+
+
+def _of_arm(name: str, metric: MetricConfig, by_seed: Mapping[int, Path]) -> OfArm:
+    found = {str(seed): measure(name, metric, path) for seed, path in by_seed.items()}
+    values = [one.value for one in found.values() if one.value is not None]
+    within = (0.0, 1.0) if metric.is_rate else EVERYWHERE
+    return OfArm(found, mean_over_seeds(values, within) if len(values) == len(found) else None)
+
+
+def _effects(
+    study: Study, arms: Mapping[str, Mapping[str, OfArm]], folders: Folders
+) -> list[Effect]:
+    claims = study.config.effects
+    rates = [study.config.metrics[effect.metric].is_rate for effect in claims]
+    means = [
+        mean_difference(*_both(effect, arms), (-1.0, 1.0) if rate else EVERYWHERE)
+        for effect, rate in zip(claims, rates, strict=True)
+    ]
+    ratios = [
+        None if rate else mean_ratio(*_both(effect, arms))
+        for effect, rate in zip(claims, rates, strict=True)
+    ]
+    return [
+        _effect(
+            effect,
+            differences(*_both(effect, arms)),
+            mean,
+            ratio,
+            p,
+            _by_task(study, effect, folders),
+        )
+        for effect, mean, ratio, p in zip(claims, means, ratios, corrected(means), strict=True)
+    ]
+
+
+def _both(
+    effect: EffectConfig, arms: Mapping[str, Mapping[str, OfArm]]
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """The numbers of the arm, and of the one that it is held against, by seed."""
+    one, other = (
+        {seed: one.value for seed, one in arms[name][effect.metric].by_seed.items()}
+        for name in (effect.arm, effect.against)
+    )
+    return one, other
+
+
+def _by_task(study: Study, effect: EffectConfig, folders: Folders) -> ByTask | None:
+    """The difference by task, of success of a whole evaluation."""
+    evaluation, _, leaf = study.config.metrics[effect.metric].report.partition(".")
+    if leaf != SUCCESS:
+        return None
+    pairs = []
+    for seed in study.seeds:
+        first, second = (
+            _played(folders[arm][seed], evaluation) for arm in (effect.against, effect.arm)
+        )
+        if first is None or second is None:
+            return None
+        pairs.append((first, second))
+    return paired_by_task(pairs)
+
+
+def _played(path: Path, evaluation: str) -> Played | None:
+    folder = RunFolder.open(path)
+    there = folder.evaluation(evaluation) is not None
+    return played_in(folder, evaluation, path.name) if there else None
+
+
+def _effect(
+    effect: EffectConfig,
+    by_seed: dict[str, float],
+    mean: Mean | None,
+    ratio: Mean | None,
+    p: float | None,
+    by_task: ByTask | None,
+) -> Effect:
+    verdict, why = verdict_on(effect.direction, mean, by_task, p, len(by_seed))
+    return Effect(
+        **effect.model_dump(),
+        by_seed=by_seed,
+        over_seeds=mean,
+        ratio=ratio,
+        by_task=by_task,
+        p_corrected=p,
+        verdict=verdict,
+        why=why,
+    )
+
+
+def _check_measured(
+    name: str, metric: MetricConfig, found: Sequence[OfArm], folders: Folders
+) -> None:
+    """Raise ConfigError where no run has what a metric is read from."""
+    runs = [RunFolder.open(path) for by_seed in folders.values() for path in by_seed.values()]
+    if metric.report and all(one.value is None for of in found for one in of.by_seed.values()):
+        known = {path for run in runs for path in _numbers(run.report())}
+        raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.report, known)}")
+    if metric.series:
+        logs = ("metrics.jsonl", "timing.jsonl")
+        known = {key for run in runs for log in logs for line in run.lines(log) for key in line}
+        if metric.series not in known:
+            raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.series, known)}")
+
+
+def _near(given: str, known: set[str]) -> str:
+    return str(unknown_name("number", given, known))
+
+
+def _numbers(value: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted paths of all numbers in a report."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _numbers(entry, f"{prefix}{key}.")
+    elif isinstance(value, int | float):
+        yield prefix[:-1]

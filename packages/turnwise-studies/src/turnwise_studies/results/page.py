@@ -1,0 +1,247 @@
+"""The page of a study, its table, and the page that lists all studies of a folder.
+
+Made of `Figures` alone, so that nothing on it was typed by hand but what the study's file says. Not
+here: how they are computed (`figures.py`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from turnwise.evaluation.details import probability
+from turnwise.evaluation.intervals import t_test_power
+from turnwise_studies.results.effects import FEWEST, Effect, Mean, detectable
+from turnwise_studies.results.figures import Figures, OfArm
+from turnwise_studies.results.measures import Measured
+
+WIDE = "---\nhide: [toc]\n---"
+"""The site gives a page without a table of contents more room."""
+MADE = "<!-- Made by `turnwise study`: give the command below again. -->"
+SMALLEST = (
+    "**This is the smallest form of the study, with which one sees that it works. It is no "
+    "result.**"
+)
+NONE = "–"
+
+
+def table(figures: Figures) -> str:
+    """Every arm: each seed with its interval, and the mean over seeds with a t interval."""
+    several = len(figures.seeds) > 1
+    head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
+    head += ["mean (95% over seeds)"] if several else []
+    lines = [_row(head), _row(["---"] * len(head))]
+    for name, arm, of in by_metric(figures):
+        rate = name in figures.rates
+        cells = [name, arm, *(measured_text(one, rate) for one in of.by_seed.values())]
+        lines.append(_row([*cells, _mean_of(of, rate)] if several else cells))
+    return "\n".join(lines) + "\n"
+
+
+def by_metric(figures: Figures) -> Iterator[tuple[str, str, OfArm]]:
+    """Metric, arm and its numbers: all arms of a metric one below the other."""
+    metrics = dict.fromkeys(name for of in figures.arms.values() for name in of)
+    for name in metrics:
+        for arm, of in figures.arms.items():
+            yield name, arm, of[name]
+
+
+def page(figures: Figures, plot: str) -> str:
+    """The whole page; `plot` is the name of the plot beside it, empty for none."""
+    parts = [
+        MADE,
+        f"# {figures.title}",
+        SMALLEST if figures.smallest else "",
+        figures.about,
+        f"Source: {figures.source}." if figures.source else "",
+        *(effect_text(effect, figures) for effect in figures.effects),
+        "" if figures.effects else "The study claims no effect: it is a comparison.",
+        "## All arms and seeds",
+        table(figures).rstrip(),
+        _reading(figures),
+        f"![{'; '.join(figures.arms)} by step]({plot})" if plot else "",
+        "## How it was measured",
+        "\n".join(_facts(figures)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def effect_text(effect: Effect, figures: Figures) -> str:
+    """A claim in a section of its own: what was published, what was found, the verdict."""
+    rate = effect.metric in figures.rates
+    claim = effect.claim or (
+        f"{effect.arm} is {effect.direction} than {effect.against} in {effect.metric}"
+    )
+    verdict = f"**{effect.verdict.capitalize()}**: {effect.why}."
+    if figures.smallest:
+        verdict = "No verdict: the smallest form is no result."
+    lines = [f"## {claim.rstrip('.')}", ""]
+    if effect.published:
+        source = f" ({effect.source})" if effect.source else ""
+        lines += [f"- Published: {effect.published}{source}."]
+    lines += [f"- Here: {difference_text(effect, rate)}.", f"- {verdict}"]
+    seen = detectable_text(effect, figures)
+    lines += [f"- {seen}." if seen else ""]
+    return "\n".join(lines).rstrip()
+
+
+def detectable_text(effect: Effect, figures: Figures) -> str:
+    """Say which effect could have been shown, for a claim that was not; empty for the others."""
+    least = detectable(effect.by_seed, len(figures.effects))
+    if effect.verdict != "not shown" or least is None or figures.smallest:
+        return ""
+    rate = effect.metric in figures.rates
+    spread = f"with {len(effect.by_seed)} seeds that differ as these do"
+    if rate and least > 1:
+        return f"That is not to say that there is none: {spread}, hardly any could be shown"
+    size = f"{100 * least:.1f} points" if rate else _number(least, rate)
+    return (
+        f"That is not to say that there is none: {spread}, one of {size} is shown in 80% of cases"
+    )
+
+
+def difference_text(effect: Effect, rate: bool) -> str:
+    """The difference over seeds, that of each seed, and that by task."""
+    name = f"{effect.metric} of {effect.arm} less that of {effect.against}"
+    mean = effect.over_seeds
+    if mean is None:
+        return f"{name}: not every run has the number"
+    each = ", ".join(_signed(value, rate) for value in effect.by_seed.values())
+    p = "" if effect.p_corrected is None else f", p {_probability(effect.p_corrected)}"
+    points = " points" if rate else ""
+    text = f"{name} {_signed(mean.mean, rate)}{points}{_interval(mean, rate)}{p}; by seed {each}"
+    if effect.ratio is not None:
+        text += f"; {_times(effect.ratio)} as much"
+    if effect.by_task is not None:
+        by = effect.by_task
+        low, high = _signed(by.low, rate), _signed(by.high, rate)
+        text += (
+            f"; by task {_signed(by.difference, rate)}{points} ({low} to {high}; {by.tasks} tasks, "
+            f"{by.pairs} pairs of episodes)"
+        )
+    return text
+
+
+def measured_text(one: Measured, rate: bool) -> str:
+    """A number with its interval, as a cell."""
+    if one.value is None:
+        return NONE
+    if one.low is None or one.high is None:
+        return _number(one.value, rate)
+    return f"{_number(one.value, rate)} ({_number(one.low, rate)} – {_number(one.high, rate)})"
+
+
+def overview(studies: Sequence[Mapping[str, Any]]) -> str:
+    """The page that lists studies, from their figures.json; a line for each claim."""
+    head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
+    lines = [_row(head), _row(["---"] * len(head))]
+    verdicts: list[list[str]] = []
+    for found in sorted(studies, key=lambda one: str(one["title"])):
+        claims = [_claim(effect, found) for effect in found["effects"] or [None]]
+        verdicts.append([verdict for _, verdict, *_ in claims])
+        for place, cells in enumerate(claims):
+            lines.append(_row(["" if place else _study(found), *cells]))
+    counts = Counter(verdict for one in verdicts for verdict in one)
+    first, some = (sum("effect shown" in one[:claims] for one in verdicts) for claims in (1, None))
+    text = (
+        "A line for each claim, published figures beside ours. A verdict is by the 95% intervals "
+        "of the paired difference, over seeds and by task: it is shown if they lie on the claimed "
+        "side of 0, opposite if they lie on the other one; all three are results, and not shown is "
+        "not the same as not there: a study's page says what could have been seen. Minutes are of "
+        f"all runs of a study, added up. {len(studies)} studies, {counts.total()} claims: "
+        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. A study's "
+        f"first claim is shown in {first} of them, at least one claim in {some}."
+    )
+    return "\n\n".join([WIDE, MADE, "# Studies", text, "\n".join(lines)]) + "\n"
+
+
+def _study(found: Mapping[str, Any]) -> str:
+    """A study's cell: its page, how much was run, and the command."""
+    count = len(found["seeds"])
+    seeds = f"{count} seed{'s' if count > 1 else ''}, {found['minutes']:.0f} minutes"
+    return f"[{found['title']}]({found['name']}.md)<br>{seeds}<br>`{found['command']}`"
+
+
+def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    if effect is None:
+        return NONE, "a comparison", NONE, NONE
+    claim = effect["claim"] or f"{effect['arm']} against {effect['against']}"
+    rate, mean = effect["metric"] in study["rates"], effect["over_seeds"]
+    here = NONE
+    if mean is not None:
+        points = " points" if rate else ""
+        found = f"{_signed(mean['mean'], rate)}{points}{_interval(Mean(**mean), rate)}"
+        here = f"{effect['metric']} {found}"
+        if effect["ratio"] is not None:
+            here += f", {_times(Mean(**effect['ratio']))}"
+    verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
+    return claim.rstrip("."), verdict, here, effect["published"] or NONE
+
+
+def _facts(figures: Figures) -> list[str]:
+    seeds = ", ".join(map(str, figures.seeds))
+    return [
+        f"- Command: `{figures.command}`",
+        f"- Seeds: {seeds}; {figures.minutes:.0f} minutes, all runs added up",
+        f"- Machine: {'; '.join(figures.machines)}",
+        f"- Commit: {', '.join(f'`{commit}`' for commit in figures.commits)}, {figures.measured}",
+    ]
+
+
+def _reading(figures: Figures) -> str:
+    text = "Intervals are 95%: of a seed over its tasks, of the mean by Student's t over seeds."
+    if figures.effects:
+        text += " Differences are paired by seed, whose runs begin alike"
+        by_task = any(effect.by_task for effect in figures.effects)
+        text += ", and by task, over the episodes of all seeds." if by_task else "."
+    if figures.effects and len(figures.seeds) >= FEWEST and not figures.smallest:
+        found = t_test_power(math.sqrt(2), len(figures.seeds))
+        text += (
+            " A true difference of two standard deviations between runs is shown in "
+            f"{found:.0%} of cases with {len(figures.seeds)} seeds."
+        )
+    if len(figures.effects) > 1:
+        text += f" p has Holm's correction for {len(figures.effects)} claims."
+    return f"{text} {NONE} is a number that a run does not have, or a level that it did not reach."
+
+
+def _mean_of(of: OfArm, rate: bool) -> str:
+    if of.over_seeds is None:
+        return NONE
+    mean = of.over_seeds
+    return f"{_number(mean.mean, rate)}{_interval(mean, rate, signed=False)}"
+
+
+def _interval(mean: Mean, rate: bool, signed: bool = True) -> str:
+    if mean.low is None or mean.high is None:
+        return ""
+    if mean.low == mean.high:
+        return " (all seeds alike)"
+    show, to = (_signed, " to ") if signed else (_number, " – ")
+    return f" ({show(mean.low, rate)}{to}{show(mean.high, rate)})"
+
+
+def _times(ratio: Mean) -> str:
+    return f"{ratio.mean:.3g} times{_interval(ratio, False, signed=False)}"
+
+
+def _number(value: float, rate: bool) -> str:
+    if rate:
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _signed(value: float, rate: bool) -> str:
+    """With its sign; a difference of shares in points, of which the unit is left to the caller."""
+    if rate:
+        return f"{100 * value:+.1f}"
+    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.3g}"
+
+
+def _probability(p: float) -> str:
+    text = probability(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,234 @@
+"""The runs of a study as processes `turnwise train`, side by side as far as the machine goes.
+
+A run that fails does not end the others. When this process is ended, so are the runs, which save
+first. Not here: which runs there are (`plan.py`).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from turnwise.config import Recipe, dump_recipe
+from turnwise.monitor.display import Display
+from turnwise.prctl import PDEATHSIG, prctl
+from turnwise.storage.run_folder import with_whole_paths
+from turnwise.storage.run_lock import is_locked
+from turnwise_studies.folder import clear, cold_weights, is_begun, is_finished
+from turnwise_studies.plan import PlannedRun
+
+UPDATES = 10
+"""Updates of a cold start that count as much progress as one RL step."""
+PAUSE = 0.2
+"""Seconds between two looks at the processes."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The room for runs at the same time."""
+
+    cores: int
+    """Threads of all runs together; a run with more of its own runs alone."""
+    devices: Sequence[str] = ()
+    """GPUs by their names in CUDA_VISIBLE_DEVICES, one for each run; none on a CPU."""
+    parallel: int | None = None
+    """Runs at most; None sets no bound of its own."""
+
+    @classmethod
+    def here(cls, parallel: int | None = None) -> "Machine":
+        """This machine."""
+        import torch
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        count = torch.cuda.device_count()
+        names = visible.split(",")[:count] if visible else map(str, range(count))
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return cls(cores, tuple(names), parallel)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a run without a report."""
+
+    run: str
+    folder: Path
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.run} failed: {self.why} (its folder is {self.folder})"
+
+
+@dataclass
+class Runs:
+    """The runs of a study that are still to come, and those under way."""
+
+    out: Path
+    machine: Machine
+    display: Display
+    pending: list[PlannedRun]
+    program: Sequence[str] = (sys.executable, "-m", "turnwise", "train")
+    """The command that trains, without its arguments."""
+    working: dict[str, "_Work"] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    awaited: list[str] = field(default_factory=list)
+    """Runs that a process of an earlier call still saves."""
+
+    def all(self) -> list[Failure]:
+        """Run all of them; returns the failures. Interrupted, it ends the processes first, which
+        save."""
+        units = sum(_units(run) - self._done(run) for run in self.pending)
+        self.display.phase(f"{self.out.name}: {len(self.pending)} runs", units)
+        try:
+            while self.pending or self.working:
+                self._start()
+                time.sleep(PAUSE)
+                for work in list(self.working.values()):
+                    self._look_at(work)
+        finally:
+            self._end()
+            self.display.close()
+        return self.failures
+
+    def _start(self) -> None:
+        """Start what the machine has room for, in order."""
+        for run in list(self.pending):
+            failed = [one.run for one in self.failures]
+            if run.after in failed:
+                self.pending.remove(run)
+                why = f"not begun, as {run.after} failed"
+                self.failures.append(Failure(run.name, self.out / run.name, why))
+            elif self._can_begin(run):
+                self.pending.remove(run)
+                self.working[run.name] = self._begun(run)
+
+    def _can_begin(self, run: PlannedRun) -> bool:
+        if run.after is not None and not is_finished(self.out / run.after):
+            return False
+        if is_locked(self.out / run.name):
+            if run.name not in self.awaited:
+                self.awaited.append(run.name)
+                self.display.say(f"{run.name}: another process still writes it; waiting")
+            return False
+        runs = [work.run for work in self.working.values()]
+        if not runs:
+            return True
+        if self.machine.devices and len(runs) >= len(self.machine.devices):
+            return False
+        if self.machine.devices and any(one.recipe.engine.name == "vllm" for one in (*runs, run)):
+            return False  # its servers choose GPUs themselves
+        threads = sum(_threads(one.recipe) for one in (*runs, run))
+        most = self.machine.parallel
+        return threads <= self.machine.cores and (most is None or len(runs) < most)
+
+    def _begun(self, run: PlannedRun) -> "_Work":
+        folder, recipe = self.out / run.name, with_whole_paths(run.recipe)
+        if run.after is not None:
+            weights = str(cold_weights(self.out, run.after).resolve())
+            model = recipe.model.model_copy(update={"name": weights})
+            recipe = recipe.model_copy(update={"model": model})
+        file = self.out / "recipes" / f"{run.name}.toml"
+        file.write_text(dump_recipe(recipe), encoding="utf-8")
+        if is_begun(folder):
+            arguments = ["--resume", str(folder)]
+        else:
+            clear(folder)
+            arguments = [str(file), "--run", str(folder)]
+        taken = {work.device for work in self.working.values()}
+        device = next((one for one in self.machine.devices if one not in taken), None)
+        chosen = {} if device is None or run.recipe.engine.name == "vllm" else _only(device)
+        log = self.out / "logs" / f"{run.name}.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*self.program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **chosen},
+                start_new_session=True,  # Ctrl-C is this process's, which passes it on
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )
+        return _Work(run, process, log, device, self._done(run))
+
+    def _look_at(self, work: "_Work") -> None:
+        """Show how far a run is, and take it off when it has ended."""
+        code = work.process.poll()
+        done = _units(work.run) if code == 0 else self._done(work.run)
+        text = ", ".join(
+            f"{name} {self._done(one.run)}/{_units(one.run)}" for name, one in self.working.items()
+        )
+        for _ in range(work.done, done):
+            self.display.advance(text)
+        work.done = max(work.done, done)
+        if code is None:
+            return
+        del self.working[work.run.name]
+        if code or not is_finished(self.out / work.run.name):
+            failure = Failure(work.run.name, self.out / work.run.name, _reason(code, work.log))
+            self.failures.append(failure)
+            self.display.say(str(failure))
+
+    def _done(self, run: PlannedRun) -> int:
+        """The units of progress that a run has made."""
+        folder, recipe = self.out / run.name, run.recipe
+        updates = min(_lines(folder / "cold_start.jsonl"), recipe.sft.steps)
+        return updates // UPDATES + min(_lines(folder / "metrics.jsonl"), recipe.train.steps)
+
+    def _end(self) -> None:
+        """End all processes, and wait until they have saved; Ctrl-C does not disturb that."""
+        if not self.working:
+            return
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for work in self.working.values():
+                if work.process.poll() is None:
+                    work.process.terminate()
+            for work in self.working.values():
+                work.process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@dataclass
+class _Work:
+    run: PlannedRun
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    device: str | None
+    done: int
+    """Units that were shown as done."""
+
+
+def _units(run: PlannedRun) -> int:
+    """The units of progress of a run: its RL steps, its cold start's updates, one for the rest."""
+    return run.recipe.sft.steps // UPDATES + run.recipe.train.steps + 1
+
+
+def _threads(recipe: Recipe) -> int:
+    """Threads of sampling and learning, which work at the same time where steps are sampled
+    ahead."""
+    return recipe.threads * (2 if recipe.train.max_staleness else 1)
+
+
+def _lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.is_file() else 0
+
+
+def _only(device: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": device}
+
+
+def _reason(code: int, log: Path) -> str:
+    """The last line that turnwise said of its own, or else the last one."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    own = [line.removeprefix("turnwise: ") for line in lines if line.startswith("turnwise: ")]
+    said = (own or lines or ["nothing was said"])[-1]
+    return f"{said.rstrip('.')}; exit code {code}, {log}"
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when its parent is killed."""
+    prctl(PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,1 @@
+"""The build of the model `tiny`, which comes with turnwise, from nothing."""

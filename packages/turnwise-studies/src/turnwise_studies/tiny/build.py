@@ -1,0 +1,365 @@
+"""Makes the base checkpoint of `tiny` from nothing: tokenizer, pretraining tasks, synthetic
+libraries.
+
+    turnwise build-tiny FOLDER      (two cores, an hour and a half)
+
+`read`, with few pieces of text, goes from copying to looking up among one, two, three and four
+cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
+of synthetic libraries: in many, for in one it would learn which names there are instead of reading
+them. `tags` writes such statements whole, tags included; `words` does so in half of its pretraining
+tasks, and half of its statements take a name out of a line of words. `search`, not a part of what
+is shipped, imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by
+AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of a build
+stand beside it in figures.json.
+"""
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from turnwise.config import RolloutConfig
+from turnwise.environments.search.corpus import Document
+from turnwise.errors import DataError, unknown_name
+from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, TINY, VOCABULARY, Shape, tiny_config
+from turnwise.monitor.display import Display
+from turnwise.rollout.demonstrations import demonstrate
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.seeds import derive
+from turnwise.types import Task
+from turnwise_studies.tiny.cards import Library
+from turnwise_studies.tiny.pretraining import (
+    BATCH_TOKENS,
+    accuracy,
+    batches,
+    make_optimizers,
+    right_spans,
+    set_rates,
+    update,
+)
+from turnwise_studies.tiny.pretraining_tasks import PretrainingTask, PretrainingTaskMaker
+from turnwise_studies.tiny.synthetic_library import synthetic_library_environment
+
+STAGES = ("read", "cards", "tags", "words", "search")
+SHIPPED = ("read", "cards", "tags", "words")
+FIRST_VOCABULARY = 512
+"""Pieces in `read`: copying emerges far earlier with few of them."""
+READ_SHARE = 0.15
+"""Pretraining tasks of `read` in the later stages: they have every piece of text, so that rare ones
+are not forgotten."""
+INSTRUCTIONS = "Question: "
+"""The text before a task, in the demo's recipe too."""
+LEVELS = 4
+"""Cards in the hardest pretraining task."""
+MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
+"""Share of pretraining task answers in which every token must be right before the next level
+begins."""
+CHECK_EVERY = 50
+COOL_DOWN = 0.3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The mix of cards that a stage reads: three shares, of 0 to 1."""
+
+    whole: float
+    """Share of pretraining tasks whose statements are written whole, tags included."""
+    named: float
+    """Share of statements that take a name out of a line of words."""
+    cool_down: float
+    """Share of updates at falling rates, the last ones."""
+
+
+READING = {
+    "cards": Reading(whole=0.0, named=0.2, cool_down=0.0),
+    "tags": Reading(whole=1.0, named=0.2, cool_down=COOL_DOWN),
+    "words": Reading(whole=0.5, named=0.5, cool_down=0.6),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The amounts that each stage learns from."""
+
+    reading: int = 1430
+    """Updates."""
+    cards: int = 400
+    """Updates."""
+    tags: int = 250
+    """Updates."""
+    words: int = 3600
+    """Updates."""
+    libraries: int = 96
+    """Synthetic libraries, in each stage but the first."""
+    modules: int = 300
+    """Modules in each library."""
+    searches: int = 1500
+    """Demonstrations in each library."""
+    checked: int = 64
+    """Pretraining tasks in one check."""
+    searches_checked: int = 400
+    """Demonstrations, in a library of which nothing is trained on."""
+
+
+def build(
+    target: Path,
+    documents: Sequence[Document],
+    seed: int,
+    display: Display,
+    stages: Sequence[str] = SHIPPED,
+    sizes: Sizes = Sizes(),
+    shape: Shape = TINY,
+) -> None:
+    """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
+
+    Each stage goes on from the weights that the one before wrote. Raises ConfigError for a stage
+    that there is not, DataError for a folder with something in it.
+    """
+    for stage in stages:
+        if stage not in STAGES:
+            raise unknown_name("stage", stage, STAGES)
+    if target.exists() and any(target.iterdir()):
+        raise DataError(f"{target} is not empty: name a new folder")
+    tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
+        model = Qwen3ForCausalLM(tiny_config(tokenizer, shape))
+    figures: dict[str, Any] = {"seed": seed, "stages": list(stages)}
+    for stage in STAGES:
+        if stage != "read" and len(tokenizer) < VOCABULARY:
+            few, tokenizer = tokenizer, train_tokenizer(documents, VOCABULARY)
+            grow(model, few, tokenizer)
+        if stage in stages:
+            started = time.monotonic()
+            figures[stage] = _learn(stage, model, tokenizer, documents, seed, sizes, display)
+            figures[stage]["seconds"] = round(time.monotonic() - started)
+            figures["parameters"] = sum(weight.numel() for weight in model.parameters())
+            _write(target, model, tokenizer, figures)
+            model = Qwen3ForCausalLM.from_pretrained(target, dtype=torch.float32)
+
+
+def _learn(
+    stage: str,
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+) -> dict[str, Any]:
+    """One stage; returns its figures."""
+    if stage == "read":
+        return read(model, tokenizer, seed, sizes, display)
+    if stage == "search":
+        return search(model, tokenizer, documents, seed, sizes, display)
+    return read_cards(model, tokenizer, documents, seed, sizes, display, stage)
+
+
+def _write(
+    target: Path,
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    figures: dict[str, Any],
+) -> None:
+    model.to(torch.bfloat16).save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    (target / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def train_tokenizer(documents: Sequence[Document], pieces: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE. Names are read after a space everywhere, so that one name has one spelling
+    in tokens. One of more pieces begins with the same ones."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=pieces,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [f" {document.card} {document.text}" for document in documents]
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
+
+
+def grow(
+    model: Qwen3ForCausalLM, few: PreTrainedTokenizerFast, more: PreTrainedTokenizerFast
+) -> None:
+    """Give the model the pieces that `more` has beyond `few`, each as the mean of what it was."""
+    spell = few.backend_tokenizer.model.tokenize
+    model.resize_token_embeddings(len(more), mean_resizing=False)
+    with torch.no_grad():
+        for weights in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+            for token in range(len(few), len(more)):
+                pieces = [piece.id for piece in spell(more.convert_ids_to_tokens(token))]
+                weights[token] = weights[pieces].mean(0)
+
+
+def read(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+) -> dict[str, Any]:
+    """Copying and look-up; returns accuracies and the curriculum's history."""
+    steps = sizes.reading
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "drills", 0))
+    optimizers = make_optimizers(model)
+    history, level = [], 0
+    display.phase("pretraining tasks", steps)
+    for step in range(steps):
+        set_rates(optimizers, step, steps, COOL_DOWN)
+        loss = update(model, optimizers, _batch(maker, level))
+        display.advance(f"level {level} loss {loss:.2f}")
+        if (step + 1) % CHECK_EVERY == 0:
+            check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "check", step))
+            right = accuracy(model, [_reading(check, level) for _ in range(sizes.checked)])
+            history.append({"step": step + 1, "level": level, "accuracy": round(right, 3)})
+            display.say(json.dumps(history[-1]))
+            level += level < LEVELS and right >= MASTERED[level]
+    check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
+    final = {
+        f"look-up among {cards}": accuracy(
+            model, [check.look_up(cards) for _ in range(sizes.checked)]
+        )
+        for cards in range(1, LEVELS + 1)
+    }
+    return {"steps": steps, "accuracy": final, "history": history}
+
+
+def read_cards(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+    stage: str,
+) -> dict[str, Any]:
+    """Look-up on the cards of synthetic libraries, in the way of a stage; returns the accuracy of
+    known spans, in one library more."""
+    steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
+    way = READING[stage]
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", stage))
+    libraries = [
+        Library(documents, tokenizer, derive(seed, "library", number), sizes.modules)
+        for number in range(sizes.libraries)
+    ]
+    optimizers = make_optimizers(model)
+    display.phase(stage, steps)
+    for step in range(steps):
+        set_rates(optimizers, step, steps, way.cool_down)
+        other = maker.draw(0, 100) < 100 * READ_SHARE
+        library = maker.choose(libraries)
+        batch = _batch(maker, LEVELS) if other else _of_library(maker, library, way)
+        display.advance(f"loss {update(model, optimizers, batch):.2f}")
+    another = Library(documents, tokenizer, derive(seed, "another"), sizes.modules)
+    check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
+    checked = [another.example(check) for _ in range(sizes.checked)]
+    return {"steps": steps, "accuracy": round(accuracy(model, checked), 3)}
+
+
+def search(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+) -> dict[str, Any]:
+    """Imitates a perfect agent in synthetic libraries; returns accuracies in one more."""
+    display.phase("synthetic libraries", sizes.libraries)
+    examples = []
+    for number in range(sizes.libraries):
+        library = derive(seed, "library", number)
+        examples += demonstrated(tokenizer, documents, library, sizes.modules, sizes.searches)
+        display.advance()
+    made = batches(examples)
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "mixed in"))
+    made += [_batch(maker, LEVELS) for _ in range(round(READ_SHARE * len(made)))]
+    random.Random(derive(seed, "tiny", "order")).shuffle(made)
+    optimizers = make_optimizers(model)
+    display.phase("searching", len(made))
+    for step, batch in enumerate(made):
+        set_rates(optimizers, step, len(made), COOL_DOWN)
+        display.advance(f"loss {update(model, optimizers, batch):.3f}")
+    another = derive(seed, "another")
+    check = demonstrated(tokenizer, documents, another, sizes.modules, sizes.searches_checked)
+    right = [turns for batch in batches(check) for turns in right_spans(model, batch)]
+    return {
+        "libraries": sizes.libraries,
+        "demonstrations": len(examples),
+        "turns right": round(fmean(turn for turns in right for turn in turns), 3),
+        "episodes right": round(fmean(all(turns) for turns in right), 3),
+    }
+
+
+def demonstrated(
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    modules: int,
+    count: int,
+) -> list[PretrainingTask]:
+    """Faithful demonstrations in the synthetic library of that seed."""
+    environment = synthetic_library_environment(documents, derive(seed, "library"), modules)
+    scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
+    tasks = balanced(environment.tasks("train"), random.Random(derive(seed, "tasks")), count)
+    made = demonstrate(
+        environment, scaffold, RolloutConfig(), tasks, {"faithful": 1.0}, count, seed
+    )
+    return [
+        PretrainingTask(shown.tokens.ids.tolist(), shown.tokens.mask.tolist())
+        for shown in asyncio.run(made)
+    ]
+
+
+def balanced(tasks: Sequence[Task], stream: random.Random, count: int) -> list[Task]:
+    """`count` tasks: as many of each hop kind, and in a kind as many of each form of question."""
+    kinds: defaultdict[str, defaultdict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
+    for task in tasks:
+        names = "|".join(re.escape(name) for name in task.info["symbols"])
+        form = re.sub(rf"(?<!\S)({names})(?![\w.])", "_", task.prompt)
+        kinds[task.info["hops"]][form].append(task)
+    chosen = []
+    for index in range(count):
+        forms = kinds[sorted(kinds)[index % len(kinds)]]
+        chosen.append(stream.choice(forms[stream.choice(sorted(forms))]))
+    return chosen
+
+
+def _reading(maker: PretrainingTaskMaker, level: int) -> PretrainingTask:
+    return maker.look_up(level) if level else maker.copying()
+
+
+def _batch(maker: PretrainingTaskMaker, level: int) -> list[PretrainingTask]:
+    """Pretraining tasks of about BATCH_TOKENS tokens: of one size, up to that of the level."""
+    examples: list[PretrainingTask] = []
+    cards = maker.draw(1, level + 1) if level else 0
+    while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
+        examples.append(_reading(maker, cards))
+    return examples
+
+
+def _of_library(
+    maker: PretrainingTaskMaker, library: Library, way: Reading
+) -> list[PretrainingTask]:
+    """Pretraining tasks of about BATCH_TOKENS tokens, all whole or none."""
+    examples: list[PretrainingTask] = []
+    whole = maker.draw(0, 100) < 100 * way.whole
+    while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
+        examples.append(library.example(maker, whole, way.named))
+    return examples

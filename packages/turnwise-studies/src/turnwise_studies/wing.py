@@ -1,0 +1,23 @@
+"""The wing: three commands, the studies that come with it, and a format of conversations."""
+
+from pathlib import Path
+
+from turnwise.wings import Wing
+
+SHIPPED = Path(__file__).parent / "shipped"
+WING = Wing(
+    commands={
+        "build-tiny": "turnwise_studies.tiny.command:build_tiny",
+        "export": "turnwise_studies.formats.command:export",
+        "study": "turnwise_studies.command:study",
+    },
+    parts={
+        "file_format": {
+            "atif": (
+                "turnwise_studies.formats.atif:conversations_of",
+                "trajectories in ATIF, the interchange format of Harbor",
+            ),
+        }
+    },
+    files={"study": {path.stem: path for path in SHIPPED.glob("*.toml")}},
+)

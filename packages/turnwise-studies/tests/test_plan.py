@@ -1,0 +1,147 @@
+"""The runs of a study: their order, what stands on top of what, and recipes that cannot be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from tests.environments.playing import opened
+from tests.small_runs import write_recipe
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.errors import ConfigError
+from turnwise.rewards.composition import make_reward
+from turnwise.rewards.parts import RewardPart
+from turnwise.training.algorithm_checks import check_algorithm_for_environment
+from turnwise_studies.config import load_study, shipped_studies
+from turnwise_studies.plan import PlannedRun, leaves, planned_runs
+
+ROOT = Path(__file__).parents[3]
+STUDIES = [*shipped_studies(), *sorted(map(str, (ROOT / "benchmarks/studies").glob("*.toml")))]
+
+
+def planned(
+    folder: Path, overrides: tuple[str, ...] = (), small: bool = False, **tables: Any
+) -> dict[str, PlannedRun]:
+    values: dict[str, Any] = {
+        "name": "it",
+        "recipe": "search",
+        "seeds": [3, 4],
+        "arms": {"one": {}, "two": {"train": {"steps": 7}}},
+        "metrics": {"success": {"report": "trained.success"}},
+    }
+    file = folder / "it.toml"
+    file.write_text(tomli_w.dumps(values | tables))
+    return {run.name: run for run in planned_runs(load_study(str(file), small), overrides)}
+
+
+def test_all_arms_of_a_seed_come_before_the_next(tmp_path: Path) -> None:
+    found = planned(tmp_path)
+    assert list(found) == ["one-3", "two-3", "one-4", "two-4"]
+    assert [run.recipe.seed for run in found.values()] == [3, 3, 4, 4]
+    assert found["one-3"].recipe.sft.steps == 400
+    assert all(run.after is None for run in found.values())
+
+
+def test_a_cold_start_comes_first_and_is_all_that_it_trains(tmp_path: Path) -> None:
+    once = planned(tmp_path, cold_start={"settings": {"sft": {"steps": 9}}})
+    assert list(once) == ["cold_start-3", "one-3", "two-3", "one-4", "two-4"]
+    assert {run.after for run in once.values()} == {None, "cold_start-3"}
+    cold = once["cold_start-3"].recipe
+    assert (cold.sft.steps, cold.train.steps, cold.seed) == (9, 0, 3)
+    assert (once["one-4"].recipe.sft.steps, once["one-4"].recipe.train.steps) == (0, 200)
+    each = planned(tmp_path, cold_start={"each_seed": True, "arms": ["two"]})
+    assert list(each) == ["cold_start-3", "one-3", "two-3", "cold_start-4", "one-4", "two-4"]
+    assert each["two-4"].after == "cold_start-4"
+    assert (each["one-4"].after, each["one-4"].recipe.sft.steps) == (None, 400)
+
+
+def test_later_settings_are_on_top_and_stages_left_out_stay_out(tmp_path: Path) -> None:
+    small = {"seeds": [0], "settings": {"train": {"steps": 2}, "sft": {"steps": 5}}}
+    arms = {"one": {}, "none": {"train": {"steps": 0}}, "longer": {"sft": {"steps": 50}}}
+    tables: dict[str, Any] = {"smallest": small, "arms": arms, "cold_start": {}}
+    tables["settings"] = {"train": {"steps": 20, "group_size": 4}, "evaluation": {"sft": False}}
+    whole = planned(tmp_path, **tables)
+    assert [run.recipe.train.steps for run in whole.values()][:4] == [0, 20, 0, 20]
+    assert whole["longer-3"].recipe.sft.steps == 50
+    found = planned(tmp_path, ("train.steps=3", "train.group_size=8"), small=True, **tables)
+    steps = {
+        name: (run.recipe.sft.steps, run.recipe.train.steps, run.recipe.train.group_size)
+        for name, run in found.items()
+    }
+    assert steps == {
+        "cold_start-0": (5, 0, 8),
+        "one-0": (0, 3, 8),
+        "none-0": (0, 0, 8),
+        "longer-0": (5, 3, 8),
+    }
+
+
+def test_another_environment_has_none_of_the_recipes_options(tmp_path: Path) -> None:
+    other = {"environment": {"name": "frozen_lake", "options": {"move_reward": -0.1}}}
+    same = {"environment": {"options": {"top_k": 2}}}
+    found = planned(tmp_path, arms={"other": other, "same": same})
+    assert found["other-3"].recipe.environment.options == {"move_reward": -0.1}
+    assert found["same-3"].recipe.environment.options["result_tokens"] == 40
+
+
+def test_names_with_a_dot_are_no_dotted_keys() -> None:
+    table = {"sft": {"demonstrations": {"behaviours": {"mine.py:lazy": 1.0}}, "steps": 3}, "x": {}}
+    assert dict(leaves(table)) == {
+        "sft.demonstrations.behaviours": {"mine.py:lazy": 1.0},
+        "sft.steps": 3,
+        "x": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("tables", "error"),
+    [
+        ({"arms": {"one": {"train": {"stepps": 1}}}}, "arm 'one': unknown key 'train.stepps'"),
+        ({"arms": {"one": {"train": {"steps": "x"}}}}, "arm 'one': train.steps is 'x'"),
+        ({"arms": {"one": {"algorithm": {"name": "grop"}}}}, "arm 'one': unknown algorithm 'grop'"),
+        ({"arms": {"one": {"environment": {"name": "serch"}}}}, "arm 'one': unknown environment"),
+        ({"arms": {"one": {"train": {"group_size": 1}}}}, "arm 'one': train.group_size is 1"),
+        ({"recipe": "dmo"}, "unknown recipe 'dmo'"),
+        (
+            {"cold_start": {}, "arms": {"one": {"model": {"name": "tiny_search"}}}},
+            "arm 'one' has the base tiny_search",
+        ),
+        ({"cold_start": {"settings": {"sft": {"steps": 0}}}}, "cold_start: it trains nothing"),
+        ({"cold_start": {}, "settings": {"model": {"lora_rank": 4}}}, "would train adapters"),
+    ],
+)
+def test_a_recipe_that_cannot_be_names_its_arm(
+    tables: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        planned(tmp_path, **tables)
+    assert error in str(raised.value)
+
+
+def test_seeds_are_the_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="seeds are those of the study"):
+        planned(tmp_path, ("seed=3",))
+
+
+def test_a_recipe_beside_the_study(tmp_path: Path) -> None:
+    write_recipe(tmp_path, "Letters", "")
+    found = planned(tmp_path, recipe="recipe.toml")
+    assert found["one-3"].recipe.name == "small"
+
+
+@pytest.mark.long
+@pytest.mark.wing("environments")
+@pytest.mark.parametrize("name", STUDIES, ids=lambda name: Path(name).stem)
+def test_studies_of_this_repository_can_run(name: str) -> None:
+    """Rewards and algorithms fit the environments."""
+    study = load_study(name)
+    planned_runs(load_study(name, smallest=True))
+    for run in planned_runs(study)[: 1 + len(study.config.arms)]:
+        chosen, reward = run.recipe.environment, None
+        (environment,) = opened(chosen.name, chosen.options)
+        if run.recipe.reward is not None:
+            parts = {**environment.spec.parts, "reward_model": RewardPart(0, 1)}
+            reward = make_reward(run.recipe.reward, parts, run.recipe.rollout.max_turns)
+        algorithm = make_algorithm(run.recipe.algorithm.name, run.recipe.algorithm.overrides)
+        check_algorithm_for_environment(algorithm, environment, reward)

@@ -1,0 +1,157 @@
+"""Runs side by side, with a program in place of `turnwise train` that takes no time."""
+
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.small_runs import Listening
+from turnwise.config import load_recipe
+from turnwise.storage.run_lock import is_locked, locked
+from turnwise_studies.plan import PlannedRun
+from turnwise_studies.running import Failure, Machine, Runs
+
+PROGRAM = """
+import pathlib, sys, time
+words = sys.argv[1:]
+folder = pathlib.Path(words[-1])
+began = str(time.monotonic())
+if words[0] != "--resume":
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(pathlib.Path(words[0]).read_text())
+(folder / "words.txt").write_text(" ".join(words))
+if "bad" in folder.name:
+    print("turnwise: it is bad")
+    sys.exit(3)
+if "slow" in folder.name:
+    time.sleep(60)
+(folder / "checkpoints/cold_start/step-000001").mkdir(parents=True, exist_ok=True)
+time.sleep(0.05)
+(folder / "report.json").write_text("{}")
+(folder / "time.txt").write_text(f"{began} {time.monotonic()}")
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    out = tmp_path / "out"
+    for name in ("recipes", "logs"):
+        (out / name).mkdir(parents=True)
+    command = (sys.executable, "-S", str(program))
+    return Runs(out, Machine(2), Listening(), [], command)
+
+
+def run(name: str, after: str | None = None, *changes: str, threads: int = 1) -> PlannedRun:
+    recipe = load_recipe("search", [f"threads={threads}", "train.steps=2", *changes])
+    return PlannedRun(name, name, 0, recipe, after)
+
+
+def times(runs: Runs, name: str) -> list[float]:
+    return [float(text) for text in (runs.out / name / "time.txt").read_text().split()]
+
+
+@pytest.mark.long
+def test_arms_begin_after_their_cold_start_with_its_weights(runs: Runs) -> None:
+    runs.pending = [run("cold"), run("one", after="cold"), run("other")]
+    assert runs.all() == []
+    assert times(runs, "one")[0] > times(runs, "cold")[1]
+    given = load_recipe(str(runs.out / "one" / "config.toml"))
+    assert given.model.name == str(runs.out / "cold/checkpoints/cold_start/step-000001")
+    assert load_recipe(str(runs.out / "other" / "config.toml")).model.name == "tiny"
+
+
+@pytest.mark.long
+def test_a_failed_run_stops_only_those_that_need_it(runs: Runs) -> None:
+    runs.pending = [run("bad"), run("one", after="bad"), run("other")]
+    first, second = runs.all()
+    folder = runs.out / "bad"
+    assert str(first).startswith(f"bad failed: it is bad; exit code 3, {runs.out}/logs/bad.txt")
+    assert str(first).endswith(f"(its folder is {folder})")
+    assert second == Failure("one", runs.out / "one", "not begun, as bad failed")
+    assert (runs.out / "other" / "report.json").is_file()
+
+
+def test_a_run_that_was_begun_goes_on(runs: Runs) -> None:
+    (runs.out / "one").mkdir()
+    (runs.out / "one" / "config.toml").touch()
+    (runs.out / "two" / "trajectories").mkdir(parents=True)
+    runs.pending = [run("one"), run("two")]
+    assert runs.all() == []
+    assert (runs.out / "one" / "words.txt").read_text() == f"--resume {runs.out}/one"
+    assert "--run" in (runs.out / "two" / "words.txt").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("machine", "threads", "expected"),
+    [
+        (Machine(2), 1, 2),
+        (Machine(2), 2, 1),
+        (Machine(1), 4, 1),
+        (Machine(8), 1, 3),
+        (Machine(8, parallel=2), 1, 2),
+        (Machine(8, ("0", "1")), 1, 2),
+        (Machine(8, ("3",)), 1, 1),
+    ],
+)
+def test_no_more_at_the_same_time_than_the_machine_has(
+    runs: Runs, machine: Machine, threads: int, expected: int
+) -> None:
+    runs.machine = machine
+    runs.pending = [run(f"slow {number}", threads=threads) for number in range(3)]
+    try:
+        runs._start()
+        assert len(runs.working) == expected
+        devices = [work.device for work in runs.working.values() if work.device is not None]
+        assert devices == list(machine.devices)[:expected]
+    finally:
+        runs._end()
+
+
+def test_a_run_that_samples_ahead_needs_its_threads_twice(runs: Runs) -> None:
+    runs.pending = [
+        run("slow one", None, "engine.deterministic=false", "train.max_staleness=1"),
+        run("slow two"),
+    ]
+    try:
+        runs._start()
+        assert list(runs.working) == ["slow one"]
+    finally:
+        runs._end()
+
+
+def test_all_processes_end_when_this_one_is_interrupted(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.pending = [run("slow one"), run("slow two")]
+
+    def interrupt(work: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "_look_at", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        runs.all()
+    codes = [work.process.returncode for work in runs.working.values()]
+    assert codes == [-signal.SIGTERM] * 2
+
+
+def test_servers_of_vllm_run_alone_where_there_are_gpus(runs: Runs) -> None:
+    runs.machine = Machine(8, ("0", "1"))
+    served = replace(run("served"), recipe=load_recipe("search", ["threads=1", "engine=vllm"]))
+    runs.pending = [run("slow one"), served]
+    try:
+        runs._start()
+        assert list(runs.working) == ["slow one"]
+    finally:
+        runs._end()
+
+
+def test_a_folder_is_locked_while_it_is_written(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path)
+    with locked(tmp_path / "run"):
+        assert is_locked(tmp_path / "run")
+    assert not is_locked(tmp_path / "run")

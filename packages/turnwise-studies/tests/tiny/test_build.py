@@ -1,0 +1,89 @@
+"""The build of the base checkpoint, at a size of seconds, and what its stages are fed with."""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3ForCausalLM
+
+from turnwise.environments.search.corpus import standard_library
+from turnwise.errors import ConfigError, DataError
+from turnwise.models.tiny import VOCABULARY, Shape, tiny_config
+from turnwise.monitor.display import SilentDisplay
+from turnwise.types import Task
+from turnwise_studies.tiny.build import (
+    BATCH_TOKENS,
+    SHIPPED,
+    Sizes,
+    balanced,
+    batches,
+    build,
+    train_tokenizer,
+)
+from turnwise_studies.tiny.pretraining_tasks import PretrainingTask
+
+
+def test_hop_kinds_and_forms_of_questions_are_equally_frequent() -> None:
+    forms = {"one": ("Where is {}?",) * 9 + ("What has {}?",), "two": ("Who knows {} of {}?",)}
+    tasks = [
+        Task(f"{kind} {number}", form.format(*names), info={"hops": kind, "symbols": names})
+        for kind, wordings in forms.items()
+        for number, form in enumerate(wordings)
+        for names in [(f"is{number}", f"a.b{number}")[: form.count("{")]]
+    ]
+    chosen = Counter(task.prompt.split(" ")[0] for task in balanced(tasks, random.Random(0), 4000))
+    assert chosen["Who"] == 2000
+    assert abs(chosen["Where"] - 1000) < 80
+
+
+def test_batches_hold_everything_once_and_little_padding() -> None:
+    stream = random.Random(1)
+    examples = [PretrainingTask([number] * stream.randint(50, 900), []) for number in range(400)]
+    made = batches(examples)
+    assert sorted(example.ids[0] for batch in made for example in batch) == list(range(400))
+    padded = sum(len(batch) * max(len(example.ids) for example in batch) for batch in made)
+    assert padded < 1.1 * sum(len(example.ids) for example in examples)
+    assert all(len(batch) * max(len(d.ids) for d in batch) <= BATCH_TOKENS for batch in made)
+
+
+@pytest.mark.slow
+def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
+    sizes = Sizes(reading=1, cards=2, tags=1, words=1, libraries=1, modules=20, checked=1)
+    documents = standard_library()[:2000]
+    build(tmp_path / "whole", documents, 0, SilentDisplay(), sizes=sizes)
+    build(tmp_path / "part", documents, 0, SilentDisplay(), ("read",), sizes)
+    whole, part = (
+        json.loads((tmp_path / name / "figures.json").read_text()) for name in ("whole", "part")
+    )
+    assert whole["stages"] == list(SHIPPED) == ["read", "cards", "tags", "words"]
+    assert set(whole) - set(part) == {"cards", "tags", "words"}
+    assert whole["cards"]["steps"] == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("width", "layers", "millions"), [(192, 4, 2.2), (256, 6, 5.2), (384, 8, 15)]
+)
+def test_a_shape_has_so_many_parameters(width: int, layers: int, millions: float) -> None:
+    tokenizer = train_tokenizer(standard_library()[:300], VOCABULARY)
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(tiny_config(tokenizer, Shape(width, layers)))
+    count = sum(weight.numel() for weight in model.parameters())
+    assert count / 1e6 == pytest.approx(millions, rel=0.03)
+
+
+@pytest.mark.parametrize(("width", "layers"), [(200, 4), (0, 4), (192, 0)])
+def test_a_shape_that_makes_no_model_is_refused(width: int, layers: int) -> None:
+    with pytest.raises(ConfigError, match="multiple of 32"):
+        Shape(width, layers)
+
+
+def test_a_stage_that_there_is_not_and_a_folder_with_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stage"):
+        build(tmp_path / "new", standard_library(), 0, SilentDisplay(), ("reed",))
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="not empty"):
+        build(tmp_path, standard_library(), 0, SilentDisplay())

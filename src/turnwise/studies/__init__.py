@@ -1,1 +1,0 @@
-"""Studies: the runs of one file's arms over its seeds, and what is written when they are there."""

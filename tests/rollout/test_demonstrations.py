@@ -1,0 +1,147 @@
+"""Demonstrations are episodes like any other, and as mediocre as asked for."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes import Capitals, byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.environments.games.long_walk import LongWalk
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.rollout.demonstrations import (
+    BEHAVIOURS,
+    astray,
+    checked,
+    demonstrate,
+    direct,
+    faulty,
+    guessing,
+    hasty,
+    mistaken,
+    premature,
+    thoughtless,
+)
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Action, Outcome, ToolCall, Trajectory
+
+LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
+
+
+def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Trajectory]:
+    environment = Capitals()
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    tasks = environment.tasks("train")
+    return asyncio.run(demonstrate(environment, scaffold, LIMITS, tasks, shares, count, seed))
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "successes", "calls", "malformed"),
+    [
+        ("faithful", {True}, {1}, {0}),
+        ("thoughtless", {True}, {1}, {0}),
+        ("hasty", {True}, {1}, {0}),
+        ("guessing", {True, False}, {0}, {0}),
+        ("direct", {True}, {0}, {0}),
+        ("premature", {True}, {1}, {0}),
+        ("mistaken", {False}, {1}, {0}),
+        ("malformed", {False}, {1}, {3}),
+        ("checked", {True}, {1}, {0}),
+        ("faulty", {True}, {2}, {0}),
+    ],
+)
+def test_each_behaviour(
+    behaviour: str, successes: set[bool], calls: set[int], malformed: set[int]
+) -> None:
+    made = make({behaviour: 1.0})
+    assert {one.outcome == Outcome.SUCCESS for one in made} <= successes
+    assert {one.tool_calls for one in made} == calls
+    errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
+    assert errors == malformed
+
+
+def test_the_thoughtless_act_as_the_oracle_does() -> None:
+    script = [
+        Action("", "look up", (ToolCall("search", {"query": "a"}),)),
+        Action("", "b", answer="b"),
+    ]
+    acted = thoughtless(script, [])
+    assert [(one.calls, one.answer) for one in acted] == [(one.calls, one.answer) for one in script]
+    assert not any(one.thought for one in acted)
+
+
+def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
+    environment = Capitals()
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    limits = LIMITS.model_copy(update={"max_turn_tokens": 4})
+    playing = demonstrate(
+        environment, scaffold, limits, environment.tasks("train"), {"faithful": 1.0}, 8, 0
+    )
+    with pytest.raises(RunStoppedError, match="8 of 8 demonstrations by the environment's oracle"):
+        asyncio.run(playing)
+
+
+def test_demonstrations_are_cut_after_their_turns_and_no_other_failure_is_let_through() -> None:
+    environment = LongWalk(length=20, count=10)
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    tasks = environment.tasks("train")
+    limits = RolloutConfig(max_turns=20, max_tool_calls=20, max_turn_tokens=80, max_tokens=2000)
+
+    def played(turns: int, limits: RolloutConfig = limits) -> list[Trajectory]:
+        shares = {"faithful": 1.0}
+        return asyncio.run(
+            demonstrate(environment, scaffold, limits, tasks, shares, 3, 0, turns=turns)
+        )
+
+    assert [one.outcome for one in played(5)] == [Outcome.TRUNCATED_TURNS] * 3
+    assert {len(one.turns) for one in played(5)} == {5}
+    assert {one.outcome for one in played(20)} == {Outcome.SUCCESS}
+    with pytest.raises(RunStoppedError, match="demonstrations by the environment's oracle fail"):
+        played(5, limits.model_copy(update={"max_tool_calls": 2}))
+
+
+def test_scripts_that_end_without_a_call() -> None:
+    answer, call = Action("", answer="7"), Action("", calls=(ToolCall("look", {"at": "x"}),))
+    other = [Action("", answer="9")]
+    for name in BEHAVIOURS.names():
+        assert BEHAVIOURS.get(name)([answer], other), name
+    assert hasty([answer], other) == [answer]
+    nameless = Action("", calls=(ToolCall("wait", {}),))
+    looked_up = Action("", calls=(ToolCall("search", {"query": "TarFile"}),))
+    assert hasty([nameless, nameless, looked_up, answer], other)[-1].answer == "TarFile"
+    assert mistaken([call, answer], other)[-1].answer == "x"
+    assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
+    early = Action("", "the last thought", answer="done")
+    second = Action("", "a thought", calls=call.calls)
+    (first, given) = premature([call, second, early], other)
+    assert (first, given.thought, given.answer, given.calls) == (call, "a thought", "x", ())
+    assert premature([call, early], other) == [call, early]
+    thought = Action("", "1+6=7", answer="7")
+    assert checked([call, thought], other)[-1].thought == "1+6=7 check: 1+6=7"
+    assert direct([call, thought], other) == [Action("", answer="7")]
+    slip, again, last = faulty([call, thought], other)
+    assert (slip.calls[0].arguments, again, last) == ({"at": "x("}, call, thought)
+    assert guessing([answer], [call])[0].answer == "nothing"
+    assert astray([answer], other) == other
+    assert direct([call], other)[0].answer == "nothing"
+
+
+def test_only_what_the_script_says_is_marked_as_the_models() -> None:
+    tokenizer = byte_tokenizer()
+    for one in make({"faithful": 1.0}, count=3):
+        written = tokenizer.decode(one.tokens.ids[one.tokens.mask].tolist())
+        assert written == one.written
+        assert "<information>" not in written
+
+
+def test_demonstrations_repeat_with_the_seed() -> None:
+    shares = dict.fromkeys(BEHAVIOURS.names(), 1.0)
+    first, again, other = make(shares), make(shares), make(shares, seed=1)
+    assert [one.tokens.ids.tolist() for one in first] == [one.tokens.ids.tolist() for one in again]
+    assert [one.written for one in first] != [one.written for one in other]
+
+
+def test_bad_shares_are_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'faithful'"):
+        make({"faithfull": 1.0})
+    with pytest.raises(ConfigError, match="positive share"):
+        make({"faithful": 0.0})
