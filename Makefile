@@ -3,11 +3,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
-EXTRAS := environments,games,gateway,judges,lora,plots,sandbox,studies,view,vllm
+EXTRAS := cluster,environments,games,gateway,judges,lora,plots,sandbox,studies,view,vllm
 # The wings: packages of their own in this repository.
-WINGS := $(foreach wing,environments gateway judges sandbox studies view vllm,--editable packages/turnwise-$(wing))
+WINGS := $(foreach wing,cluster environments gateway judges sandbox studies view vllm,--editable packages/turnwise-$(wing))
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
-TESTED := browser,cluster,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
+TESTED := browser,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # A start takes twice as long where Python may not keep the bytecode of what it imports.

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.machine import describe
 from benchmarks.tables import table
-from tests.cluster.workers.processes import descendants, left_after
+from cluster_tests.workers.processes import descendants, left_after
 
 RECIPE = """
 name = "faults"
@@ -95,7 +95,7 @@ def _fill_disk(process: int) -> None:
     resource.prlimit(process, resource.RLIMIT_FSIZE, (1, 1))
 
 
-RANK, ACTOR = "turnwise.cluster.learners.worker", "ray::_Actor"
+RANK, ACTOR = "turnwise_cluster.learners.worker", "ray::_Actor"
 KINDS = {
     "run killed": Kind("", _send(signal.SIGKILL), (-signal.SIGKILL, 0), WORKERS),
     "run preempted": Kind("", _send(signal.SIGUSR1), (75, -signal.SIGUSR1, 0)),

@@ -48,15 +48,15 @@ def measured(size: str, arguments: argparse.Namespace) -> dict[str, Any]:
     import torch
     from engine_measurements import alternate, parameters, played_groups, random_model, ratio
 
-    from turnwise.cluster.learners.learner import DistributedLearner
-    from turnwise.cluster.learners.parts import algorithm_of
-    from turnwise.cluster.learners.team import Team
     from turnwise.config import check_recipe
     from turnwise.learning.credits import estimate
     from turnwise.learning.policy import PolicyLearner
     from turnwise.learning.signals.base import Signals
     from turnwise.models.load import load_model
     from turnwise.models.shipped import tiny_folder
+    from turnwise_cluster.learners.learner import DistributedLearner
+    from turnwise_cluster.learners.parts import algorithm_of
+    from turnwise_cluster.learners.team import Team
 
     count, groups = arguments.processes, played_groups()
     with tempfile.TemporaryDirectory() as name:

@@ -22,8 +22,7 @@ from typing import Any
 
 from benchmarks.machine import describe
 from benchmarks.tables import table
-from tests.cluster.workers.processes import descendants
-from turnwise.cluster.hiring import hired
+from cluster_tests.workers.processes import descendants
 from turnwise.config import Recipe, check_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import environment_of
@@ -33,6 +32,7 @@ from turnwise.rollout.runner import RolloutRunner, members_of
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.threads import configure_threads
 from turnwise.types import Action, ToolCall
+from turnwise_cluster.resources import allocated
 
 MEBIBYTE = 2**20
 
@@ -92,7 +92,7 @@ def measure(workers: int, options: argparse.Namespace) -> dict[str, Any]:
         return call if len(prompt) == shortest[0] else answer
 
     places = PrioritySemaphore(max(workers, 1) * options.places)
-    with hired(recipe) as found:
+    with allocated(recipe) as found:
         pool = found.workers
         engine = ScriptedEngine(policy)
         limits = recipe.rollout

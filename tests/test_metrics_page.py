@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.workers.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_mixture, save_small_model
-from turnwise.cluster.hiring import Hired
-from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare
+from turnwise.training.resources import Resources
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome, Task, Trajectory
 
@@ -146,6 +144,9 @@ ROUNDED = ("critic", "process rewards", "reward model")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     """Short runs in which everything that can be measured is."""
+    from cluster_tests.workers.fleet import Fleet
+    from turnwise_cluster.workers.pool import WorkerPool
+
     path = tmp_path_factory.mktemp("page")
     model = str(save_small_model(path / "model"))
     found = []
@@ -178,11 +179,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
         pool = WorkerPool(Fleet(), 1, 30.0) if name == "process rewards" else None
-        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), Hired(pool))))
+        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), Resources(pool))))
         found.append(folder)
     return found
 
 
+@pytest.mark.wing("cluster")
 @pytest.mark.wing("gateway")
 @pytest.mark.wing("judges")
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwise import config, event_loop
-from turnwise.cluster.hiring import hired
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
@@ -130,9 +129,9 @@ def evaluate(
         return event_loop.finish(evaluate_parts(policy, display, out=folder))
     run = run_of(Path(policy)) if isinstance(policy, str | Path) else None
     if run is None or not isinstance(policy, str | Path):
-        return evaluate_recipe(load_recipe(policy, *overrides), None, display, folder, hired)
+        return evaluate_recipe(load_recipe(policy, *overrides), None, display, folder)
     recipe = load_recipe(run / "config.toml", *overrides)
-    return evaluate_recipe(recipe, Path(policy), display, folder, hired)
+    return evaluate_recipe(recipe, Path(policy), display, folder)
 
 
 def make_environment(name: str, /, **options: Any) -> Environment:
@@ -265,7 +264,7 @@ def open_run(path: str | Path) -> Run:
 
 
 def _run(recipe: Recipe, folder: RunFolder, progress: bool) -> dict[str, Any]:
-    with prepared(recipe, folder, _display(progress), hired) as context:
+    with prepared(recipe, folder, _display(progress)) as context:
         from turnwise.training.run import run
 
         return event_loop.run(run(context))

@@ -24,6 +24,7 @@ from turnwise.errors import ConfigError, MissingExtraError, located
 
 GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, tuple[str, ...]]] = {
+    "cluster": {"section": ("cluster",)},
     "environments": {
         "command": ("inject", "serve-environment"),
         "environment": (

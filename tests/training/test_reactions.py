@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from tests.fakes import save_small_model
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, check_recipe
 from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.learning.learner import Learner
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
@@ -48,11 +49,18 @@ class Listener(SilentDisplay):
         self.said.append(text)
 
 
-class StillWriting(Learners):
-    """Other processes write the last checkpoints, which are whole when they are waited for."""
+class StillWriting:
+    """A learner of whose last checkpoints other processes write some: they are whole when they are
+    waited for."""
+
+    def __init__(self, learner: Learner, checkpoints: Path) -> None:
+        self._learner, self._checkpoints = learner, checkpoints
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
 
     def wait_until_saved(self) -> None:
-        for draft in self._context.folder.checkpoints.glob("draft-*"):
+        for draft in self._checkpoints.glob("draft-*"):
             draft.rename(draft.with_name(draft.name.removeprefix("draft-")))
 
 
@@ -146,8 +154,9 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     folder = RunFolder.new(tmp_path / "run")
     listener = Listener()
     context = prepare(recipe, folder, listener)
-    learners = StillWriting(context)
-    learner, history = learners.policy, list[dict[str, float]]()
+    learners: Any = Learners(context)
+    learner = learners.policy
+    learners.policy, history = StillWriting(learner, folder.checkpoints), list[dict[str, float]]()
     watch = EchoTrapWatch(context, history, Validation(context, 0))
     signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
     best = {}
@@ -162,7 +171,7 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
             watch = EchoTrapWatch(context, history, Validation(context, step))
         if step % 3 == 0:
             best_yet = watch.best_step(history)
-            context.save(StageName.REINFORCEMENT, step, learners.state(), best_yet)
+            learners.save(step, learners.state(), best_yet)
         if step == best_step:
             best = {key: value.clone() for key, value in learner.model.state_dict().items()}
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == [

@@ -37,6 +37,7 @@ learners = 2
 
 @pytest.mark.slow
 def test_servers_sample_with_the_weights_that_two_ranks_have_learned(tmp_path: Path) -> None:
+    resources: Any = pytest.importorskip("turnwise_cluster.resources")
     recipe, folder = write_recipe(tmp_path, "Letters", TABLES), RunFolder(tmp_path / "run")
     served = Served()
     server = FakeVllm(served)
@@ -47,7 +48,8 @@ def test_servers_sample_with_the_weights_that_two_ranks_have_learned(tmp_path: P
         address = f'engine.servers.urls=["{server.url}"]'
         try:
             given = load_recipe(str(recipe), ["engine=vllm", address, "cluster.colocated=true"])
-            context = await asyncio.to_thread(prepare, given, folder, SilentDisplay())
+            found = resources.ClusterResources(folder=folder.path)
+            context = await asyncio.to_thread(prepare, given, folder, SilentDisplay(), found)
             await run(context)
             return served.model.state_dict()
         finally:

@@ -19,7 +19,7 @@ from vllm_stand_in import stand_in
 
 
 class Here:
-    """An object of this process in place of one on a node. See Held."""
+    """An object of this process in place of one on a node. See ActorHandle."""
 
     def __init__(self, made: Any, answers: Sequence[Any]) -> None:
         """Of `answers`, each call takes one, and what is left is of the object itself."""

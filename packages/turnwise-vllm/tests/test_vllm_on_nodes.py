@@ -14,17 +14,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cluster.several_nodes import Nodes as Cluster
-from tests.cluster.several_nodes import several_nodes
 from tests.fakes import byte_tokenizer, small_model
 from tests.small_runs import start, write_recipe
-from turnwise.cluster.hiring import hired
 from turnwise.config import load_recipe
 from turnwise.engines.base import Sampling
 from turnwise_vllm.make import checked_nodes, make_vllm
 from vllm_stand_in import alive, soon, stand_in, starts
 
-pytest.importorskip("ray")
+pytest.importorskip("turnwise_cluster")
+from cluster_tests.several_nodes import Nodes as Cluster
+from cluster_tests.several_nodes import several_nodes
+from turnwise_cluster.resources import allocated
+
 pytestmark = pytest.mark.slow
 TABLES = """
 [engine]
@@ -117,7 +118,7 @@ def test_servers_that_are_lost_come_back_where_there_is_room(
             await engine.stop()
 
     (tmp_path / "vllm").mkdir()
-    with hired(loaded, tmp_path / "vllm") as found:
+    with allocated(loaded, tmp_path / "vllm") as found:
         asyncio.run(drive(found.servers))
     assert soon(lambda: not any(alive(process) for process, _ in starts(notes)))
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.main import get_command
 
-from turnwise.cluster.hiring import hired
 from turnwise.commands.evaluating import (
     AsJson,
     Overrides,
@@ -109,7 +108,7 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    with _resumable(folder), prepared(loaded, folder, terminal_display(), hired) as context:
+    with _resumable(folder), prepared(loaded, folder, terminal_display()) as context:
         from turnwise.training.run import run as run_stages
 
         report = asyncio.run(run_stages(context))

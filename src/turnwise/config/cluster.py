@@ -1,6 +1,6 @@
 """Settings of the processes beside the trainer's, on one machine or many.
 
-Not here: the processes themselves (`cluster`).
+Not here: the processes themselves (`packages/turnwise-cluster`).
 """
 
 import re
@@ -48,6 +48,11 @@ class ClusterConfig(Section):
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
     """Deadline of places on the cluster, and of the start of learners, servers and workers."""
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether the run's own process does everything, with servers of its own machine."""
+        return self.learners == 1 and not self.samplers and not self.workers
 
     def claims(self) -> Iterator[Claim]:
         if self.sequence_ranks > 1:

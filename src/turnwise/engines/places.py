@@ -1,6 +1,6 @@
 """Places on the nodes of a cluster, where an engine may start servers.
 
-Not here: the cluster, and who gets which place (`turnwise.cluster`).
+Not here: the cluster, and who gets which place (`turnwise_cluster`).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ class PlaceLostError(Exception):
     """The process of an object is gone; the text says why."""
 
 
-class Held(Protocol):
+class ActorHandle(Protocol):
     """An object in a process on some node, whose methods are called one at a time, in the main
     thread there."""
 
@@ -31,7 +31,7 @@ class ServerPlaces:
     """Places for the servers of an engine, one in each."""
 
     count: int
-    hold: Callable[..., Held]
+    hold: Callable[..., ActorHandle]
     """Makes an object of a module's class in a process of a place, and returns at once:
     `hold(0, Servant, folder)`."""
     start_seconds: float

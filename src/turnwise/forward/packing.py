@@ -5,7 +5,7 @@ is of each token by itself. Where that is not so (states and convolutions that r
 attention in chunks, biases by distance), the row gives other numbers than the texts do by
 themselves: a model is packed only if a comparison finds the same. Several ranks can compute a row
 together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention they exchange tokens
-for heads. Not here: how ranks exchange (`turnwise.cluster`), and written-out layers, which never
+for heads. Not here: how ranks exchange (`turnwise_cluster`), and written-out layers, which never
 pad (`small_llama_update.py`).
 """
 

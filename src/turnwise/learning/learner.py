@@ -1,11 +1,12 @@
 """The seam between a run and whatever updates its policy: frozen trajectories in, a report out.
 
-Implementations are `PolicyLearner`, of one process, and `DistributedLearner`, of several. Not here:
-when they are called (`training`).
+A run never asks whether its learner is of one process (`training/one_process.py`) or of several
+(`packages/turnwise-cluster`). Not here: when they are called (`training`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.scoring import Measure, Sequenced
+from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.token_numbers import TokenNumbers
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
@@ -32,14 +34,54 @@ class UpdateReport:
     """Measurements of the trained tokens in the first pass over them."""
 
 
-class Learner(Protocol):
-    """Updates a policy.
+class Resumable(Protocol):
+    """A learner that a run saves, goes on with and ends."""
 
-    >>> learner: Learner = turnwise.make_learner(components)
-    """
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs beside the weights, in one form whatever made it."""
+        ...
 
-    temperature: float
-    """The temperature of sampling, above 0, at which tokens are scored."""
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken, with the weights that the model had then; the
+        tensors of a checkpoint's state may still be in its files."""
+        ...
+
+    def save(
+        self,
+        root: Path,
+        step: int,
+        tokenizer: Any,
+        state: Mapping[str, Any],
+        learner: Mapping[str, Any],
+        then: Callable[[], None],
+    ) -> None:
+        """Write a checkpoint of the present weights, as `checkpoint.save` does, or begin to: all
+        has been copied when this returns. `then` is called when it is whole. Raises
+        InfrastructureError where the disk fails for it, or has failed for the one before."""
+        ...
+
+    def wait_until_saved(self) -> None:
+        """Wait until the last checkpoint is whole. Raises InfrastructureError where it cannot
+        be."""
+        ...
+
+    def close(self) -> None:
+        """End the other processes of the learner, if there are any. Idempotent."""
+        ...
+
+
+class LearningSignal(Signal, Protocol):
+    """A signal whose model learns with the policy."""
+
+    def update(
+        self, groups: Sequence[Group], signals: Signals, credits: Credits
+    ) -> dict[str, float]:
+        """Learn from a step's groups, of which these are the signals; returns metrics."""
+        ...
+
+
+class PolicyScores(Protocol):
+    """A policy that scores tokens as it is now."""
 
     @property
     def model(self) -> nn.Module:
@@ -66,6 +108,31 @@ class Learner(Protocol):
         """Score what was sampled, float64[n] for each trajectory, under the reference model."""
         ...
 
+
+class Learner(PolicyScores, Resumable, Protocol):
+    """Updates a policy, and has the models that its algorithm wants beside it.
+
+    >>> learner: Learner = turnwise.make_learner(components)
+    """
+
+    @property
+    def second(self) -> LearningSignal | None:
+        """The second model, of an algorithm that has one."""
+        ...
+
+    @property
+    def teacher(self) -> Signal | None:
+        """The teacher, where there is one."""
+        ...
+
+    def set_temperature(self, temperature: float) -> None:
+        """Score tokens, in all models, at the temperature that they were sampled at. 0 means 1."""
+        ...
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """The loss of the second model that goes into the policy's updates; None without one."""
+        ...
+
     def update(
         self,
         groups: Sequence[Group],
@@ -85,10 +152,31 @@ class Learner(Protocol):
         """Let the policy have the weights of another model, whole on this process."""
         ...
 
-    def state(self) -> dict[str, Any]:
-        """All that a resumed run needs beside the weights, in one form whatever made it."""
+    def broadcast(self) -> None:
+        """Let all processes of the learner have what was written into the model's weights."""
         ...
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken, with the weights that the model had then."""
+
+class OfflineLearner(Resumable, Protocol):
+    """A learner whose data is there before its first step."""
+
+    name: str
+    """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps that are done."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        ...
+
+    def step(self) -> dict[str, float]:
+        """One update; returns its metrics."""
+        ...
+
+    def deliver(self) -> None:
+        """Let the run's model have the present weights, whole."""
         ...

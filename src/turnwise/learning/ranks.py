@@ -3,7 +3,7 @@
 Each rank has a part of the rows and a part of each weight (adapters are whole), and makes as many
 passes as the others, since every pass gathers weights from all of them. `ALONE` is the one process
 of a learner without others. Not here: how ranks are started and reach each other
-(`turnwise.cluster`).
+(`turnwise_cluster`).
 """
 
 from collections.abc import Callable, Iterable, Sequence

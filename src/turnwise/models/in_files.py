@@ -3,7 +3,7 @@
 On a processor a pass reads what it needs of the files, which the system may forget again; on a GPU
 the weights of each layer are there while it computes, and only those beside the layers always.
 Nothing writes into such weights: new ones are other files. Not here: who writes these
-(`cluster/learners/model_files.py`).
+(`turnwise_cluster/learners/model_files.py`).
 """
 
 import threading

@@ -1,7 +1,8 @@
 """Episodes that are played in another process, while their tokens are sampled here.
 
 The place, the engine's session and the deadline of a turn are this process's; environment, tools
-and verifier are the other's. Not here: the processes, and what is said to them (`cluster/workers`).
+and verifier are the other's. Not here: the processes, and what is said to them
+(`turnwise_cluster/workers`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

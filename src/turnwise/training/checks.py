@@ -20,7 +20,6 @@ from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
-from turnwise.training import cluster_checks
 from turnwise.training.algorithm_checks import check_algorithm_for_recipe
 from turnwise.training.components import Components
 from turnwise.training.first_checks import check_demonstrations, check_environment
@@ -35,14 +34,12 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     check_demonstrations(recipe, algorithm, fresh=False)
     check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
-    cluster_checks.check_cluster(recipe)
 
 
 def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
-    cluster_checks.check_model(recipe, parts.model)
     check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
     check_vocabulary(recipe, parts.tokenizer)
     _check_summary(recipe, parts.scaffold)

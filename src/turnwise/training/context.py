@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.cluster.hiring import Hired
-from turnwise.cluster.learners.learner import DistributedModel
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
+from turnwise.learning.learner import Resumable
 from turnwise.monitor.display import Display
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.storage import checkpoint
@@ -24,6 +23,7 @@ from turnwise.tokens import Tokens
 from turnwise.training.components import Components
 from turnwise.training.conversations import conversation_tokens, read_conversations
 from turnwise.training.phases import Phases
+from turnwise.training.resources import Resources
 from turnwise.types import Group, Task
 
 
@@ -45,8 +45,8 @@ class RunContext:
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
     """The checkpoint at which the run was interrupted; None for a run that begins."""
-    hired: Hired
-    """The processes that do a part of it."""
+    resources: Resources
+    """The processes and machines that do a part of it."""
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
     phases: Phases = field(default_factory=Phases)
@@ -63,28 +63,23 @@ class RunContext:
 
     def save(
         self,
+        learner: Resumable,
         stage: StageName,
         step: int,
-        learner: Mapping[str, Any],
+        kept: Mapping[str, Any],
         best: int | None = None,
-        team: DistributedModel | None = None,
     ) -> None:
-        """Write a checkpoint of the present weights and of a learner's state; older ones of the
-        stage are deleted, but for the newest few and the one of step `best`. A team of processes
-        writes it while the run goes on."""
+        """Let a learner write a checkpoint of its weights, and of a state that is to be kept beside
+        them; older ones of the stage are deleted, but for the newest few and the one of step
+        `best`."""
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
-        model, tokenizer = self.components.model, self.components.tokenizer
 
         def prune() -> None:
             checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
             release_memory()
 
-        if team is not None:
-            team.save(root, step, tokenizer, state, learner, prune)
-            return
-        checkpoint.save(root, step, model, tokenizer, state, learner)
-        prune()
+        learner.save(root, step, self.components.tokenizer, state, kept, prune)
 
 
 @dataclass(frozen=True)

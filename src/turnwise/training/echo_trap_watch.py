@@ -43,7 +43,7 @@ class EchoTrapWatch:
         best = self.best_step(self._history[:-1])  # the present one is not saved yet
         kept = None
         if best is not None:
-            learners.wait_until_saved()
+            learners.policy.wait_until_saved()
             kept = checkpoint.at(context.folder.checkpoints, best)
         situation = Situation(
             trap,
@@ -53,7 +53,7 @@ class EchoTrapWatch:
             config.learning_rate_factor,
         )
         context.display.say(REACTIONS.get(config.reaction)(situation))
-        learners.spread()
+        learners.policy.broadcast()
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
         """The step whose checkpoint is kept, to go back to; None where nothing goes back.

@@ -3,37 +3,21 @@
 Not here: when they learn (`reinforcement.py`), and how (`learning`).
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm
-from turnwise.cluster.learners.learner import (
-    DistributedLearner,
-    DistributedSecondModel,
-    DistributedTeacher,
-)
-from turnwise.cluster.learners.team import Team
-from turnwise.config import Recipe
-from turnwise.errors import InfrastructureError
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner, UpdateReport
-from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.roles import by_role
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
-from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
-from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.second_model import SecondModel, second_model
-from turnwise.learning.signals.self_teacher import SelfTeacher, Words, words_around
-from turnwise.learning.signals.teacher import Teacher, load_teacher
-from turnwise.models.load import load_model
+from turnwise.learning.signals.choice import signals_of
+from turnwise.learning.signals.self_teacher import Words, words_around
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
@@ -42,7 +26,6 @@ from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
-from turnwise.training.offline_learners import team_of
 from turnwise.types import Group
 
 
@@ -70,21 +53,11 @@ class Learners:
         cold = checkpoint.latest(
             checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
         )
-        self._team: Team | None = None
-        self.policy: Learner
-        self.critic: SecondModel | DistributedSecondModel | None = None
-        """The second model, of an algorithm that has one."""
-        self._teacher: Teacher | DistributedTeacher | None
-        if recipe.cluster.learners > 1:
-            self._team = team_of(context)
-            self.policy = several = _distributed(context, self._team, cold)
-            self.critic, self._teacher = several.second, several.teacher
-        else:
-            model = context.components.model
-            second = second_model(recipe, context.algorithm, model, _words(context))
-            self.policy = one = policy_learner(recipe, context.algorithm, model, cold)
-            self.critic = None if second is None else second(one)
-            self._teacher = _teacher(recipe)
+        model, words = context.components.model, _words(context)
+        self.policy: Learner = context.resources.learner(
+            recipe, context.algorithm, model, words, cold
+        )
+        """The policy's learner, with the models that the algorithm wants beside it."""
         beside = recipe.reward_model is not None and recipe.reward_model.beside_policy
         self.reward_model = context.components.reward_model if beside else None
         """The reward model, where it learns beside the policy."""
@@ -104,8 +77,9 @@ class Learners:
         own, the parts of roles are what is learned from."""
         groups = self.parted(groups)
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
-        self._set_temperature(temperature_at(recipe.rollout, step))
-        models = self.critic, self._teacher
+        policy.set_temperature(temperature_at(recipe.rollout, step))
+        second = policy.second
+        models = second, policy.teacher
         scaffold, oracle = components.scaffold, components.environment.oracle
         asked = signals_of(recipe, self.algorithm, policy, scaffold, oracle, models)
         with self._context.phases.of("signals"):
@@ -120,18 +94,16 @@ class Learners:
         update = UpdateReport({}, [])
         critic = recipe.algorithm.critic
         if critic is None or step >= critic.pretraining_steps:
-            second = self.critic
-            own = second.own if isinstance(second, DistributedSecondModel) else second
-            auxiliary = auxiliary_loss_of(own, signals)
+            auxiliary = policy.auxiliary_loss(signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
             with self._context.phases.of("update"):
                 update = policy.update(
                     taught, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
                 )
-        if self.critic is not None:
+        if second is not None:
             with self._context.phases.of("critic"):
-                metrics |= self.critic.update(taught, signals, credits)
+                metrics |= second.update(taught, signals, credits)
         if self.reward_model is not None:
             lessons = self.reward_model.lessons_of_step(groups)
             metrics |= self.reward_model.update(lessons)
@@ -162,58 +134,25 @@ class Learners:
         state = self.policy.state() | {"group_filter": group_filter}
         if self.reward_model is not None:
             state["reward_model"] = self.reward_model.state()
-        return state if self.critic is None else state | {"critic": self.critic.state()}
+        return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state`, of a checkpoint, was taken."""
-        state = state if self._team is not None else read(state)
         self.policy.load_state(state)
         self.filter_groups(state["group_filter"])
-        if self.critic is not None:
-            self.critic.load_state(state["critic"])
         if self.reward_model is not None:
             self.reward_model.load_state(read(state["reward_model"]))
 
     def go_back(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
-        """Let policy and critic be what they were in a checkpoint, whose weights are given; the
-        learning rate stays lowered as far as it is now."""
+        """Let policy and second model be what they were in a checkpoint, whose weights are given;
+        the learning rate stays lowered as far as it is now."""
         factor = self.policy.state()["learning_rate_factor"]
-        state = kept.learner if self._team is not None else read(kept.learner)
         self.policy.take_weights(weights)
-        self.policy.load_state({**state, "learning_rate_factor": factor})
-        if self.critic is not None:
-            self.critic.load_state(state["critic"])
-
-    def spread(self) -> None:
-        """Let all processes of the learner have what was written into the policy's weights."""
-        if isinstance(self.policy, DistributedLearner):
-            self.policy.spread()
+        self.policy.load_state({**kept.learner, "learning_rate_factor": factor})
 
     def save(self, step: int, state: Mapping[str, Any], best: int | None) -> None:
         """Write a checkpoint of RL; several processes write it while the run goes on."""
-        team = self.policy if isinstance(self.policy, DistributedLearner) else None
-        self._context.save(StageName.REINFORCEMENT, step, state, best, team)
-
-    def wait_until_saved(self) -> None:
-        """Wait until the last checkpoint is whole. Raises InfrastructureError where the disk
-        fails."""
-        if isinstance(self.policy, DistributedLearner):
-            self.policy.wait_until_saved()
-
-    def close(self) -> None:
-        """End the other processes of the learner, if there are any. Idempotent."""
-        if self._team is not None:
-            with contextlib.suppress(InfrastructureError):  # the one that ends the run is told
-                self.wait_until_saved()
-            self._team.close()
-
-    def _set_temperature(self, temperature: float) -> None:
-        """Score tokens at the temperature that they were sampled at."""
-        self.policy.temperature = temperature
-        if self._teacher is not None:
-            self._teacher.temperature = temperature
-        if isinstance(self.critic, DistributedSecondModel | ImplicitReward | SelfTeacher):
-            self.critic.temperature = temperature
+        self._context.save(self.policy, StageName.REINFORCEMENT, step, state, best)
 
     def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""
@@ -230,44 +169,6 @@ class Learners:
         return demonstrations_of_step(
             self._demonstrations, recipe.sft.batch_size, step, recipe.seed
         )
-
-
-def policy_learner(
-    recipe: Recipe, algorithm: Algorithm, model: PreTrainedModel, cold_start: Path | None
-) -> PolicyLearner:
-    """The learner of a recipe's model, on this process alone."""
-    reference, temperature = _reference(recipe, algorithm, cold_start), recipe.rollout.temperature
-    return PolicyLearner(model, reference, recipe.learning, algorithm, temperature)
-
-
-def _reference(
-    recipe: Recipe, algorithm: Algorithm, cold_start: Path | None
-) -> PreTrainedModel | None:
-    """The reference of a KL term: the model of the checkpoint after the cold start, or the one that
-    the recipe names; None with LoRA, where it is the model without adapters."""
-    if not algorithm.has_reference or recipe.model.lora_rank:
-        return None
-    if cold_start is not None:
-        checkpoint.check(cold_start)
-    longest, several = recipe.rollout.max_tokens, recipe.cluster.learners > 1
-    return load_model(recipe.model, cold_start, longest=longest, in_files=several)[0]
-
-
-def _distributed(context: RunContext, team: Team, cold_start: Path | None) -> DistributedLearner:
-    """The policy's learner of several processes, with the second model, if there is one."""
-    recipe, algorithm = context.recipe, context.algorithm
-    reference = _reference(recipe, algorithm, cold_start)
-    teacher = load_teacher(recipe, recipe.model.device, in_files=True)
-    model, words = context.components.model, _words(context)
-    return DistributedLearner(team, recipe, model, reference, words, teacher)
-
-
-def _teacher(recipe: Recipe) -> Teacher | None:
-    """The teacher, if there is one, on this process alone."""
-    model = load_teacher(recipe, recipe.model.device)
-    if model is None:
-        return None
-    return Teacher(model, recipe.learning, recipe.rollout.temperature)
 
 
 def _words(context: RunContext) -> Words | None:

@@ -4,39 +4,13 @@ Not here: what a step computes (`learning/sft.py`, `learning/preferences.py`).
 """
 
 import asyncio
-from typing import Any, Protocol
 
-from turnwise.cluster.learners.learner import DistributedModel
+from turnwise.learning.learner import OfflineLearner
 from turnwise.monitor.metrics import finite
 from turnwise.monitor.no_signal import offline_reason
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
 from turnwise.training.context import RunContext
-
-
-class OfflineLearner(Protocol):
-    """A learner whose data is there before its first step."""
-
-    name: str
-    """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
-
-    @property
-    def steps_done(self) -> int:
-        """The number of steps that are done."""
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
-        ...
-
-    def step(self) -> dict[str, float]:
-        """One update; returns its metrics."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """All that a resumed run needs of it."""
-        ...
 
 
 async def learn_offline(
@@ -73,6 +47,5 @@ async def learn_offline(
 
 
 def save_offline(context: RunContext, learner: OfflineLearner, stage: StageName) -> None:
-    """Write a checkpoint; several processes write it while the stage goes on."""
-    team = learner if isinstance(learner, DistributedModel) else None
-    context.save(stage, learner.steps_done, learner.state(), team=team)
+    """Write a checkpoint of what is learned."""
+    context.save(learner, stage, learner.steps_done, learner.state())

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.cluster.hiring import Hired
 from turnwise.config import Recipe
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
@@ -18,6 +17,7 @@ from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import build_components
 from turnwise.training.context import Demonstrations, RunContext
 from turnwise.training.first_checks import Known, demonstrates, known_of
+from turnwise.training.resources import Resources
 from turnwise.training.reward_data import check_sources
 
 
@@ -25,16 +25,15 @@ def prepare(
     recipe: Recipe,
     folder: RunFolder,
     display: Display,
-    hired: Hired | None = None,
+    resources: Resources | None = None,
     known: Known | None = None,
 ) -> RunContext:
     """Build the parts of a run, which goes on from the folder's newest checkpoint if it has one.
-    Processes that are `hired` do a part of it; without them, this process does all. What is `known`
-    already is not made again.
+    Without `resources`, this process does all. What is `known` already is not made again.
 
     Raises ConfigError or DataError for what cannot work, before anything is written.
     """
-    begun, hired = time.monotonic(), hired or Hired()
+    begun, resources = time.monotonic(), resources or Resources()
     folder.check_run()
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
@@ -45,9 +44,10 @@ def prepare(
         None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
     )
     weights = saved.folder if saved is not None else None
-    others = (hired.workers, hired.servers)
+    others = (resources.workers, resources.servers)
     components = build_components(recipe, weights, folder.path, *others, known.environment)
     recipe = components.recipe  # with the type that the update is computed in, and the date
+    resources.check(recipe, components.model)
     check_parts(components, algorithm, known.tasks)
     demonstrations = Demonstrations(recipe, components, folder, display, known.tasks)
     if folder.fresh and demonstrates(recipe, algorithm):
@@ -67,7 +67,7 @@ def prepare(
         known.validation,
         demonstrations,
         saved,
-        hired,
+        resources,
         begun,
     )
 

@@ -62,7 +62,7 @@ class Reinforcement:
                         with context.phases.of("checkpoint"):
                             await loop.save()
                     context.folder.write_timeline(loop.step, played.groups, context.phases.take())
-            loop.learners.wait_until_saved()
+            loop.learners.policy.wait_until_saved()
         except (asyncio.CancelledError, RunStoppedError):
             loop.save_unsaved()
             raise
@@ -187,12 +187,12 @@ class ReinforcementLoop:
         """Write a checkpoint of steps that have none yet, whole, before the run ends."""
         if self._unsaved:
             self._save()
-        self.learners.wait_until_saved()
+        self.learners.policy.wait_until_saved()
 
     async def close(self) -> None:
         """End the trackers' runs, and cancel what is being sampled."""
         self.recorder.close()
-        self.learners.close()
+        self.learners.policy.close()
         await self.pipeline.close()
 
     def _check_staleness(self, played: Played) -> None:

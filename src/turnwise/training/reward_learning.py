@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from turnwise.config import RewardModelConfig
 from turnwise.errors import DataError
 from turnwise.evaluation.agreement import agreement, ranking
@@ -18,11 +20,12 @@ from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
-from turnwise.training.offline import learn_offline
+from turnwise.training.offline import learn_offline, save_offline
+from turnwise.training.one_process import OneProcess
 from turnwise.training.reward_data import parted, read_lessons
 
 
-class RewardModelLearner:
+class RewardModelLearner(OneProcess):
     """The steps of a reward model on given lessons. Which ones make up a batch follows from the
     seed and the step number alone. Raises DataError where there is no lesson."""
 
@@ -30,14 +33,21 @@ class RewardModelLearner:
     """The beginning of its metrics' names."""
 
     def __init__(
-        self, model: RewardModel, lessons: Sequence[Lesson], config: RewardModelConfig, seed: int
+        self,
+        policy: PreTrainedModel,
+        model: RewardModel,
+        lessons: Sequence[Lesson],
+        config: RewardModelConfig,
+        seed: int,
     ) -> None:
+        """`policy` is the model whose weights checkpoints have too."""
         if not lessons:
             raise DataError(
                 "no episode is left to train the reward model on: give it more data, or lower "
                 "reward_model.heldout_share"
             )
-        self.model, self.lessons, self.config, self.seed = model, lessons, config, seed
+        self.model, self.reward_model = policy, model
+        self.lessons, self.config, self.seed = lessons, config, seed
         self.steps_done = 0
 
     @property
@@ -50,15 +60,15 @@ class RewardModelLearner:
         count, size = len(self.lessons), self.config.batch_size
         chosen = batch_of_step(count, size, self.steps_done, self.seed, "reward model")
         self.steps_done += 1
-        return self.model.update([self.lessons[place] for place in chosen])
+        return self.reward_model.update([self.lessons[place] for place in chosen])
 
     def state(self) -> dict[str, Any]:
         """The model's state, and the step number."""
-        return {"reward_model": self.model.state(), "steps_done": self.steps_done}
+        return {"reward_model": self.reward_model.state(), "steps_done": self.steps_done}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
-        self.model.load_state(state["reward_model"])
+        """Continue exactly where `state` was taken, also one of a checkpoint."""
+        self.reward_model.load_state(read(state["reward_model"]))
         self.steps_done = int(state["steps_done"])
 
 
@@ -80,9 +90,9 @@ class RewardLearning:
             config.heldout_share,
             recipe.seed,
         )
-        learner = RewardModelLearner(model, lessons, config, recipe.seed)
+        learner = RewardModelLearner(context.components.model, model, lessons, config, recipe.seed)
         if saved is not None:
-            learner.load_state(read(saved.learner))
+            learner.load_state(saved.learner)
         context.display.phase("reward model", config.steps)
         every = recipe.train.checkpoint_every
         stage = StageName.REWARD_MODEL
@@ -91,7 +101,7 @@ class RewardLearning:
         found = {"form": config.form, "trained_on": len(lessons), **measured(model, heldout)}
         context.folder.write_text("reward_model.json", json.dumps(found, indent=2) + "\n")
         context.display.say(_sentence(found))
-        context.save(stage, learner.steps_done, learner.state())
+        save_offline(context, learner, stage)
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, stage), 1)
         return step
 

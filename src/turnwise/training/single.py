@@ -15,7 +15,7 @@ from turnwise.learning.signals.base import measure
 from turnwise.learning.signals.choice import signals_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
-from turnwise.training.learners import policy_learner
+from turnwise.training.one_process import run_learner
 from turnwise.types import Group
 
 OTHER_MODELS = (Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.TEACHER)
@@ -28,7 +28,7 @@ def learner_of(components: Components) -> PolicyLearner:
     check_recipe_and_algorithm(recipe, algorithm)
     _check_alone(recipe, algorithm)
     check_parts(components, algorithm, components.environment.tasks("train"))
-    return policy_learner(recipe, algorithm, components.model, None)
+    return run_learner(recipe, algorithm, components.model, None, None)
 
 
 def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[Group]) -> Credits:

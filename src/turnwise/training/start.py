@@ -5,14 +5,13 @@ Nothing heavy is imported before names are checked and threads are set. Not here
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwise import event_loop
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.cluster.hiring import Hired
 from turnwise.config import OpenAIEngineConfig, Recipe
 from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.registry import ENVIRONMENTS
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
-
-Hire = Callable[[Recipe, Path | None], AbstractContextManager[Hired]]
-"""Gives the processes that a recipe asks for beside this one, for as long as the context lasts; the
-folder is the run's, if it is one."""
 
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
@@ -69,25 +64,18 @@ def check_names(recipe: Recipe) -> None:
     ENVIRONMENTS.check(recipe.environment.name)
 
 
-def in_process(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Hired]:
-    """Do all of a recipe in this process."""
-    del recipe, folder
-    return nullcontext(Hired())
-
-
 @contextmanager
-def prepared(
-    recipe: Recipe, folder: "RunFolder", display: Display, hire: Hire = in_process
-) -> "Iterator[RunContext]":
+def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator[RunContext]":
     """Inside, the run is this process's alone and has its parts, for `training.run.run`; in the
     main thread, signals end it in good order (`stopping.py`)."""
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         known = _known(recipe, folder.fresh)
-        with hire(recipe, folder.path) as found:
-            from turnwise.storage.moves import keep_moves
-            from turnwise.training.prepare import prepare
+        from turnwise.storage.moves import keep_moves
+        from turnwise.training.prepare import prepare
+        from turnwise.training.resources import resources_of
 
+        with resources_of(recipe, folder.path) as found:
             context = prepare(recipe, folder, display, found, known)
             if not folder.fresh:
                 keep_moves(folder, recipe, context.saved)
@@ -109,7 +97,6 @@ def evaluate_recipe(
     policy: Path | None,
     display: Display,
     out: "RunFolder | None" = None,
-    hire: Hire = in_process,
 ) -> dict[str, Any]:
     """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
     checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's
@@ -131,6 +118,7 @@ def evaluate_recipe(
     environment = evaluated(recipe)
     configure_threads(recipe.threads)
     from turnwise.training.components import build_components
+    from turnwise.training.resources import resources_of
 
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
@@ -140,7 +128,7 @@ def evaluate_recipe(
         alone["samplers"] = recipe.cluster.samplers // recipe.cluster.learners
     cluster = recipe.cluster.model_copy(update=alone)
     kept = None if out is None else out.path
-    with hire(recipe.model_copy(update={"cluster": cluster}), kept) as found:
+    with resources_of(recipe.model_copy(update={"cluster": cluster}), kept) as found:
         own = None if found.servers is None else kept
         others = (found.workers, found.servers)
         parts = build_components(recipe, weights, own, *others, environment)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.config import StartedServers
-from turnwise.engines.places import Held, PlaceLostError, ServerPlaces
+from turnwise.engines.places import ActorHandle, PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
 from turnwise_vllm.process import LOOK_SECONDS, ServerProcess, check_interpreter
@@ -101,7 +101,7 @@ class Nodes:
                 f"{self._python} of all nodes"
             )
 
-    async def _look(self, held: Held) -> tuple[str, str]:
+    async def _look(self, held: ActorHandle) -> tuple[str, str]:
         try:
             node, version = await held.call("look", self._seconds + LOOK_SECONDS, self._python)
         except (PlaceLostError, TimeoutError) as error:
@@ -128,7 +128,7 @@ class NodeServer:
     ) -> None:
         """`given` is what a Servant gets before the model."""
         self._places, self._number, self._given, self._seconds = places, number, given, seconds
-        self._held: Held | None = None
+        self._held: ActorHandle | None = None
         self.url = ""
 
     async def start(self, model: Path) -> None:

@@ -11,7 +11,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.forward.hidden import base_model
 from turnwise.learning.auxiliary import AuxiliaryLoss
-from turnwise.learning.learner import Learner
+from turnwise.learning.learner import PolicyScores
 from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.signals.hindsight import Hindsight
 from turnwise.learning.signals.information_gain import InformationGain, Oracle
@@ -26,7 +26,7 @@ from turnwise.scaffolds.base import Scaffold
 def signals_of(
     recipe: Recipe,
     algorithm: Algorithm,
-    learner: Learner,
+    learner: PolicyScores,
     scaffold: Scaffold,
     oracle: Oracle,
     models: Sequence[Signal | None],

@@ -1,0 +1,263 @@
+"""The wing's resources: processes beside the run's own, for as long as a run takes.
+
+Ray keeps them, and is imported where a recipe asks for some (`nodes.py`); ranks of the learner on
+this machine are plain processes. Not here: what each kind does (`learners`, `workers`), and
+an engine's servers.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedModel
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import Recipe, SftConfig, StartedServers
+from turnwise.engines.places import ServerPlaces
+from turnwise.errors import ConfigError
+from turnwise.learning.learner import Learner, OfflineLearner
+from turnwise.learning.preferences import Pair
+from turnwise.learning.signals.self_teacher import Words
+from turnwise.learning.signals.teacher import load_teacher
+from turnwise.storage.run_folder import with_whole_paths
+from turnwise.tokens import Tokens
+from turnwise.training.one_process import load_reference
+from turnwise.training.resources import Resources
+from turnwise_cluster.checks import check_cluster, check_model
+from turnwise_cluster.learners.launcher import OnNodes
+from turnwise_cluster.learners.learner import (
+    DistributedLearner,
+    DistributedPreferences,
+    DistributedSupervised,
+)
+from turnwise_cluster.learners.team import Team
+from turnwise_cluster.placement import PlacementGroup, ProcessSpec
+
+if TYPE_CHECKING:
+    from turnwise.rollout.remote_episode import Workers
+
+
+@dataclass(frozen=True)
+class ClusterResources(Resources):
+    """The processes that a recipe asks for, to be started. With one learner it is the core's."""
+
+    ranks: OnNodes | None = None
+    """Starts the learner's other ranks; None where they are processes of this machine."""
+    folder: Path | None = None
+    """The run's; ranks write there what they print."""
+
+    def check(self, recipe: Recipe, model: PreTrainedModel) -> None:
+        """Raise ConfigError for a model that several processes cannot train, or with too few
+        GPUs."""
+        check_model(recipe, model)
+
+    def learner(
+        self,
+        recipe: Recipe,
+        algorithm: Algorithm,
+        model: PreTrainedModel,
+        words: Words | None,
+        cold_start: Path | None,
+    ) -> Learner:
+        """See Resources."""
+        if recipe.cluster.learners == 1:
+            return super().learner(recipe, algorithm, model, words, cold_start)
+        reference = load_reference(recipe, algorithm, cold_start, in_files=True)
+        teacher = load_teacher(recipe, recipe.model.device, in_files=True)
+        team = self._team(recipe, model)
+        return DistributedLearner(team, recipe, model, reference, words, teacher)
+
+    def supervised_learner(
+        self,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+    ) -> OfflineLearner:
+        """See Resources."""
+        if recipe.cluster.learners == 1:
+            return super().supervised_learner(recipe, model, demonstrations, config)
+        team = self._team(recipe, model)
+        return DistributedSupervised(team, recipe, model, demonstrations, config)
+
+    def preference_learner(
+        self, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
+    ) -> OfflineLearner:
+        """See Resources."""
+        if recipe.cluster.learners == 1:
+            return super().preference_learner(recipe, model, pairs)
+        return DistributedPreferences(self._team(recipe, model), recipe, model, pairs)
+
+    def _team(self, recipe: Recipe, model: PreTrainedModel) -> Team:
+        """The processes that a recipe's learner has, of which this one is the first."""
+        assert self.folder is not None  # learners are a run's
+        config = recipe.cluster
+        return Team(
+            config.learners,
+            model.device,
+            max(1, recipe.threads // config.learners),
+            config.seconds,
+            self.folder / "learners",
+            self.ranks,
+            config.replicas,
+            config.start_seconds,
+        )
+
+
+@contextmanager
+def allocated(recipe: Recipe, folder: Path | None = None) -> Iterator[Resources]:
+    """Inside, there are places for the processes that a recipe asks for, and with ranks or servers
+    on GPUs this process sees the one that is its own. Raises ConfigError for what several processes
+    cannot do, where there is no such cluster, it is too small, or nodes do not see the run's folder
+    (of ranks and servers) or the recipe's own files (of workers)."""
+    check_cluster(recipe)
+    config = recipe.cluster
+    on_gpus = _on_gpus(recipe)
+    kinds = kinds_of(recipe, on_gpus)
+    if not kinds:
+        yield ClusterResources(folder=folder)
+        return
+    from turnwise_cluster.nodes import connected
+
+    check_machine(recipe, on_gpus, folder)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(connected(config, list(kinds.values())))
+        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
+        if config.samplers and config.colocated:
+            places["samplers"] = places["learners"].colocate(_samplers(recipe, int(on_gpus)))
+        for name, each in places.items():
+            each.check(_own_files(recipe, name), shared_folder(name, folder))
+        workers, ranks, servers = None, None, None
+        if "learners" in places:
+            places["learners"].take_own()
+            ranks = OnNodes(cluster.host, places["learners"])
+        if "samplers" in places:
+            hold, host = places["samplers"].hold, "127.0.0.1" if config.address == "local" else ""
+            servers = ServerPlaces(config.samplers, hold, config.start_seconds, host)
+        if "workers" in places:
+            workers = _workers(recipe, cluster.host, places["workers"])
+        yield ClusterResources(workers, servers, ranks, folder)
+
+
+def shared_folder(name: str, folder: Path | None) -> Path | None:
+    """The folder that all nodes with processes of a kind have to see: there ranks write, and
+    servers read weights; None where there is none."""
+    shares = name in ("learners", "samplers")
+    return folder.absolute() if folder is not None and shares else None
+
+
+def kinds_of(recipe: Recipe, on_gpus: bool) -> dict[str, ProcessSpec]:
+    """The processes that a recipe has on a cluster, by their keys, in the order in which they get
+    places: those that need GPUs first, so that no others take the CPUs beside them. With servers on
+    GPUs, one learner has a place too: else its GPU would be a server's. Servers that are colocated
+    get no places, since learners have them."""
+    config = recipe.cluster
+    found, gpus = {}, int(on_gpus)
+    several = config.learners > 1 and config.address != "local"
+    colocated = bool(config.samplers) and config.colocated
+    if several or colocated or (config.samplers and on_gpus):
+        cpus, sharing = max(1, recipe.threads // config.learners), _sharing(recipe)
+        needs = (config.learners, cpus, gpus)
+        found["learners"] = ProcessSpec(
+            "cluster.learners", *needs, strategy="PACK", first_here=True, sharing=sharing
+        )
+    if config.samplers and not colocated:
+        found["samplers"] = _samplers(recipe, gpus)
+    if config.workers:
+        found["workers"] = ProcessSpec("cluster.workers", config.workers)
+    return dict(sorted(found.items(), key=lambda each: not each[1].gpus))
+
+
+def _samplers(recipe: Recipe, gpus: int) -> ProcessSpec:
+    """The servers of a recipe on nodes, on so many GPUs each where it does not say; beside learners
+    they need no CPUs of their own, as they take turns."""
+    config, servers = recipe.cluster, _servers_of(recipe)
+    if config.colocated:
+        return ProcessSpec("cluster.samplers", config.samplers, 0, gpus, sharing=_sharing(recipe))
+    if servers is not None and servers.gpus:
+        gpus = servers.gpus
+    return ProcessSpec("cluster.samplers", config.samplers, 1 if gpus else recipe.threads, gpus)
+
+
+def _servers_of(recipe: Recipe) -> StartedServers | None:
+    """The settings of the servers that a recipe starts, if it does."""
+    started = getattr(recipe.engine, "servers", None)
+    return started if isinstance(started, StartedServers) else None
+
+
+def _sharing(recipe: Recipe) -> int:
+    """The processes in a learner's place: itself, and the servers beside it."""
+    config = recipe.cluster
+    return 1 + (config.samplers // config.learners if config.colocated else 0)
+
+
+def _workers(recipe: Recipe, host: str, places: PlacementGroup) -> "Workers":
+    """The processes that play the episodes of a recipe."""
+    from turnwise_cluster.launcher import RayLauncher
+    from turnwise_cluster.workers.pool import WorkerPool
+    from turnwise_cluster.workers.worker import work
+
+    config = recipe.cluster
+    return WorkerPool(RayLauncher(host, places, work), config.workers, config.start_seconds)
+
+
+def _own_files(recipe: Recipe, name: str) -> list[str]:
+    """The files and folders of a recipe that processes of a kind read: what an environment is made
+    of, by workers."""
+    if name != "workers":
+        return []
+    whole = with_whole_paths(recipe)
+    parts = (whole.environment, whole.scaffold, whole.reward)
+    texts = _texts([part.model_dump() for part in parts if part])
+    paths = {text.rpartition(":")[0] if ".py:" in text else text for text in texts}
+    return sorted(path for path in paths if os.path.isabs(path) and os.path.exists(path))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a recipe's value."""
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else ():
+        yield from _texts(each)
+    for each in value if isinstance(value, list | tuple) else ():
+        yield from _texts(each)
+
+
+def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> None:
+    """Raise ConfigError for more servers than this machine has cores, where they are all here, for
+    several learners on the same GPUs, and for servers on nodes that have no folder in common with
+    the run."""
+    config, cores = recipe.cluster, len(os.sched_getaffinity(0))
+    if config.address != "local" and config.samplers and folder is None:
+        raise ConfigError(
+            "servers on the nodes of a cluster read weights from a folder that all of them share: "
+            "name one with --out"
+        )
+    if config.address != "local" or not config.samplers:
+        return
+    if on_gpus and config.learners > 1 and not config.colocated:
+        raise ConfigError(
+            f"cluster.learners is {config.learners} and cluster.samplers {config.samplers}, whose "
+            "GPUs Ray has to deal out together: start it with `ray start --head`, and set "
+            "cluster.address=auto"
+        )
+    if not on_gpus and config.samplers > cores:
+        raise ConfigError(
+            f"cluster.samplers is {config.samplers}, and this machine has {cores} cores: lower it, "
+            "or name a cluster of more machines with cluster.address"
+        )
+
+
+def _on_gpus(recipe: Recipe) -> bool:
+    """Whether the model of a recipe with such processes will be on a GPU; none of them is touched,
+    since this process may be given another one."""
+    config = recipe.cluster
+    several = config.learners > 1 and config.address != "local"
+    if recipe.model.device == "cpu" or not (config.samplers or several):
+        return False
+    import torch
+
+    return torch.cuda.device_count() > 0

@@ -1,0 +1,106 @@
+"""Promise 6 for passes without a gradient: ranks score some of the texts each, as one process does
+all of them."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.distributed.tensor import DTensor
+
+from cluster_tests.learners.test_learner import REWARDS, loaded, pair, recipe_of, same
+from cluster_tests.learners.test_sequence import sliced
+from tests.learning.signals.test_hindsight import Telling
+from turnwise.forward.logprobs import score_norms
+from turnwise.learning.scoring import logprobs
+from turnwise.learning.signals.hindsight import Hindsight
+from turnwise.learning.signals.score_norms import ScoreNorms
+from turnwise.learning.signals.teacher import Teacher
+from turnwise.types import Group
+from turnwise_cluster.learners.learner import DistributedLearner
+from turnwise_cluster.learners.team import Team
+
+pytestmark = pytest.mark.numbers
+
+MakeGroups = Callable[..., list[Group]]
+DAPO = {"name": "dapo", "kl_coefficient": 0.1}
+
+
+class Counted:
+    """A part of a model, and how many texts pass through it here."""
+
+    def __init__(self, model: Any) -> None:
+        self.texts = 0
+        model.get_input_embeddings().register_forward_pre_hook(self._count)
+
+    def _count(self, module: Any, inputs: Any) -> None:
+        self.texts += len(inputs[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_two_ranks_score_what_one_does(
+    team: Team, model_folders: dict[str, Path], slices: int
+) -> None:
+    """Texts of which nothing is wanted among them; one alone; none."""
+    recipe = sliced(recipe_of(model_folders["qwen3"], DAPO), 2, slices)
+    one, two = pair(team, recipe)
+    generator = np.random.default_rng(0)
+    texts = [
+        (generator.integers(0, 50, length), generator.random(length) < 0.5)
+        for length in (1, 30, 7, 50, 30)
+    ]
+    texts[1][1][:] = False
+    for measure in (logprobs, score_norms):
+        for given in (texts, texts[3:4], texts[:2], []):
+            expected, found = (each.score(given, measure) for each in (one, two))
+            assert len(found) == len(given)
+            assert all(map(same, expected, found))
+
+
+@pytest.mark.long
+def test_each_rank_scores_its_share(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """Of the reference, which here is the policy without its adapters, and of the policy."""
+    one, two = pair(team, recipe_of(model_folders["gemma2"], DAPO, lora_rank=2))
+    groups = make_groups(REWARDS)
+    members = [member for group in groups for member in group.graded]
+    counted = Counted(team.parts.policy.model.get_base_model())
+    assert all(map(same, one.reference_logprobs(members), two.reference_logprobs(members)))
+    assert 0 < counted.texts < len(members)
+    told: Any = partial(Hindsight, scaffold=Telling())
+    for name, signal in {"score_norms": ScoreNorms, "hindsight_logprobs": told}.items():
+        expected, found = (signal(each.score).measure(groups) for each in (one, two))
+        for member in members:
+            assert same(*(getattr(signals.of(member), name) for signals in (expected, found)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_teacher_is_divided_and_says_the_same(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, slices: int
+) -> None:
+    """Another model than the policy; it scores whole rows where the policy has slices of them."""
+    llama = recipe_of(model_folders["llama"], {"name": "grpo"})
+    distillation = {"name": "distillation", "teacher": {"model": str(model_folders["llama"])}}
+    recipe = sliced(recipe_of(model_folders["qwen3"], distillation), 2, slices)
+    teacher = loaded(llama, 3)
+    learner = DistributedLearner(team, recipe, loaded(recipe, 1), None, None, teacher)
+    two = learner.teacher
+    assert two is not None
+    divided = team.parts.policy.teacher.model
+    counted = Counted(divided)
+    one = Teacher(loaded(llama, 3), recipe.learning, 1.0)
+    groups = make_groups(REWARDS)
+    for temperature in (1.0, 0.7):
+        one.temperature = temperature
+        learner.set_temperature(temperature)
+        expected, found = (each.measure(groups) for each in (one, two))
+        assert found.metrics == pytest.approx(expected.metrics, rel=1e-6)
+        for member in (member for group in groups for member in group.graded):
+            assert same(expected.of(member).teacher_logprobs, found.of(member).teacher_logprobs)
+    assert slices > 1 or 0 < counted.texts < 2 * sum(len(group.graded) for group in groups)
+    assert all(isinstance(weight, DTensor) for weight in divided.parameters())

@@ -1,0 +1,157 @@
+"""The learners of a run that has this process alone; each writes its checkpoints itself, at once.
+
+Not here: what they compute (`learning`), when they learn (`learners.py`, `offline.py`), and those
+of several processes (`packages/turnwise-cluster`).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe
+from turnwise.learning.auxiliary import AuxiliaryLoss
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.preferences import PreferenceLearner
+from turnwise.learning.ranks import ALONE, Ranks
+from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.choice import auxiliary_loss_of
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.second_model import SecondModel, second_model
+from turnwise.learning.signals.self_teacher import SelfTeacher, Words
+from turnwise.learning.signals.teacher import Teacher, load_teacher
+from turnwise.models.load import load_model
+from turnwise.storage import checkpoint
+from turnwise.storage.tensors import read
+
+
+class OneProcess:
+    """What a run asks of a learner beside learning, where this process has the whole model."""
+
+    model: Any
+    """The model whose weights a checkpoint has."""
+
+    def save(
+        self,
+        root: Path,
+        step: int,
+        tokenizer: Any,
+        state: Mapping[str, Any],
+        learner: Mapping[str, Any],
+        then: Callable[[], None],
+    ) -> None:
+        """Write a checkpoint, whole: see `Resumable.save`."""
+        checkpoint.save(root, step, self.model, tokenizer, state, learner)
+        then()
+
+    def wait_until_saved(self) -> None:
+        """Do nothing: checkpoints are whole when they are saved."""
+
+    def deliver(self) -> None:
+        """Do nothing: the run's model is the one that learns."""
+
+    def broadcast(self) -> None:
+        """Do nothing: nobody else has its weights."""
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
+
+class RunLearner(OneProcess, PolicyLearner):
+    """A `PolicyLearner` with the models that its algorithm wants beside the policy.
+
+    Args:
+        second: makes the second model, of the policy's learner.
+        teacher: the model of a teacher, which never changes.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        reference: nn.Module | None,
+        config: LearningConfig,
+        algorithm: Algorithm,
+        temperature: float,
+        ranks: Ranks = ALONE,
+        second: Callable[[PolicyLearner], SecondModel] | None = None,
+        teacher: nn.Module | None = None,
+    ) -> None:
+        super().__init__(model, reference, config, algorithm, temperature, ranks)
+        self.second = None if second is None else second(self)
+        """The second model, of an algorithm that has one."""
+        self.teacher = None if teacher is None else Teacher(teacher, config, temperature, ranks)
+        """The teacher, where there is one."""
+
+    def set_temperature(self, temperature: float) -> None:
+        """Score tokens, in all models, at the temperature that they were sampled at."""
+        self.temperature = temperature or 1.0
+        for model in (self.second, self.teacher):
+            if isinstance(model, ImplicitReward | SelfTeacher | Teacher):
+                model.temperature = self.temperature
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """The loss of the second model that goes into the policy's updates; None without one."""
+        return auxiliary_loss_of(self.second, signals)
+
+    def state(self) -> dict[str, Any]:
+        """See PolicyLearner; of the second model too."""
+        state = super().state()
+        return state if self.second is None else state | {"critic": self.second.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken, also one of a checkpoint."""
+        own = read({key: state[key] for key in self.state()})
+        super().load_state(own)
+        if self.second is not None:
+            self.second.load_state(own["critic"])
+
+
+class SupervisedRunLearner(OneProcess, SupervisedLearner):
+    """A `SupervisedLearner` of a run."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken, also one of a checkpoint."""
+        super().load_state(read(state))
+
+
+class PreferenceRunLearner(OneProcess, PreferenceLearner):
+    """A `PreferenceLearner` of a run."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken, also one of a checkpoint."""
+        super().load_state(read(state))
+
+
+def run_learner(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    model: PreTrainedModel,
+    words: Words | None,
+    cold_start: Path | None,
+) -> RunLearner:
+    """The learner of a recipe's policy; arguments as for `Resources.learner`."""
+    second = second_model(recipe, algorithm, model, words)
+    reference = load_reference(recipe, algorithm, cold_start)
+    teacher = load_teacher(recipe, recipe.model.device)
+    temperature = recipe.rollout.temperature
+    given = reference, recipe.learning, algorithm, temperature
+    return RunLearner(model, *given, second=second, teacher=teacher)
+
+
+def load_reference(
+    recipe: Recipe, algorithm: Algorithm, cold_start: Path | None, in_files: bool = False
+) -> PreTrainedModel | None:
+    """The reference of a KL term: the model of the checkpoint after the cold start, or the one that
+    the recipe names; None with LoRA, where it is the model without adapters. To be divided, it may
+    stay in its files."""
+    if not algorithm.has_reference or recipe.model.lora_rank:
+        return None
+    if cold_start is not None:
+        checkpoint.check(cold_start)
+    return load_model(
+        recipe.model, cold_start, longest=recipe.rollout.max_tokens, in_files=in_files
+    )[0]

@@ -1,0 +1,74 @@
+"""The processes and machines that a run has beside its own process, where its recipe asks for some.
+
+They are the wing's of the section `cluster`. Not here: what is asked of them, and when.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import Recipe, SftConfig
+from turnwise.engines.places import ServerPlaces
+from turnwise.learning.learner import Learner, OfflineLearner
+from turnwise.learning.preferences import Pair
+from turnwise.learning.signals.self_teacher import Words
+from turnwise.rollout.remote_episode import Workers
+from turnwise.tokens import Tokens
+from turnwise.training.one_process import PreferenceRunLearner, SupervisedRunLearner, run_learner
+from turnwise.wings import wings
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run works with. `Resources()` is this process alone; a wing's class has more."""
+
+    workers: Workers | None = None
+    """Play its episodes; None where the run's process does."""
+    servers: ServerPlaces | None = None
+    """The places where servers are started; None where that is this machine."""
+
+    def check(self, recipe: Recipe, model: PreTrainedModel) -> None:
+        """Raise ConfigError for a model that cannot be trained here."""
+
+    def learner(
+        self,
+        recipe: Recipe,
+        algorithm: Algorithm,
+        model: PreTrainedModel,
+        words: Words | None,
+        cold_start: Path | None,
+    ) -> Learner:
+        """The learner of a policy in RL, with the models beside it; `words` are a self-teacher's,
+        `cold_start` is the checkpoint that RL begins with, where there is one."""
+        return run_learner(recipe, algorithm, model, words, cold_start)
+
+    def supervised_learner(
+        self,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+    ) -> OfflineLearner:
+        """The learner of demonstrations."""
+        given = demonstrations, config, recipe.learning, recipe.seed
+        return SupervisedRunLearner(model, *given)
+
+    def preference_learner(
+        self, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
+    ) -> OfflineLearner:
+        """The learner of pairs."""
+        given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
+        return PreferenceRunLearner(model, pairs, *given)
+
+
+def resources_of(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Resources]:
+    """Inside, there is what a recipe asks for; `folder` is the run's, if it is one. Raises
+    MissingExtraError where it asks for more than this process, and the wing is not installed."""
+    if recipe.cluster.is_one_process:
+        return nullcontext(Resources())
+    found: AbstractContextManager[Resources] = wings().section("cluster")(recipe, folder)
+    return found
