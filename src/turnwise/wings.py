@@ -58,7 +58,10 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
     "gateway": {"command": ("agent",), "section": ("agent",)},
     "judges": {"command": ("judge",), "section": ("judge",)},
     "sandbox": {"sandbox": ("docker", "local", "sandbox_fusion")},
-    "studies": {"command": ("build-tiny", "export", "study"), "file_format": ("atif",)},
+    "studies": {
+        "command": ("build-tiny", "export", "rescore", "study", "transfer"),
+        "file_format": ("atif",),
+    },
     "view": {"command": ("top", "view")},
     "vllm": {"engine": ("vllm",)},
 }

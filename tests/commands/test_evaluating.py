@@ -6,7 +6,7 @@ import pytest
 
 from tests import small_runs
 from tests.commands.shell import Shell
-from tests.small_runs import FAKES, write_recipe
+from tests.small_runs import write_recipe
 from turnwise.storage.run_folder import RunFolder
 
 TABLES = """
@@ -75,34 +75,6 @@ def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:
     assert "ends with .png" in shell("show", run, "--plot", run / "budget", code=2).err
 
 
-VERIFIER = """
-def wrote_something(trajectory):
-    return trajectory.episode == 0 and bool(trajectory.written)
-"""
-
-
-def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(VERIFIER)
-    found = shell("rescore", run, "--verifier", f"{mine}:wrote_something", "--json").json
-    assert (found["n"], found["successes"], len(found["disagreements"])) == (4, 2, 2)
-    assert RunFolder(run).evaluation("rescored-trained") == found
-    assert RunFolder(run).evaluation("trained")["successes"] == 0
-    shown = shell("rescore", run, "--verifier", f"{mine}:wrote_something").out
-    assert "2 of 4 verdicts differ" in shown
-    (against,) = shell("compare-runs", run, f"{run}@rescored-trained", "--json").json
-    assert (against["only_first"], against["only_second"]) == (0, 2)
-    shown = shell("show", run, "--step", "evaluation-rescored-trained").out
-    assert "evaluation-rescored-trained: 2 held-out tasks, 4 episodes" in shown
-    same = shell("rescore", run, "--evaluation", "cold_start", "--json").json
-    assert same["disagreements"] == []
-    shown = shell("rescore", run, "--evaluation", "cold_start").out
-    assert "no verdict differs" in shown
-    assert "unknown evaluation" in shell("rescore", run, "--evaluation", "x", code=2).err
-    other = shell("rescore", run, f"environment.name={FAKES}:Levels", code=2).err
-    assert "4 of 4 episodes are of tasks that the environment does not have" in other
-
-
 @pytest.mark.long
 def test_worse_conditions_are_compared_with_those_of_training(
     shell: Shell, run: Path, tmp_path: Path
@@ -116,14 +88,6 @@ def test_worse_conditions_are_compared_with_those_of_training(
     assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
     assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
     assert all(one["same_seeds"] for one in found["comparisons"])
-    failing = ("rescore", kept, "--evaluation", "tool_failures")
-    assert "tools that were made to fail" in shell(*failing, code=2).err
-    mine = tmp_path / "mine.py"
-    mine.write_text(VERIFIER)
-    own = ("--verifier", f"{mine}:wrote_something")
-    assert shell(*failing, *own, "--json").json["successes"] == 2
-    bare = shell("rescore", kept, "--evaluation", "without_instructions", "--json").json
-    assert bare["disagreements"] == []
     shown = shell("evaluate", run, "--inject", "junk=1").out
     assert "no tool call was made to fail" in shown
     refused = shell("evaluate", run, "--without-instructions", code=2).err
@@ -150,8 +114,6 @@ def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     assert (found["pairs"], found["same_seeds"]) == (4, True)
     shown = " ".join(shell("show", newest).out.split())
     assert "evaluation-evaluated: 2 held-out tasks, 4 episodes" in shown
-    assert "no verdict differs" in shell("rescore", newest).out
-    assert "evaluation-evaluated:" in shell("show", newest).out, "the first one stands for it"
     card = (newest / "report.md").read_text()
     assert "| evaluated | 0.0% |" in card
     assert not list((newest / "checkpoints").iterdir())
@@ -182,24 +144,3 @@ def test_where_no_evaluation_can_be_kept_is_said_before_it_is_played(
     shell("evaluate", run, "--out", folder)
     assert "holds an evaluation and no run" in shell("train", "--resume", folder, code=2).err
     assert "has no checkpoint yet" in shell("evaluate", folder, code=2).err
-
-
-@pytest.mark.long
-def test_a_policy_is_played_in_the_environments_of_others(
-    shell: Shell, run: Path, tmp_path: Path
-) -> None:
-    levels = tmp_path / "levels.toml"
-    levels.write_text(
-        f'name = "levels"\n[environment]\nname = "{FAKES}:Levels"\n'
-        "[rollout]\nmax_turns = 1\nmax_turn_tokens = 8\nmax_tokens = 100\n"
-        "[evaluation]\ntasks = 2\n"
-    )
-    places = ("--environments", f"{levels},{run}")
-    found = shell("transfer", run, *places, "evaluation.seed=3", "--json").json
-    (row,) = found.values()
-    assert [part["n"] for part in row.values()] == [2, 4]
-    assert [part["turns"] for part in row.values()] == [1, 2]
-    shown = shell("transfer", run, "--environments", str(levels)).out
-    assert "success in the environments of" in shown
-    assert "not a run folder" in shell("transfer", tmp_path, *places, code=2).err
-    assert "give a run or more" in shell("transfer", "evaluation.tasks=1", *places, code=2).err

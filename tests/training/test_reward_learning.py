@@ -18,7 +18,6 @@ from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.tensors import read
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.components import build_components
-from turnwise.training.rescoring import rescore_run
 
 TABLES = """
 [engine]
@@ -134,14 +133,6 @@ def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
     with pytest.raises(SystemExit, match="0"):
         main(["evaluate", str(whole.path)])
     assert "best@2 by reward_model" in capsys.readouterr().out
-
-
-def test_an_evaluation_is_judged_again_without_it(whole: RunFolder, tmp_path: Path) -> None:
-    kept = RunFolder.open(shutil.copytree(whole.path, tmp_path / "run"))
-    with pytest.raises(ConfigError, match=r"\(reward_model\): leave it out with (.*)") as refused:
-        rescore_run(kept, [], "trained", None)
-    advice = str(refused.value).partition("leave it out with ")[2].split()
-    assert rescore_run(kept, advice, "trained", None)["disagreements"] == []
 
 
 @pytest.mark.long

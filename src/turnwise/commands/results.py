@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Column, Table
-from rich.text import Text
 
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.details import (
@@ -19,12 +18,7 @@ from turnwise.evaluation.details import (
 )
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
-from turnwise.monitor.console import visible
 from turnwise.storage.run_folder import RunFolder
-
-DISAGREEMENTS = 20
-"""Verdicts that differ and are shown, at most."""
-
 
 OF_SEVERAL = ("pass@k", "pass^k", "best@k")
 """The figures of several episodes of a task, by k."""
@@ -85,22 +79,6 @@ def save_plot(run: Path, file: Path) -> None:
     plot_budgets(evaluations, file)
 
 
-def disagreement_table(summary: Mapping[str, Any]) -> Table:
-    """The episodes on which an evaluation that was judged again differs from the first verdicts."""
-    words = {True: "success", False: "failure", None: "ungraded"}
-    found = summary["disagreements"]
-    title = f"{len(found)} of {summary['n'] + summary['ungraded']} verdicts differ"
-    table = Table("task", "before", "after", "answer", "detail", title=title)
-    for one in found[:DISAGREEMENTS]:
-        answer = "" if one["answer"] is None else one["answer"]
-        verdicts = (words[one["before"]], words[one["after"]])
-        name = f"{one['task']} #{one['episode']}"
-        table.add_row(name, *verdicts, Text(visible(answer)), Text(visible(one["detail"])))
-    if len(found) > DISAGREEMENTS:
-        table.caption = f"and {len(found) - DISAGREEMENTS} more: --json"
-    return table
-
-
 def paired_table(comparisons: Sequence[Comparison]) -> Table:
     """Evaluations on the same tasks, pair by pair."""
     first = comparisons[0]
@@ -139,19 +117,6 @@ def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
         table.caption = "\n".join(recovery_sentences(parts["tool_failures"]["recovery"]))
         table.caption_justify = "left"
     return [table, paired_table([Comparison(**one) for one in found["comparisons"]])]
-
-
-def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
-    """Success of each run in each environment, with its 95% interval."""
-    table = Table("run", title="success in the environments of")
-    for name in next(iter(found.values())):
-        table.add_column(name, justify="right")
-    for run, row in found.items():
-        cells = (
-            f"{one['success']:.1%} ({one['low']:.1%} – {one['high']:.1%})" for one in row.values()
-        )
-        table.add_row(run, *cells)
-    return table
 
 
 def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:

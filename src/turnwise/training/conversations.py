@@ -27,8 +27,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 FILE_FORMATS: Registry[
     Callable[[Mapping[str, Any], str, Path, Collection[Path]], Iterator[tuple[str, list[Message]]]]
 ] = Registry("file_format", callable, "give a function of a file's value that yields conversations")
-"""What reads a whole file of JSON: from its value, its place, its folder, and all files that are
-read, to conversations, each with its place."""
+"""Functions that read a whole file of JSON: from its value, its place, its folder, and all files
+that are read, to conversations, each with its place."""
 
 
 def read_conversations(file: Path) -> list[tuple[str, list[Message]]]:

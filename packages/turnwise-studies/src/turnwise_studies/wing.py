@@ -1,4 +1,4 @@
-"""The wing: three commands, the studies that come with it, and a format of conversations."""
+"""The wing: five commands, the studies that come with it, and a format of conversations."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ WING = Wing(
     commands={
         "build-tiny": "turnwise_studies.tiny.command:build_tiny",
         "export": "turnwise_studies.formats.command:export",
+        "rescore": "turnwise_studies.evaluations.command:rescore",
         "study": "turnwise_studies.command:study",
+        "transfer": "turnwise_studies.evaluations.command:transfer",
     },
     parts={
         "file_format": {

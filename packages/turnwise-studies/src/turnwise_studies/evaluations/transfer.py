@@ -1,7 +1,8 @@
 """A transfer matrix: policies in environments that others were trained in.
 
 A cell plays a run's newest weights and scaffold in the environment of a recipe, within that
-recipe's budgets, on its held-out tasks. Not here: how an evaluation is played (`start.py`).
+recipe's budgets, on its held-out tasks. Not here: how an evaluation is played
+(`turnwise/training/start.py`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """A run's evaluation judged again, beside the one that was made when it was played.
 
-Not here: how an episode is judged (`evaluation/rescore.py`).
+Not here: how an episode is judged (`verdicts.py`).
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,6 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, unknown_name
 from turnwise.evaluation.evaluate import summarise
-from turnwise.evaluation.rescore import (
-    Judge,
-    by_environment,
-    by_function,
-    by_reward,
-    disagreements,
-    rescored,
-)
 from turnwise.registry import load_function
 from turnwise.rewards.composition import Reward
 from turnwise.scaffolds.registry import make_scaffold
@@ -32,6 +24,14 @@ from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.training.robustness import FAILURES, WITHOUT
 from turnwise.types import Group, Trajectory
+from turnwise_studies.evaluations.verdicts import (
+    Judge,
+    by_environment,
+    by_function,
+    by_reward,
+    disagreements,
+    rescored,
+)
 
 
 def rescore_run(

@@ -10,7 +10,10 @@ import pytest
 from turnwise.config import RewardConfig
 from turnwise.environments.base import Environment, cut_words
 from turnwise.evaluation.measurement import played
-from turnwise.evaluation.rescore import (
+from turnwise.rewards.composition import make_reward
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory, Verdict
+from turnwise_studies.evaluations.verdicts import (
     Judge,
     by_environment,
     by_function,
@@ -18,9 +21,6 @@ from turnwise.evaluation.rescore import (
     disagreements,
     rescored,
 )
-from turnwise.rewards.composition import make_reward
-from turnwise.tools.tool import tool
-from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory, Verdict
 
 TASK = Task("three", "Count to 3.", {"n": 3})
 

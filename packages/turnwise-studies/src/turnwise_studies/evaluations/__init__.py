@@ -1,0 +1,1 @@
+"""Evaluations of finished runs: judged again, and in the environments of others."""
