@@ -4,6 +4,9 @@ import ast
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
+
+import pytest
 
 import turnwise
 from tests.sources import modules
@@ -11,6 +14,8 @@ from tests.sources import modules
 MODULES = [path for path, _ in modules()]
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
+FILES_OF_A_STEP, LINES_OF_A_STEP = 335, 42_500
+"""The files and lines of turnwise, at most, that a run of the demo loads."""
 
 
 LIGHT = {
@@ -72,3 +77,27 @@ def test_modules_say_what_they_are_and_functions_are_short() -> None:
 def test_files_are_short() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
     assert {path: n for path, n in lines.items() if n > LONGEST_FILE} == {}
+
+
+@pytest.mark.long
+def test_one_step_of_the_demo_loads_little(tmp_path: Path) -> None:
+    """Files and lines of turnwise that a person would have to read to know all that a run does."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from turnwise.commands.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "loaded = [m.__file__ for name, m in sys.modules.items() if name.startswith('turnwise')]\n"
+        "lines = sum(len(Path(file).read_text().splitlines()) for file in loaded)\n"
+        "print('loaded', len(loaded), lines)\n"
+    )
+    small = "train.steps=1 train.tasks_per_step=2 train.group_size=2 sft.steps=1 sft.batch_size=2"
+    small += " sft.demonstrations.count=4 evaluation.tasks=2"
+    words = ["train", "demo", *small.split(), "--run", str(tmp_path / "run")]
+    run = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    files, lines = map(int, run.stdout.rpartition("loaded ")[2].split())
+    assert files <= FILES_OF_A_STEP
+    assert lines <= LINES_OF_A_STEP

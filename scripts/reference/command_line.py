@@ -6,12 +6,12 @@ from typing import Any
 import typer
 
 from scripts.reference.text import table
-from turnwise.commands.cli import app
+from turnwise.commands.cli import with_wings
 
 
 def command_page() -> str:
     """Every command with its arguments and options."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(with_wings())
     text = f"# Command line\n\n{group.help}\n\n{group.epilog}\n"
     for name, command in _commands(group):
         text += f"\n## turnwise {name}\n\n{' '.join((command.help or '').split())}\n\n"

@@ -269,12 +269,24 @@ def environments(
 
 app.command()(rewards)
 app.command()(compare_runs)
-for name, place in sorted(wings().commands().items()):
-    command = loaded(place)
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
-    else:
-        app.command(name)(command)
+
+
+def with_wings(*words: str) -> typer.Typer:
+    """Add the command of a wing that the first word names; commands of all wings, which takes the
+    import of all, where it names none of ours. Returns the application."""
+    places, known = wings().commands(), getattr(get_command(app), "commands", {})
+    wanted = [words[0]] if words and words[0] in places else []
+    if not wanted and not (words and words[0] in known):
+        wanted = sorted(places)
+    for name in wanted:
+        if name in known:
+            continue
+        command = loaded(places[name])
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -293,6 +305,7 @@ def main(arguments: list[str] | None = None) -> None:
         for problem in wings().problems:
             print(f"turnwise: warning: {problem}", file=sys.stderr)
         _check_command(words)
+        with_wings(*words)
         _check_options(words)
         app(words)
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:

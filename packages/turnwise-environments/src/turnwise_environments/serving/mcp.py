@@ -20,9 +20,9 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, ToolCall
-from turnwise.web_server import free_address, serving
 from turnwise_environments.serving.offer import Offer, Session, is_loopback, verdict_of
 from turnwise_environments.serving.outside import Reply
+from turnwise_environments.serving.web_server import free_address, serving
 
 PATH = "/mcp"
 SESSION = "mcp-session-id"
