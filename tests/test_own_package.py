@@ -1,4 +1,5 @@
-"""A package of a user's own is installed beside turnwise, and trained with by one recipe."""
+"""Packages of a user's own, one with parts and one a wing, are installed beside turnwise, and trained
+with by one recipe."""
 
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from tests.fakes import save_small_model
 
-PACKAGE = Path(__file__).with_name("own_package")
+PACKAGES = (Path(__file__).with_name("own_package"), Path(__file__).parents[1] / "examples/wing")
 RECIPE = """
 name = "own"
 threads = 1
@@ -43,6 +44,8 @@ group_size = 3
 checkpoint_every = 1
 [evaluation]
 tasks = 4
+[hint]
+text = "Stay calm."
 """
 FILTER = """
 def f(rewards):
@@ -52,7 +55,7 @@ def f(rewards):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment that has the package, and sees this one's packages."""
+    """The interpreter of a fresh environment that has the packages, and sees this one's."""
     for needed in ("pip", "setuptools"):
         if find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed: no package can be built here")
@@ -63,12 +66,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     libraries = sysconfig.get_path("purelib", vars={"base": str(made), "platbase": str(made)})
     lines = [f"import site; site.addsitedir({place!r})" for place in site.getsitepackages()]
     (Path(libraries) / "test_environment.pth").write_text("\n".join(lines))
-    shutil.copytree(PACKAGE, folder / "own_package")
+    for package in PACKAGES:
+        shutil.copytree(package, folder / package.name)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet"),
             *("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"),
-            folder / "own_package",
+            *(folder / package.name for package in PACKAGES),
         ],
         check=True,
     )
@@ -90,7 +94,7 @@ def turnwise(
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_path: Path) -> None:
     save_small_model(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text(RECIPE)
@@ -104,9 +108,13 @@ def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_pa
     assert len((run / "metrics.jsonl").read_text().splitlines()) < 3
     turnwise(python, elsewhere, "train", "--resume", run)
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 3
+    told = turnwise(python, elsewhere, "hints", run).stdout
+    assert told == "4 of 4 episodes were told the hint\n"
     assert (elsewhere / "turns.txt").read_text().startswith("turns ")
     evaluated = turnwise(python, elsewhere, "evaluate", run, "--json")
     assert json.loads(evaluated.stdout)["n"] == 4
+    refused = turnwise(python, elsewhere, "train", "--resume", run, "cluster.workers=2", code=2)
+    assert "hint needs episodes played in the process of the run" in refused.stderr
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ SIGNATURES = ROOT / "docs/reference/api.md"
 
 def sources() -> dict[str, str]:
     """Programs by their places: files of examples and of the package, blocks of pages."""
-    files = [*ROOT.glob("examples/*.py"), *ROOT.glob("tests/own_package/*.py")]
+    files = [*ROOT.glob("examples/**/*.py"), *ROOT.glob("tests/own_package/*.py")]
     found = {str(path.relative_to(ROOT)): path.read_text() for path in files}
     pages = set((ROOT / "docs").rglob("*.md")) - {SIGNATURES}
     for page in [ROOT / "README.md", *sorted(pages)]:

@@ -98,17 +98,21 @@ __all__ = [
 SEAMS = (
     "turnwise.algorithms.estimators",
     "turnwise.algorithms.parts",
+    "turnwise.config.section",
+    "turnwise.conflicts",
     "turnwise.engines.embedded",
     "turnwise.environments.base",
     "turnwise.errors",
     "turnwise.ranges",
     "turnwise.rewards.answer",
     "turnwise.rewards.parts",
+    "turnwise.rollout.episode",
     "turnwise.sandbox.base",
     "turnwise.sandbox.choice",
     "turnwise.sandbox.settings",
     "turnwise.scaffolds.tags",
     "turnwise.types",
+    "turnwise.wings",
 )
 """Modules that parts of one's own build on: what they have is kept, as the public names are."""
 

@@ -89,7 +89,12 @@ class Wing:
     sections: Mapping[str, str] = field(default_factory=dict)
     """The functions that make the part of a recipe's section, by the section's name:
     `package.module:function`. The arguments of each are those of the core's call of
-    `Wings.section`, and its part has the protocol that stands there."""
+    `Wings.section`, and its part has the protocol that stands there. That of a section of
+    `settings` gets the section and the run's `Components`, and returns the components that the run
+    is to have: with a player of episodes, for instance."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Sections that it adds to recipes, by name: the class of their settings
+    (`turnwise.config.section.Section`), as `package.module:Class`."""
     files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     """TOML files that a command finds by their names, by kind: "recipe" or "study". A path in one
     is relative to it, and its first line is a comment that describes it."""
@@ -98,26 +103,23 @@ class Wing:
         """All names of it, each with its kind."""
         named = [*self.parts.items(), *self.files.items()]
         own = {(kind, name) for kind, found in named for name in found}
-        own |= {("section", name) for name in self.sections}
+        own |= {("section", name) for name in (*self.sections, *self.settings)}
         return own | {("command", name) for name in self.commands}
 
     def without(self, names: set[tuple[str, str]]) -> "Wing":
         """The wing without some names."""
-        commands = {
-            name: at for name, at in self.commands.items() if ("command", name) not in names
-        }
-        parts = {
-            kind: {name: part for name, part in found.items() if (kind, name) not in names}
-            for kind, found in self.parts.items()
-        }
-        sections = {
-            name: at for name, at in self.sections.items() if ("section", name) not in names
-        }
-        files = {
-            kind: {name: file for name, file in found.items() if (kind, name) not in names}
-            for kind, found in self.files.items()
-        }
-        return replace(self, commands=commands, parts=parts, sections=sections, files=files)
+
+        def kept(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in found.items() if (kind, name) not in names}
+
+        return replace(
+            self,
+            commands=kept("command", self.commands),
+            parts={kind: kept(kind, found) for kind, found in self.parts.items()},
+            sections=kept("section", self.sections),
+            settings=kept("section", self.settings),
+            files={kind: kept(kind, found) for kind, found in self.files.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,10 @@ class Wings:
                 made: Callable[..., Any] = loaded(wing.sections[name])
                 return made
         raise missing("section", name) or ConfigError(f"no wing has the section {name}")
+
+    def settings(self) -> dict[str, str]:
+        """The sections that wings add to recipes: the place of each one's class by its name."""
+        return {name: at for wing in self.usable.values() for name, at in wing.settings.items()}
 
     def claims(self) -> list[Callable[[Any], Iterable[Claim]]]:
         """The functions that give the claims of a recipe, those of all wings."""

@@ -5,19 +5,20 @@ Not here: what a recipe may say (`recipe.py` and the sections), and what cannot 
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
 from turnwise.config.judge import AnyJudgeConfig, JudgeFile
 from turnwise.config.paths import anchored
 from turnwise.config.recipe import Recipe
 from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted, is_named, table_name
 from turnwise.errors import ConfigError, unknown_name, wrong_value
-from turnwise.wings import missing, wings
+from turnwise.wings import loaded, missing, wings
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -34,7 +35,27 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
     """Validate a recipe's values; `source` names them in errors."""
-    return check_section(Recipe, values, source)
+    return check_section(whole_recipe(), values, source)
+
+
+@cache
+def whole_recipe() -> type[Recipe]:
+    """The recipe, with the sections that wings add (`Wing.settings`). Raises ConfigError for one
+    that turnwise has itself."""
+    settings = wings().settings()
+    for name in settings.keys() & Recipe.model_fields.keys():
+        raise ConfigError(f"a wing adds the section {name}, which turnwise has itself: remove it")
+    if not settings:
+        return Recipe
+    added: dict[str, Any] = {name: (loaded(at) | None, None) for name, at in settings.items()}
+    return create_model("WholeRecipe", __base__=Recipe, __module__=__name__, **added)
+
+
+def __getattr__(name: str) -> Any:
+    """Find the class of the recipe again where one is unpickled."""
+    if name == "WholeRecipe":
+        return whole_recipe()
+    raise AttributeError(name)
 
 
 def check_section(kind: type[AnySection], values: Mapping[str, Any], source: str) -> AnySection:
@@ -71,30 +92,39 @@ def dump_recipe(recipe: Recipe) -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def sections(kind: type[Section] = Recipe, prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
+def sections(
+    kind: type[Section] | None = None, prefix: str = ""
+) -> Iterator[tuple[str, type[Section]]]:
     """Every section of a recipe and the prefix of its keys, as in ("train.", TrainConfig); each
     kind of a choice is a section of its own."""
+    kind = kind or whole_recipe()
     yield prefix, kind
     for name, field in kind.model_fields.items():
         for inner in choice_of(field)[0]:
             yield from sections(inner, f"{table_name(f'{prefix}{name}', field)}.")
 
 
-CHOICES: dict[str, tuple[Kinds, Choice]] = {
-    f"{prefix}{name}": (kinds, choice)
-    for prefix, kind in sections()
-    for name, field in kind.model_fields.items()
-    for kinds, choice in [choice_of(field)]
-    if choice is not None
-}
-"""Tables of a recipe that are one of several kinds of section."""
-OPTIONAL = {
-    f"{prefix}{name}"
-    for prefix, kind in sections()
-    for name, field in kind.model_fields.items()
-    if choice_of(field)[0] and field.default is None
-}
-"""Tables of a recipe that are there or not."""
+@cache
+def _choices() -> dict[str, tuple[Kinds, Choice]]:
+    """Tables of a recipe that are one of several kinds of section."""
+    return {
+        f"{prefix}{name}": (kinds, choice)
+        for prefix, kind in sections()
+        for name, field in kind.model_fields.items()
+        for kinds, choice in [choice_of(field)]
+        if choice is not None
+    }
+
+
+@cache
+def _optional() -> set[str]:
+    """Tables of a recipe that are there or not."""
+    return {
+        f"{prefix}{name}"
+        for prefix, kind in sections()
+        for name, field in kind.model_fields.items()
+        if choice_of(field)[0] and field.default is None
+    }
 
 
 def recipe_keys() -> Iterator[str]:
@@ -171,14 +201,15 @@ def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[
     be there is left out by the value false: `evaluation.during_rl=false`.
     """
     made: list[str] = []
+    choices = _choices()
     _spell_out(values)
     for key, value in changes:
-        if key in CHOICES and isinstance(value, str):
-            key = f"{key}.{CHOICES[key][1].key}"
-        set_key(values, key, None if value is False and key in OPTIONAL else value)
+        if key in choices and isinstance(value, str):
+            key = f"{key}.{choices[key][1].key}"
+        set_key(values, key, None if value is False and key in _optional() else value)
         _spell_out(values)
         table, _, name = key.rpartition(".")
-        if table in CHOICES and name == CHOICES[table][1].key:
+        if table in choices and name == choices[table][1].key:
             _drop_others(values, table, made)
         made.append(f"{key}.")
     return values
@@ -186,7 +217,7 @@ def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[
 
 def _spell_out(values: dict[str, Any]) -> None:
     """Write every choice that is given as the value of its key as a table."""
-    for table, (_, choice) in CHOICES.items():
+    for table, (_, choice) in _choices().items():
         *tables, last = table.split(".")
         inner: Any = values
         for name in tables:
@@ -200,7 +231,7 @@ def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:
     one of `kept`."""
     for name in table.split("."):
         values = values[name]
-    kinds, choice = CHOICES[table]
+    kinds, choice = _choices()[table]
     kind = choice.kind(kinds, values)
     others = {name for each in kinds if kind for name in each.model_fields}
     for name in others.difference(kind.model_fields if kind else ()):
@@ -213,7 +244,7 @@ def _check_keys(kind: type[Section], values: Mapping[str, Any], source: str) -> 
     for key, misplaced in _unknown(values, kind, ""):
         if misplaced:
             raise ConfigError(f"{source}: {key} {misplaced}")
-        moved = keys_that_end(key) if kind is Recipe else []
+        moved = keys_that_end(key) if issubclass(kind, Recipe) else []
         if len(moved) > 1:
             raise ConfigError(f"{source}: unknown key {key!r}: there are {', '.join(moved)}")
         raise ConfigError(

@@ -325,7 +325,7 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
         values["reward_model"]["data"] = data
     options = values["environment"]["options"]
     values["environment"]["options"] = mapped(options, _whole_path)
-    return Recipe.model_validate(values)
+    return type(recipe).model_validate(values)
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -217,7 +217,7 @@ def build_components(
         player = make_player(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:
         workers.set_up(recipe, tokenizer, environment)
-    return Components(
+    components = Components(
         recipe,
         environment,
         model,
@@ -233,6 +233,10 @@ def build_components(
         frozen,
         chosen.why,
     )
+    for name in wings().settings():
+        if (section := getattr(recipe, name)) is not None:
+            components = wings().section(name)(section, components)
+    return components
 
 
 def _engine(
