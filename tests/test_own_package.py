@@ -1,5 +1,5 @@
-"""Packages of a user's own, one with parts and one a wing, are installed beside turnwise, and trained
-with by one recipe."""
+"""Packages of a user's own, one with parts and one a wing, are installed beside turnwise, and one
+recipe trains with both."""
 
 import json
 import os

@@ -74,15 +74,15 @@ CONTRADICTIONS = [
     ),
     (
         "engine=mine.py:Own cluster.samplers=2",
-        r"needs servers of vLLM that the run starts, and engine\.name = 'mine\.py:Own' " "has none",
+        r"needs servers of vLLM, and engine\.name = 'mine\.py:Own' " "has none",
     ),
     (
         "cluster.samplers=2 cluster.workers=2",
-        r"needs servers of vLLM that the run starts, and engine\.name = 'embedded' has " "none",
+        r"needs servers of vLLM, and engine\.name = 'embedded' has " "none",
     ),
     (
         'engine=vllm engine.servers.urls=["http://localhost:1"] cluster.samplers=2',
-        r"needs servers of vLLM that the run starts, and engine\.servers\.urls names "
+        r"needs servers that the run starts, and engine\.servers\.urls names "
         "some that run already",
     ),
     (
@@ -110,7 +110,7 @@ CONTRADICTIONS = [
     ),
     (
         "cluster.colocated=true",
-        r"needs servers of vLLM that the run starts, and engine\.name = 'embedded' has " "none",
+        r"needs servers of vLLM, and engine\.name = 'embedded' has " "none",
     ),
     (
         "agent=mine.py:run cluster.workers=2",

@@ -71,7 +71,8 @@ class ClusterConfig(Section):
             if not (self.colocated and self.learners == 1):
                 nodes[Need.FIRST_GPU] = "places them elsewhere"
             setting = f"cluster.samplers = {self.samplers}"
-            yield Claim(setting, (Need.SERVERS,), nodes, "leave cluster.samplers out")
+            needs = (Need.SERVERS, Need.STARTED_SERVERS)
+            yield Claim(setting, needs, nodes, "leave cluster.samplers out")
         if self.colocated:
             shared = {
                 Need.OWN_GPUS: "puts each on the GPU of a learner",

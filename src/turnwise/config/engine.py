@@ -67,7 +67,7 @@ class RunningServers(Section):
     """Their addresses: `["http://127.0.0.1:8000"]`."""
 
     def claims(self) -> Iterator[Claim]:
-        running = {Need.SERVERS: "names some that run already"}
+        running = {Need.STARTED_SERVERS: "names some that run already"}
         yield Claim("engine.servers.urls", denies=running)
 
 
