@@ -144,4 +144,4 @@ def test_studies_of_this_repository_can_run(name: str) -> None:
             parts = {**environment.spec.parts, "reward_model": RewardPart(0, 1)}
             reward = make_reward(run.recipe.reward, parts, run.recipe.rollout.max_turns)
         algorithm = make_algorithm(run.recipe.algorithm.name, run.recipe.algorithm.overrides)
-        check_algorithm_for_environment(algorithm, environment, reward)
+        check_algorithm_for_environment(run.recipe, algorithm, environment, reward)
