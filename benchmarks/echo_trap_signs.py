@@ -24,8 +24,8 @@ from typing import Any
 
 from tables import table
 
-from turnwise.monitor.collapse import collapse_step
 from turnwise.monitor.echo_trap import REWARD, Thresholds, averages, detect
+from turnwise_studies.results.collapse import collapse_step
 
 WINDOW, SOLVED, GAIN = Thresholds().window, Thresholds().solved, Thresholds().gain
 FALSE_ALARMS = 0.05

@@ -4,7 +4,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from echo_trap_signs import Run, Sign, chosen, fall, markdown, read_runs, rise, score, scores, spike
+import pytest
+
+pytest.importorskip("turnwise_studies")
+from echo_trap_signs import (
+    Run,
+    Sign,
+    chosen,
+    fall,
+    markdown,
+    read_runs,
+    rise,
+    score,
+    scores,
+    spike,
+)
 
 
 def run(seed: int, success: list[float], **series: list[float]) -> Run:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import Capitals
+from turnwise import registry, wings
 from turnwise.config import ModelConfig, RolloutConfig, ScaffoldConfig
-from turnwise.errors import DataError
+from turnwise.errors import DataError, MissingExtraError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.scaffolds.base import Scaffold
@@ -198,3 +199,13 @@ def test_a_file_that_is_missing_or_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(DataError, match="holds no conversation"):
         read_conversations(tmp_path / "empty.jsonl")
+
+
+def test_a_trajectory_in_atif_says_what_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (registry, wings):
+        monkeypatch.setattr(module, "wings", lambda: wings.Wings({}, []))
+    (tmp_path / "one.json").write_text('{"schema_version": "ATIF-v1.7"}')
+    with pytest.raises(MissingExtraError, match=r"atif, is not installed: .*turnwise\[studies\]"):
+        read_conversations(tmp_path)

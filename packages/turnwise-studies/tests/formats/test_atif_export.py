@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from atif_schema import Trajectory as Schema
 from tests.rollout.test_context import TOKENIZER, Encyclopedia, play
-from tests.training.atif_schema import Trajectory as Schema
 from turnwise.commands.cli import main
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError

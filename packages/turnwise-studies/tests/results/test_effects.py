@@ -6,7 +6,6 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from turnwise.evaluation.intervals import t_test_power
 from turnwise.evaluation.paired import Episode, Key, Played
 from turnwise_studies.results.effects import (
     ByTask,
@@ -20,6 +19,7 @@ from turnwise_studies.results.effects import (
     paired_by_task,
     verdict_on,
 )
+from turnwise_studies.results.power import t_test_power
 
 ABOVE, BELOW, AROUND = (ByTask(0.0, low, high, 5, 9) for low, high in [(1, 2), (-2, -1), (-1, 1)])
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from turnwise.evaluation.intervals import detectable_effect, student_t, student_t_probability
+from turnwise.evaluation.intervals import student_t, student_t_probability
 from turnwise.evaluation.paired import Played, difference, holm, pairs_of
+from turnwise_studies.results.power import detectable_effect
 
 Direction = Literal["higher", "lower"]
 Verdict = Literal["effect shown", "not shown", "opposite", "no verdict"]

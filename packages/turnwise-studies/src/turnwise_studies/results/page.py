@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.details import probability
-from turnwise.evaluation.intervals import t_test_power
 from turnwise_studies.results.effects import FEWEST, Effect, Mean, detectable
 from turnwise_studies.results.figures import Figures, OfArm
 from turnwise_studies.results.measures import Measured
+from turnwise_studies.results.power import t_test_power
 
 WIDE = "---\nhide: [toc]\n---"
 """The site gives a page without a table of contents more room."""

@@ -1,7 +1,7 @@
 """Collapses of finished runs: the step at which success broke down, and the step of the warning.
 
-They are measures of studies, as `function = "turnwise.monitor.collapse:collapse"`. Not here: what
-the warning goes by (`echo_trap.py`).
+They are measures of studies, as `function = "turnwise_studies.results.collapse:collapse"`. Not
+here: what the warning goes by (`turnwise.monitor.echo_trap`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.monitor.collapse import collapse, highest, warning
+from turnwise_studies.results.collapse import collapse, highest, warning
 
 
 def run(folder: Path, success: Sequence[float], spread: Sequence[float] = ()) -> Path:
