@@ -21,8 +21,10 @@ from turnwise.storage.trajectory_rows import SCHEMA
 ROOT = Path(__file__).parents[1]
 THIRTY = 30
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md")),
+    *sorted((ROOT / ".agents").rglob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "docs/llms.txt",
 ]
 USER_PAGES = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "log"]
 SECTIONS = {key.partition(".")[0] for key in recipe_keys()}
@@ -65,6 +67,13 @@ def test_all_columns_of_a_trajectory_are_explained() -> None:
         column for row in re.findall(r"^\| (`.*?) \|", page, re.M) for column in row.split(", ")
     ]
     assert sorted(named) == sorted(f"`{column}`" for column in SCHEMA.names)
+
+
+def test_assistants_are_shown_every_page_for_users() -> None:
+    text = (ROOT / "docs/llms.txt").read_text()
+    folders = ("start", "concepts", "how-to", "reference")
+    pages = [page for folder in folders for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    assert [page.name for page in pages if f"/{page.name})" not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
