@@ -1,9 +1,9 @@
-"""The cache of keys and values: one pool of places, of which a history has a run of its own.
+"""The cache of keys and values: one pool of places, in which each history has a run of its own.
 
-A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no row
-of a fixed length. Runs of one size that are neighbours in the pool are read as one view: what is
-attended to is never copied. Not here: which history has which run (`engines/cache_allocator.py`);
-the attention mask (`masks.py`) hides the places of a run that are not filled.
+A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no
+rows of a fixed length. Neighbouring runs of one size are read as one view: what is attended to is
+never copied. Places of a run that are not filled are hidden by the attention mask (`masks.py`).
+`engines/cache_allocator.py` gives runs to histories.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,6 +95,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         if self.placement is None:
             raise RuntimeError("the cache was used without a placement")
         for stored, new in ((self.keys, key_states), (self.values, value_states)):
+            # [heads, n * inputs, size]: the inputs in the order of `targets`.
             states = new.transpose(0, 1).flatten(1, 2)
             stored.index_copy_(1, self.placement.targets, states)
         return self.placement
@@ -141,8 +142,11 @@ class PoolCache(Cache):  # type: ignore[misc]
         run, or PADDING.
         """
         starts = np.array([run.start for run in runs])[:, None]
+        # All rows are one tensor, so padding has to be written too: to the place behind the pool,
+        # which belongs to no run. Which of several inputs stays there does not matter.
         targets = np.where(positions == PADDING, self.tokens, starts + positions)
         lengths = (positions.max(1) + 1).clip(1).tolist()
+        # A column that is read in vain costs as much again for each input of its row.
         spans = _spans(runs, lengths, SPAN_COLUMNS // positions.shape[1])
         placement = Placement(
             torch.from_numpy(targets.ravel()).to(device), spans, max(span.length for span in spans)
@@ -180,6 +184,8 @@ class PoolCache(Cache):  # type: ignore[misc]
         sources = np.repeat([source for source, _, _ in moves], lengths) + within
         targets = np.repeat([target for _, target, _ in moves], lengths) + within
         for states in self._stored():
+            # index_select copies all sources before anything is written: so they may overlap
+            # targets.
             here, there = (torch.from_numpy(p).to(states.device) for p in (sources, targets))
             states.index_copy_(1, there, states.index_select(1, here))
 
@@ -193,6 +199,7 @@ def _view(stored: torch.Tensor, span: Span) -> torch.Tensor:
     """[rows, heads, length, size]"""
     rows = span.rows.stop - span.rows.start
     piece = stored[:, span.run.start : span.run.start + rows * span.run.size]
+    # Neighbouring runs of one size are a regular grid: views of one slice, nothing is copied.
     by_row = piece.view(len(stored), rows, span.run.size, -1)
     return by_row[:, :, : span.length].transpose(0, 1)
 
@@ -214,7 +221,10 @@ def _spans(runs: Sequence[CacheExtent], lengths: Sequence[int], spare: int) -> l
     spans = []
     start, longest = 0, lengths[0]
     for row, length in enumerate(lengths):
+        # A longer row makes all rows of the span before it read further; a shorter one reads too
+        # far itself.
         wasted = (length - longest) * (row - start) if length > longest else longest - length
+        # Of row 0 this is the last run; `row > start` leaves it out.
         before = runs[row - 1]
         apart = row > start and (before.end != runs[row].start or before.size != runs[row].size)
         if wasted > spare or apart:

@@ -1,8 +1,9 @@
 """The type of an update's matrix products: the faster one on the machine at hand, by measurement.
 
 A processor without instructions for bfloat16 multiplies in it a hundred times slower than in
-float32, and one with them several times faster; nothing but a trial says which one it is. It is
-made once for each machine and kept. Not here: which weights a model has (`models/load.py`).
+float32, and one with them several times faster; only a trial says which one it is. The trial is
+made once for each machine, and its result is kept. `models/load.py` chooses the type of the
+weights.
 """
 
 import json
@@ -80,7 +81,9 @@ def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeT
     told = f"bfloat16 is {_times(gain)} here{note}"
     if gain < FASTER:
         return ComputeType("float32", told)
+    # A model that is not on its device yet cannot be tried there: speed alone decides.
     far = 0.0 if base.device != device else _distance(base)
+    # So and not `far > PARITY`: NaN has to count as far.
     if not far <= PARITY:
         return ComputeType("float32", f"{told}, but off by {far:.2g} nats")
     return ComputeType("bfloat16", f"{told}, and within {far:.2g} nats of float32")
@@ -112,15 +115,18 @@ def _measured(width: int, inner: int, device: torch.device) -> float:
     bfloat16. Some processors have bfloat16 for the product and not for the gradients."""
     weights = torch.ones(inner, width, device=device, requires_grad=True)
     rows, seconds = FEWEST, 0.0
+    # A product that is too short measures the call and not the arithmetic.
     while seconds < LONG and rows < MOST:
         rows *= 4
         tries = [[_seconds(rows, weights, lower) for _ in range(2)] for lower in (False, True)]
         exact, rounded = map(
             min, tries
         )  # the first try gets it warm, or a neighbour interrupts one
+        # Where bfloat16 is emulated, more trials would take seconds to confirm what is plain.
         if rounded > max(LONG, CLEAR * exact):
             return exact / rounded
         seconds = max(exact, rounded)
+    # In turns, and by the median of ratios: a neighbour on the machine slows both of a pair.
     pairs = [[_seconds(rows, weights, lower) for lower in (False, True)] for _ in range(TRIALS)]
     return statistics.median(exact / rounded for exact, rounded in pairs)
 
@@ -186,6 +192,8 @@ def _processor() -> str:
 
 def _keep(file: Path, values: dict[str, float]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
+    # Several processes of a machine may measure at once: each writes a file of its own, and renames
+    # it, so that none reads half a file.
     scratch = file.with_name(f"{file.name}.{os.getpid()}")
     scratch.write_text(json.dumps(values, indent=1))
     scratch.replace(file)

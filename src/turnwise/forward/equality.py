@@ -1,18 +1,16 @@
-"""Does a way to compute a model give the model's own numbers?
+"""Comparisons of other ways to compute a model with the model's own forward pass.
 
-What computes a model otherwise than by its own forward pass (over a pool of keys, in C, as trees,
-with an output layer applied elsewhere, on a server) is compared with that pass before it is relied
-on; nothing is looked up by name. There are two measures, each with one bound:
+A model may be computed over a pool of keys, by written-out layers, as trees, with an output layer
+applied elsewhere, or on a server. Each way is compared with the model's own pass before it is
+relied on; nothing is looked up by name. There are two measures, each with one bound:
 
-- `is_rounding`, for layers that turnwise computes itself: what comes out is, up to rounding, what
-  the model's own layers give in float64, by the bound of `rounding.py`.
-- `distance`, `expected_distance` and `is_near`, for what runs a model's own layers in another way:
+- `is_rounding`, for layers that turnwise computes itself: the results are, up to rounding, those of
+  the model's own layers in float64, by the bound of `rounding.py`.
+- `distance`, `expected_distance` and `is_near`, for ways that run a model's own layers:
   log-probabilities in nats, beside those of `own_logprobs`, within `tolerance`.
 
 The texts are ordinary tokens, as long as it takes to pass every boundary that the model's
-configuration names. What is decided for a whole run is decided on a twin (`twin.py`). Not here:
-what is compared, which is beside each way (`make_runner.py`, `hidden.py`, `prefix_trees.py`,
-`logprobs.py`, `small_llama.py`, `learning/parity.py`, `turnwise-vllm`).
+configuration names. Decisions for a whole run are made on a twin (`twin.py`).
 """
 
 import inspect
@@ -76,6 +74,7 @@ def ordinary_tokens(model: Any, count: int, seed: int = 0) -> list[int]:
         if name.endswith(("token_id", "token_index"))
     }
     ordinary = [token for token in range(vocabulary) if token not in special]
+    # A small vocabulary may have special tokens alone.
     return random.Random(seed).choices(ordinary or range(vocabulary), k=count)
 
 
@@ -87,6 +86,7 @@ def _numbers(settings: Any, name: str = "") -> Iterator[tuple[str, int]]:
     elif isinstance(settings, list | tuple):
         for value in settings:
             yield from _numbers(value, name)
+    # Booleans are ints as well; like 0 and 1 they are switches, and no lengths.
     elif isinstance(settings, int) and settings > 1:
         yield name, settings
 
@@ -102,6 +102,7 @@ def own_logprobs(model: Any, history: Sequence[int], last: int, temperature: flo
     the model's own forward pass over it alone: no cache, no mask, no padding."""
     ids = torch.tensor([list(history)], device=model.device)
     known = inspect.signature(model.forward).parameters
+    # The logits of a long text would take gigabytes: models that can leave them out do.
     kept = {"logits_to_keep": last} if "logits_to_keep" in known else {}
     with evaluating(list(model.modules())):
         logits = model(input_ids=ids, use_cache=False, **kept).logits[0, -last:]
@@ -118,6 +119,8 @@ def distance(found: Tensor, own: Tensor) -> float:
 def expected_distance(found: Tensor, own: Tensor) -> float:
     """Mean |difference| of log-probabilities [n, vocabulary] over the model's own distribution, so
     of tokens as it would sample them; infinite where a number is NaN."""
+    # A token that both leave out is 0 x NaN here, and counts as nothing. That hides a NaN in
+    # `found`, which is therefore looked for by itself.
     apart = float((own.exp() * (found - own).abs()).nan_to_num(0, float("inf")).sum(-1).mean())
     known = bool(found.isfinite().any() and own.isfinite().any())
     return apart if known and not found.isnan().any() else float("inf")
@@ -142,6 +145,7 @@ def is_rounding(
     to rounding what `exact` computes with `weights`; `times` as far as rounding goes if that
     rounds as well."""
     moved = sensitivities(exact, weights)
+    # Products in bfloat16 add up in float32 and are rounded once.
     count = terms if dtype == torch.float32 else 1
     return all(
         float((one - other).abs().max()) <= times * allowed(dtype, count, by)
@@ -153,4 +157,5 @@ def longest_product(model: Any) -> int:
     """Terms that the longest product of any model's layers adds up, at most."""
     words: int = model.get_input_embeddings().num_embeddings
     sizes = [weight.shape[-2:] for weight in model.parameters() if weight.ndim > 1]
+    # The long side of the embedding and of the output layer counts words, and is never summed over.
     return max((int(max(size)) for size in sizes if words not in size), default=words)

@@ -1,8 +1,7 @@
 """Log-probabilities, entropies, certainties and score norms of given tokens under a causal model.
 
 The output layer is applied at the asked positions only, in chunks, so that memory does not grow
-with vocabulary x length. Not here: hidden states (`hidden.py`); which positions, and what they are
-for.
+with vocabulary x length. Hidden states come from `hidden.py`.
 """
 
 import math
@@ -95,6 +94,7 @@ def score_tokens(
     """The second half of `token_logprobs`: from hidden [N, width], of the positions that predict
     the targets."""
     layer = OutputLayer.of(model, temperature)
+    # The usual layer has a gradient of its own, written out in memory that is used again.
     if layer.plain:
         states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
         rows = layer.rows(logits_per_chunk)
@@ -211,6 +211,8 @@ class OutputLayer:
         return max(1, logits_per_chunk // int(self.head.weight.shape[0]))
 
     def __call__(self, hidden: Tensor, kept: KeptTokens | None = None) -> Tensor:
+        # The model's own order: its factor, then its bound. The temperature is the sampler's, and
+        # comes after them.
         logits = self.head(hidden.to(self.head.weight.dtype)).float()
         if self.factor != 1:
             logits = logits * self.factor
@@ -245,6 +247,8 @@ def check_supported(model: nn.Module) -> None:
     selected = torch.ones_like(inputs, dtype=torch.bool)
     try:
         with torch.no_grad():
+            # Each token stands for the one after it: any target serves to compare, and nothing has
+            # to be shifted.
             ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
             logits = model(input_ids=inputs, use_cache=False).logits[0].float()
     except FOREIGN_ERRORS as error:
@@ -273,6 +277,7 @@ def _score(
     """hidden [n, width], targets int64[n], their places among what is kept -> log-probabilities and
     entropies, float32[n] each."""
     logprobs = layer(hidden, kept_at(kept, places))
+    # An entropy that is only measured must not keep another [n, V] for the backward pass.
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
     return logprobs.gather(1, targets[:, None])[:, 0], entropy

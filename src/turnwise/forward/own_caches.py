@@ -4,8 +4,7 @@ Recurrent states, convolutions, attention in chunks, biases by distance: what su
 remember of a text, it puts into a cache of transformers' by itself, as when it generates. Each
 history has one; rows with the same positions go through the model together, without padding or
 masks. A state cannot go back to an earlier token: a history that parts from what was computed
-begins anew. Not here: models whose keys and values the pool holds, which batch all rows
-(`runner.py`).
+begins anew.
 """
 
 import copy
@@ -41,6 +40,7 @@ class OwnCaches:
 
     def usable(self, run: CacheExtent, length: int) -> int:
         """The first tokens of a run, `length` at most, that need not be computed again."""
+        # A state cannot be cut to fewer tokens: it is of use as a whole or not at all.
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
 
@@ -61,10 +61,13 @@ class OwnCaches:
             raise RuntimeError(f"a state of {found.length} tokens is not one of {columns.stop}")
         for run in targets:
             self.begin(run)
+            # Models write into their caches in place: two runs may not share one.
             self.of_runs[run.start] = copy.deepcopy(found)
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Take (source, target, length) of places elsewhere, all at once."""
+        # All sources are taken out before any target is cleared, since a target may cover the
+        # source of another move.
         moved = {target: self.of_runs.pop(source) for source, target, _ in moves}
         for _, target, length in moves:
             self.begin(CacheExtent(target, length))
@@ -145,6 +148,7 @@ class OwnRunner:
             raise NotSupportedError(f"{type(self.model).__name__} gives no cache to go on from")
         length = first + inputs.shape[1]
         for run, cache in zip(runs, parted(after, len(runs)), strict=True):
+            # A run that begins anew may cover places where other histories began.
             if not first:
                 caches.begin(run)
             caches.of_runs[run.start] = Remembered(cache, length)
@@ -188,13 +192,17 @@ def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torc
     rows."""
     first = parts[0]
     if isinstance(first, torch.Tensor):
+        # Counters, and tensors that are not filled yet, have no rows.
         return merge(list(parts)) if first.ndim and first.numel() else first
     if isinstance(first, dict):
         return {name: _merged([part[name] for part in parts], merge) for name in first}
     if isinstance(first, list | tuple):
         return type(first)(_merged(several, merge) for several in zip(*parts, strict=True))
+    # Only transformers' own objects are taken apart. All else (numbers, devices, classes) is the
+    # same for every row.
     if not type(first).__module__.startswith("transformers.") or isinstance(first, type):
         return first
+    # A copy, and not a new object: the arguments of its constructor are not known any more.
     whole = copy.copy(first)
     vars(whole).update(_merged([vars(part) for part in parts], merge))
     return whole

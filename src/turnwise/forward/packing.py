@@ -5,8 +5,7 @@ is of each token by itself. Where that is not so (states and convolutions that r
 attention in chunks, biases by distance), the row gives other numbers than the texts do by
 themselves: a model is packed only if a comparison finds the same. Several ranks can compute a row
 together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention they exchange tokens
-for heads. Not here: how ranks exchange (`turnwise_cluster`), and written-out layers, which never
-pad (`small_llama_update.py`).
+for heads. The exchange itself is in `turnwise_cluster`.
 """
 
 from collections.abc import Sequence
@@ -92,6 +91,8 @@ class Row:
         wanted, texts = selected[kept], [one for one in kept.sum(1).tolist() if one]
         slices, own = (1, 0) if slicing is None else (slicing.count, slicing.rank)
         missing = -len(ids) % slices
+        # Slices have to be of one length for the ranks' exchange. What is missing is made a text,
+        # which no other text sees and of which nothing is wanted.
         if missing:  # a text of its own
             ids, wanted = (functional.pad(one, (0, missing)) for one in (ids, wanted))
             positions = torch.cat([positions, places.new_tensor(range(missing))])
@@ -140,6 +141,7 @@ def kept_places(selected: Tensor) -> Tensor:
     """The places that the row of texts has whose selected tokens are bool[B, T]: none after a
     text's last selected one."""
     places = torch.arange(selected.shape[1], device=selected.device)
+    # The last selected place plus one, or 0 where none is selected.
     return places < ((places + 1) * selected).amax(1)[:, None]
 
 
@@ -164,6 +166,8 @@ def attend_in_a_row(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if unknown or not causal:
         raise ValueError(f"attention with {', '.join(unknown) or 'sight of later tokens'}")
+    # Before the exchange: each rank gets 1 / count of the key heads, of which there may be fewer
+    # than ranks.
     key, value = (_for_each_slice(one, query.shape[1], row.slicing) for one in (key, value))
     if row.slicing is not None:
         query, key, value = map(row.slicing.to_heads, (query, key, value))
@@ -182,6 +186,7 @@ def reason_against(model: Any, body: Any, length: int, autocast: bool) -> str:
         return f"it attends by {settings._attn_implementation}, and not by sdpa"
     if not recomputes_alike(model):
         return "its layers are computed again by another attention"
+    # What runs on from one text into the next shows in the second and the third.
     lengths = [length, PROBE, length // 2]
     inputs = torch.zeros(len(lengths), length, dtype=torch.long, device=device)
     for number, (row, count) in enumerate(zip(inputs, lengths, strict=True)):
@@ -244,6 +249,8 @@ def _attended(
     if window is None or length <= window:
         return attention(query, key, value, is_causal=True)
     places, mixed = torch.arange(length, device=query.device), []
+    # A block sees itself and window - 1 tokens before it. With blocks as long as the window half of
+    # the computed pairs count, and memory grows with the length alone.
     for block in torch.split(places, max(window, BLOCK)):
         end = int(block[-1]) + 1
         seen = places[max(0, int(block[0]) - window + 1) : end]
@@ -276,6 +283,7 @@ def _at_once(
         max(lengths),
         max(lengths),
         scale=scaling,
+        # Tokens that are seen before and after the own one; -1 is no bound.
         window_size=(-1 if window is None else window - 1, 0),
         enable_gqa=query.shape[1] != key.shape[1],
     )

@@ -1,11 +1,11 @@
-"""Sequences that begin alike as one tree: what they have in common is computed once.
+"""Sequences that begin alike, computed as one tree: each shared beginning is computed once.
 
 The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
-their turns. Their tokens become the nodes of a tree, laid out as one sequence in which a token sees
-its ancestors alone, at the position that it has in its own text. So log-probabilities and gradients
-are those of the sequences by themselves. Models that run through layers of their own attend by
-blocks: neighbours see much the same, and what a block sees is gathered for it. Not here: which
-sequences are computed so (`learning/shared_prefixes.py`), and the loss.
+their turns. Their tokens become the nodes of a tree, which is laid out as one sequence. A token
+sees its ancestors alone and has the position that it has in its own text, so log-probabilities and
+gradients are those of the sequences by themselves. Attention goes by blocks: neighbours see much
+the same, and what a block sees is gathered for it. `learning/shared_prefixes.py` chooses the
+sequences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,8 +53,12 @@ class Tree:
 
     def runs(self) -> list["Run"]:
         """The nodes in order, as far as each is the parent of the next."""
+        # A run begins at each node whose parent is not the node before it. Node 0, whose parent is
+        # -1, is added by hand: it passes this comparison.
         apart = np.flatnonzero(self.parents != np.arange(-1, len(self.ids) - 1))
         starts = np.unique(np.concatenate([[0], apart]))
+        # The run in which each run's parent lies; parents come before their children, so that it is
+        # in `found` by then. -1 where there is no parent.
         owners = np.searchsorted(starts, self.parents[starts], "right") - 1
         found: list[Run] = []
         ends = [*starts[1:].tolist(), len(self.ids)]
@@ -62,6 +66,8 @@ class Tree:
             spans: tuple[tuple[int, int], ...] = ()
             if owner >= 0:
                 before = found[owner]
+                # Of the run that it parts from only the beginning, up to the parent, is an
+                # ancestor.
                 seen = int(self.parents[start]) - before.start + 1
                 spans = (*before.spans, (before.start, seen))
             found.append(Run(start, end - start, spans))
@@ -141,6 +147,8 @@ def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
     for number, inputs in enumerate(every):
         common = [_common(inputs, earlier) for earlier in every[:number]]
         shared = max(common, default=0)
+        # A path has all ancestors of its nodes, those of still earlier sequences too: the longest
+        # common beginning is enough.
         before = places[common.index(shared)][:shared] if shared else np.empty(0, np.int64)
         path = np.concatenate([before, np.arange(count, count + len(inputs) - shared)])
         parents.append(np.concatenate([[-1], path])[shared : len(inputs)])
@@ -177,6 +185,8 @@ def batch_trees(
             predictors.append(start + places[wanted[1:]])
             targets.append(ids[1:][wanted[1:]])
         start += len(tree.ids)
+    # Sequences that agree want the same token after the same node: the output layer scores each
+    # such pair once. np.unique sorts the pairs, so predictors ascend.
     pairs = np.stack([np.concatenate(predictors), np.concatenate(targets)])
     distinct, which = np.unique(pairs, axis=1, return_inverse=True)
 
@@ -188,6 +198,7 @@ def batch_trees(
         layout=_layout(trees),
         predictors=tensor(distinct[0]),
         targets=tensor(distinct[1]),
+        # NumPy 2.0, unlike versions before and after it, gives the inverse two dimensions.
         wanted=tensor(which.reshape(-1)),
     )
 
@@ -219,6 +230,8 @@ def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block
     number = 0
     for start in range(0, count, size):
         end = min(start + size, count)
+        # Runs cover the tokens in order, so the first run of a block is never before that of the
+        # block before it.
         while sum(runs[number]) <= start:
             number += 1
         parts = []
@@ -228,16 +241,20 @@ def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block
                 break
             inputs = range(max(first, start), min(first + length, end))
             parts.append((inputs, first, spans[offsets[index] : offsets[index + 1]]))
+        # Nodes come after their parents: no token of the block sees one behind its end.
         seen = np.zeros(end, bool)
         for inputs, first, before in parts:
             for place, length in [*before, (first, inputs.stop - first)]:
                 seen[place : place + length] = True
+        # The place of each seen token among those that are gathered.
         columns = np.cumsum(seen) - 1
         mask = np.zeros((end - start, columns[-1] + 1), bool)
         for inputs, first, before in parts:
             rows = slice(inputs.start - start, inputs.stop - start)
             for place, length in before:
                 mask[rows, columns[place] : columns[place] + length] = True
+            # All tokens of a run up to here are seen, so their columns are neighbours; among them
+            # attention is causal.
             own = np.arange(first, inputs.stop) <= np.array(inputs)[:, None]
             mask[rows, columns[first] : columns[inputs.stop - 1] + 1] = own
         yield Block(
@@ -347,6 +364,7 @@ def _agrees(model: nn.Module, longest: int) -> bool:
     length = past_boundaries(base, longest)
     beginning = ordinary_tokens(base, length - length // 4)
     both = np.array([beginning + ordinary_tokens(base, length // 4, seed) for seed in (1, 2)])
+    # Nothing predicts a first token.
     wanted = np.arange(length) > 0
     ids = torch.from_numpy(both).to(device)
     every = torch.ones_like(ids[:, 1:], dtype=torch.bool)

@@ -15,8 +15,7 @@ wrong weight, a missing head, a rotation that is off by one) is not proportional
 it by orders of magnitude.
 
 Where a model's own layers run in another way, in bfloat16, the measure is simpler: how far rounding
-alone moves the same computation (`rounding_to_bfloat16`), a few times of which is allowed. Not
-here: what is compared.
+alone moves the same computation (`rounding_to_bfloat16`), a few times of which is allowed.
 """
 
 import math
@@ -61,6 +60,7 @@ def sensitivities(
     The weights are changed in place while this runs, from a fixed seed, and then put back.
     """
     changed = [weight for weight in weights if weight.is_floating_point()]
+    # Kept, and not computed back: a weight that was scaled up and down again is another number.
     before = [weight.detach().clone() for weight in changed]
     exact = [part.detach().clone() for part in function()]
     generator = torch.Generator().manual_seed(0)
@@ -70,6 +70,7 @@ def sensitivities(
             with torch.no_grad():
                 for weight, kept in zip(changed, before, strict=True):
                     signs = torch.randint(0, 2, kept.shape, generator=generator) * 2 - 1
+                    # In proportion, as rounding changes a number; a weight of 0 stays 0.
                     weight.copy_(kept * (1 + STEP * signs.to(kept)))
             for index, (part, there) in enumerate(zip(function(), exact, strict=True)):
                 if there.numel():

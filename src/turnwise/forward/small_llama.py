@@ -3,8 +3,7 @@
 In a small model most of a decode step is not arithmetic but dispatch: some 80 operations a layer
 where 16 do, of which three matrix products read the same input. Here those are packed into one, and
 the last layer computes past its keys and values only what is asked for. A model is run in this way
-only if that gives the log-probabilities of its own forward pass on a few tokens. Not here: which
-inputs, and what is done with the logits.
+only if that gives the log-probabilities of its own forward pass on a few tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 def is_small_llama(model: PreTrainedModel) -> bool:
     """Whether the model is small and has the parts of Llama or Qwen3, and no others."""
+    # Exact types: a subclass may compute something else under the same configuration.
     if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
         return False
     if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
@@ -54,6 +54,8 @@ def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLla
     twin = shallow_twin_of(model)
     ids = torch.tensor([ordinary_tokens(model, min(PROBE, longest))])
     found = _probed(SmallLlama(twin, longest, masks), ids.numpy(), len(twin.model.layers))
+    # Only now: `double` changes the twin in place, and the written-out pass had to see its own
+    # type.
     exact, ids = twin.double(), ids.to(twin.device)
 
     def own() -> list[Tensor]:
@@ -122,6 +124,8 @@ class SmallLlama:
         if self._model.dtype != self._dtype:
             raise RuntimeError(f"the model was {self._dtype}, and is {self._model.dtype} now")
         body = self._model.model
+        # Copies throughout: an update changes the model's weights in place while another thread
+        # samples with these.
         self._layers = [self._packed(layer) for layer in body.layers]
         self._embedding = body.embed_tokens.weight.detach().clone()
         self._last_norm = body.norm.weight.detach().clone()
@@ -149,6 +153,9 @@ class SmallLlama:
             pool.write(_by_head(keys, count), _by_head(values, count))
             mask = masks[layer.kind]
             if layer is self._layers[-1]:
+                # Rows are aligned on the right, so each one's last input is its last token. Keys
+                # and values of all inputs are in the cache by now, and nothing else of them is read
+                # again.
                 last = slice(inputs - 1, None, inputs)
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
             attended = self._attend(queries, mask, pool)
@@ -166,6 +173,7 @@ class SmallLlama:
         if layer.head_norm is not None:
             heads = self._norm(heads) * layer.head_norm
         heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
+        # Norms and rotations of heads are in float32; the cache is in the model's type.
         heads = heads.to(hidden.dtype)
         return heads[:, : self._heads], heads[:, self._heads :], values
 
@@ -176,6 +184,8 @@ class SmallLlama:
         length = len(queries) // count
         grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
         grouped = grouped.flatten(2, 3)
+        # The mask of a single input is broadcast over the group; of several it is repeated, in the
+        # order of the grouped queries.
         if groups > 1 and length > 1:
             mask = mask.repeat(1, 1, groups, 1)
         parts = [

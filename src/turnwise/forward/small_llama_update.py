@@ -3,8 +3,7 @@
 In a small model much of an update is not products but what lies between them. Here norms and
 rotations are few operations, and the last layer computes past its keys and values only the tokens
 that are asked for, which are a third of a trajectory with tools. A model is computed in this way
-only if that gives what its own layers give, and their gradients. Not here: which models are small
-(`small_llama.py`), and the output layer (`logprobs.py`).
+only if that gives what its own layers give, and their gradients.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,6 +96,7 @@ def _last_layer(
     queries = _turned(queries, getattr(attention, "q_norm", None), of_asked)
     keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
     ends = torch.tensor(lengths).cumsum(0)
+    # Asked places ascend: as many as lie before a text's end belong to it or to texts before.
     counts = torch.searchsorted(asked, ends).diff(prepend=ends.new_zeros(1)).tolist()
     texts = zip(
         torch.split(queries, counts),
@@ -150,9 +150,11 @@ def _agrees(base: Any) -> bool:
     twin = shallow_twin_of(base)
     texts, tokens = TEXTS
     inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)
+    # Gaps among the asked places, as tools leave them.
     selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
     row = Row.of(inputs, selected)
     found = _probed(twin, lambda: hidden_of_row(twin, row))
+    # After the probe: `double` changes the twin in place.
     exact = twin.double()
 
     def last() -> Tensor:
@@ -173,6 +175,7 @@ def _probed(model: Any, hidden: Callable[[], Tensor]) -> list[Tensor]:
         found = hidden()
         if not found.requires_grad or not weights:
             return [found.detach()]
+        # Unequal factors, so that errors of two tokens do not cancel out in the sum.
         total = (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum()
         gradients = torch.autograd.grad(total, weights, materialize_grads=True)
     return [found.detach(), *gradients]

@@ -1,8 +1,8 @@
-"""Attention by spans for a model's own forward pass: what it sees is read where it is.
+"""Attention by spans of the cache, for a model's own forward pass.
 
 A model of transformers wants keys and values of all rows in one tensor, for which those of
-different spans would have to be copied in every layer of every pass. PyTorch's function is called
-for each span in place of that. Not here: what a span is (`cache.py`).
+different spans would have to be copied in every layer of every pass. Here PyTorch's function is
+called once for each span (`cache.py`), and reads keys and values where they lie.
 """
 
 from collections.abc import Iterator
@@ -42,6 +42,8 @@ def _attend(
     model that does not pass it on to here would see no more than that, and is found out."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if pool is None or attention_mask is None:
+        # A model that loses `pool` on the way has a mask longer than its keys. Cut to them it runs,
+        # and gives numbers that the comparison before a run refuses.
         mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
         return attend(module, query, key, value, mask, **options)[0], None
     parts = [

@@ -1,9 +1,9 @@
-"""A model's twin: the same model with weights drawn from a fixed seed, to find out with.
+"""A model's twin: the same model with weights drawn from a fixed seed, on which ways are compared.
 
-Which of several ways computes a model is decided on its twin, and so by its configuration, the
+Which of several ways computes a model is decided on its twin, and so by the configuration, the
 recipe and the machine alone: a run that is resumed with other weights, extreme ones or no numbers
-at all, goes the way it went before. Not here: what is compared (`make_runner.py`,
-`hidden.py`, `small_llama.py`).
+at all, goes the way it went before. The comparisons are in `make_runner.py`, `hidden.py` and
+`small_llama.py`.
 """
 
 import copy
@@ -68,11 +68,14 @@ def _until_all_kinds(stacks: Sequence[Any], lists: Sequence[Any]) -> int:
         (list(map(_kind, several)), [values[place] for values in lists])
         for place, several in enumerate(layers)
     ]
+    # `index` finds the first layer of each kind; with the last of these all kinds are there.
     return max([FEWEST, *(kinds.index(kind) + 1 for kind in kinds)])
 
 
 def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
     """The model again, with something empty in the place of some of its parts."""
+    # What deepcopy finds in its memo it does not copy: gradients become None, and the layers that
+    # are left out something empty, before a large model is in memory twice.
     known: dict[int, Any] = {id(weight.grad): None for weight in model.parameters()}
     known |= {id(part): nn.Identity() for part in without}
     return copy.deepcopy(model, known).eval()
@@ -92,16 +95,20 @@ def _drawn(twin: Any) -> Any:
 
 def _draw(twin: Any, furthest: float) -> int:
     """Returns how many parameters are gates."""
+    # Drawn on the processor, so that every device gets the same numbers.
     generator, gates = torch.Generator().manual_seed(0), 0
     for name, weight in twin.named_parameters():
         if weight.ndim > 1:
             drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
+            # Sums of so many terms are then as large as what goes in.
             drawn *= weight.shape[-1] ** -0.5
         elif name.rpartition(".")[2] in ("weight", "bias"):
             drawn = 2 * torch.rand(weight.shape, generator=generator, dtype=torch.float32) - 1
+            # 0.5 to 1.5 in size: a scale near 0 would hide what it multiplies.
             drawn += drawn.sign() / 2
         else:
             gates += 1
+            # All sizes of a gate are there, however few gates there are, and in no order.
             each = torch.linspace(-furthest, furthest, weight.numel())
             drawn = each[torch.randperm(len(each), generator=generator)].view(weight.shape)
         weight.copy_(drawn)
