@@ -2,9 +2,9 @@
 
 While any work is watched, a thread asks the loop to answer. A loop that does not for as long as the
 work may take is blocked, and where a user's code does that, it gets an exception, at the line where
-it stands. It comes by a signal, which ends a sleep and an endless loop, and no code in C, such as
-a slow regular expression. Only a loop of the main thread can be interrupted. Not here: work that
-waits as it should (`asyncio.timeout`).
+it stands. It comes by a signal, which ends a sleep and an endless loop, and no code in C, such as a
+slow regular expression. Only a loop of the main thread can be interrupted. Work that waits as it
+should is ended by `asyncio.timeout`.
 """
 
 import asyncio
@@ -63,7 +63,10 @@ class _Watch:
         except RuntimeError:  # the loop was closed
             return
         while not (answered.wait(POLL) or self.raised.is_set() or self.loop.is_closed()):
+            # A copy: the loop's thread changes the list. Without watched work there is no limit.
             if time.monotonic() - asked > min([*self.limits], default=math.inf):
+                # Again at each look: it may have met code of ours, and the user's comes after it.
+                # To that thread, since only there it ends a sleep.
                 signal.pthread_kill(thread, SIGNAL)
 
 
@@ -94,6 +97,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
+        # Which of several equal ones does not matter.
         limits.remove(seconds)
 
 
@@ -114,7 +118,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None and place is not None:
         if frame.f_globals.get("__name__", "").startswith(OURS):
             return
+        # A marked function on top is our own code that waits: only its callees are a user's.
         if frame.f_code in _callers and frame is not place:
+            # First, so that the watch does not send another one into the handling of this.
             _watches[0].raised.set()
             where = f"{place.f_code.co_filename}:{place.f_lineno}"
             raise DeadlineError(f"it blocks the event loop at {where}: await, or use a thread")

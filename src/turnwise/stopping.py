@@ -3,7 +3,7 @@
 Ctrl-C is asyncio's: it cancels the main task. SIGTERM, which `kill` and service managers send, and
 SIGUSR1, which clusters send before they take a machine away (`sbatch --signal=USR1@120`), do the
 same here; each has an exit code of its own. They do not go by way of Ctrl-C's signal, which a shell
-lets processes in the background ignore. Not here: what is saved (`training`).
+lets processes in the background ignore.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ def stoppable() -> Iterator[None]:
         if received:
             return
         received.append(number)
+        # Without a running loop there is no task to cancel: then the exception comes up in place.
         task = _main_task()
         if task is None:
             raise Stopped(number)

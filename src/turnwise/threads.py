@@ -53,6 +53,7 @@ def _quota(system: Path) -> int:
     where there is none."""
     places = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
     for names in places:
+        # Without a quota cgroup v2 says `max`, which is no number, and v1 says -1.
         with suppress(OSError, ValueError, ZeroDivisionError):
             words = " ".join((system / "fs/cgroup" / name).read_text() for name in names).split()
             quota, period = int(words[0]), int(words[1])
@@ -64,6 +65,7 @@ def _quota(system: Path) -> int:
 def set_variables() -> None:
     """Set the wait policy and the number of kernels, which are read when torch is loaded for the
     first time: call this before anything may load it."""
+    # setdefault throughout: what the user has set stands.
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -87,6 +89,7 @@ def frozen_gc() -> Iterator[None]:
     if gc.get_freeze_count():  # the program around has frozen what was there
         yield
         return
+    # First: garbage that is frozen would not be freed inside.
     gc.collect()
     gc.freeze()
     try:

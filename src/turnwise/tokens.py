@@ -1,7 +1,7 @@
 """The flat record of a trajectory's tokens: plain data, no I/O, no torch.
 
-Each token knows where it came from, and the loss mask is derived from that and from nothing else.
-Not here: what the tokens mean (`types.py`), and how messages become tokens (`scaffolds`).
+Each token knows where it came from, and the loss mask is derived from that alone. How messages
+become tokens is in `scaffolds`.
 """
 
 from collections.abc import Sequence
@@ -122,6 +122,8 @@ class KeptTokens:
         counts = self.counts[places]
         ends, total = np.cumsum(counts), int(counts.sum())
         starts = (np.cumsum(self.counts) - self.counts)[places]
+        # arange counts through all chosen ids; less those of the places before, it counts within
+        # one.
         which = np.repeat(starts - (ends - counts), counts) + np.arange(total)
         return KeptTokens(self.ids[which], counts.copy())
 
@@ -234,6 +236,8 @@ class Tokens:
         """The number of first tokens of the last context whose experts are recorded."""
         if self.experts is None:
             return 0
+        # All routers of a token are recorded together: the first expert of the first stands for
+        # all.
         missing = np.flatnonzero(self.experts[self.spans[-1], 0, 0] == NO_EXPERT)
         return int(missing[0]) if len(missing) else len(self) - self.spans[-1].start
 
@@ -258,6 +262,7 @@ class Tokens:
             if image.start in places
         )
         source = self.source[kept]
+        # A copy is not trained: its token is, where it was sampled.
         source[source == Source.MODEL] = Source.INHERITED
         copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, images)
         contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
@@ -276,6 +281,7 @@ class Tokens:
         starts = len(self) + np.cumsum([0, *lengths])
         images = tuple(
             Image(int(start), len(segment.tokens), segment.image)
+            # `starts` has the end as well.
             for start, segment in zip(starts, segments, strict=False)
             if segment.image is not None
         )
@@ -317,6 +323,7 @@ class Tokens:
         given = [np.nan] * count if logprobs is None else logprobs
         return Tokens(
             np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
+            # np.full takes one value for all, or an array of one for each.
             np.concatenate([self.source, np.full(count, source, np.uint8)]),
             np.concatenate([self.turn, np.full(count, turn, np.int32)]),
             np.concatenate([self.version, np.full(count, version, np.int32)]),

@@ -1,7 +1,4 @@
-"""The inputs of one forward pass: arrays for a prefill, or one token of each request.
-
-Not here: the model.
-"""
+"""The inputs of one forward pass: arrays for a prefill, or one token of each request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,6 +46,7 @@ def next_batch(running: Sequence[Request]) -> Batch:
 
 def decode_batch(running: Sequence[Request]) -> Batch:
     """The last token of every request."""
+    # In the order of their runs: neighbours are read as one span (`forward/cache.py`).
     requests = sorted(running, key=_start)
     places = np.array([request.known - 1 for request in requests])[:, None]
     last = [request.last for request in requests]
@@ -73,9 +71,11 @@ def prefill_batch(fresh: Sequence[Request]) -> Batch:
     for index, request in enumerate(requests):
         start = request.session.length
         count = min(request.missing, width)
+        # On the right, so that the last input of each row is its last token: its logits are wanted.
         ids[index, width - count :] = request.session.history[start : start + count]
         positions[index, width - count :] = np.arange(start, start + count)
         counts.append(count)
+    # Only these have a next token now. The others go on where they are in the next pass.
     whole = [index for index, request in enumerate(requests) if counts[index] == request.missing]
     batch = Batch(
         [request.run for request in requests],
@@ -100,6 +100,7 @@ def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
     for request in fresh:
         known = request.session.history[: request.known]
         key = request.session.length, known.tobytes()
+        # It takes several passes, of which only the last gives the logits that twins would share.
         if request.missing > PREFILL_TOKENS:
             twins[request] = []
         elif key in first:
@@ -142,6 +143,7 @@ def _similar(fresh: Sequence[Request]) -> list[Request]:
     width = min(ordered[0].missing, PREFILL_TOKENS)
     most = max(1, PREFILL_TOKENS // width)
     least = min(width // 2, width - SLACK)
+    # The longest sets the width: a request that is much shorter waits for others of its length.
     return [request for request in ordered[:most] if request.missing >= least]
 
 
@@ -156,6 +158,7 @@ def image_inputs(batch: Batch, reader: ImageReader) -> tuple[Batch, ImageInputs 
     words = all(images is None for images in rows)
     if words or (batch.ids.min() >= 0 and not reader.family.axes):
         return batch, None
+    # Padding has the position -1, which would count from the end.
     ids, seen = batch.ids.copy(), np.maximum(batch.positions, 0)
     places, found = np.zeros(ids.shape, np.bool_), []
     axes = np.tile(seen, (3, 1, 1)) if reader.family.axes else None

@@ -1,10 +1,9 @@
 """The division of the cache among sessions, and the choice of those that give way when it is full.
 
-The cache has places for so many tokens. A session gets a run of them as long as its history, with
-a little room, and a longer one when that is full: so it is tokens that bound how many sessions are
-in the cache, not the longest that any of them may become. Who loses its run is computed again
-later. Plain bookkeeping: tensors are moved by the cache. Not here: when requests are admitted
-(`schedule.py`).
+The cache has places for so many tokens. A session gets a run of them as long as its history, with a
+little room, and a longer one when that is full: the number of tokens bounds how many sessions are
+in the cache, and not the longest that any of them may become. A session that loses its run is
+computed again later. This is bookkeeping; the cache itself moves the tensors.
 """
 
 from bisect import insort
@@ -86,6 +85,7 @@ class CacheAllocator:
         left = list(running)
         for request in running:
             while request in left and not self._fit(request, waiting):
+                # The last one admitted gives way, in the end the request itself.
                 self._evict(left.pop().session)
         self._follow()
         return [request for request in running if request not in left]
@@ -115,6 +115,7 @@ class CacheAllocator:
         session = request.session
         left = len(request.draws) - len(request.tokens)
         wanted = request.known + (left if self._whole_turns else min(ROOM, left))
+        # Spare room is for a run that has to be found anyway: a full one that fits stays.
         least = wanted if self._whole_turns else request.known
         if session.run is not None and session.run.size >= least:
             return True
@@ -127,8 +128,10 @@ class CacheAllocator:
         return True
 
     def _size(self, wanted: int) -> int:
+        # Room for all at their longest: then no run ever has to grow or to move.
         if self._tokens >= self._max_sequences * self._longest:
             return self._longest
+        # 64, 96, 128, 192, 256, ...: powers of two, and three quarters of them.
         power = 1 << (max(wanted, SHORTEST) - 1).bit_length()
         return min(power * 3 // 4 if SHORTEST < wanted <= power * 3 // 4 else power, self._longest)
 
@@ -141,6 +144,8 @@ class CacheAllocator:
             return True
         if self._tokens - self.used + own < size:
             return False
+        # There are places enough, but scattered. The session goes last, with all free places
+        # behind.
         self._compact(session)
         return self._extend(session, size) or self._settle(session, size)
 
@@ -161,6 +166,8 @@ class CacheAllocator:
         if start is None:
             return False
         if session.run is not None:
+            # setdefault: if it moves twice before `_follow`, its tensors are where they were at
+            # first.
             self._left.setdefault(session, session.run.start)
             self.seated.remove(session)
         session.run = CacheExtent(start, size)
@@ -183,6 +190,7 @@ class CacheAllocator:
         """The start of so many free places: the first such gap, but rather behind a run of the same
         size."""
         found = None
+        # The beginning of the pool is as good as a neighbour of the same size.
         start, before = 0, size
         for run in [*map(run_of, self.seated), CacheExtent(self._tokens, 0)]:
             if run.start - start >= size:
@@ -195,6 +203,7 @@ class CacheAllocator:
     def _compact(self, last: Session | None) -> None:
         """Close all gaps: running sessions first, by size, and one of them last of all."""
         start = 0
+        # Rows of a pass are those of running sessions: they should be neighbours.
         order = sorted(self.seated, key=lambda s: (s is last, s.request is None, run_of(s).size))
         for session in order:
             run = run_of(session)
@@ -208,10 +217,12 @@ class CacheAllocator:
         self.evictions += 1
 
     def _victim(self, session: Session, others: Iterable[Request]) -> Session | None:
+        # Idle sessions first: no turn of theirs is held up.
         idle = [seated for seated in self.seated if seated.request is None]
         if idle:
             return min(idle, key=lambda seated: seated.last_used)
         waiting = [r.session for r in others if r.session.run is not None]
+        # The last in the queue: it waits longest before it is computed again.
         return next((one for one in reversed(waiting) if one is not session), None)
 
 

@@ -1,8 +1,7 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
-Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: forward passes (`forward/`), which requests run (`schedule.py`), the division of the cache
-(`cache_allocator.py`), sampling.
+Each session keeps its keys and values across its turns; a request prefills only what is new. Which
+requests run is in `schedule.py`, the division of the cache in `cache_allocator.py`.
 """
 
 import asyncio
@@ -187,6 +186,7 @@ class EmbeddedEngine:
         check_sampling(sampling)
         history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
+        # All random numbers of the turn, by its seed: they do not depend on what shares its passes.
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         return PreparedRequest(
             history, images, sampling, draws, StopMatcher(sampling.stop, self._texts)
@@ -222,6 +222,7 @@ class EmbeddedEngine:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.replace(weights, version, done)
         self._wake.set()
+        # Without requests there are no passes, and so nothing to wait for.
         if self._pump is None or self._pump.done():
             self._load_weights()
         await done
@@ -291,6 +292,7 @@ class EmbeddedEngine:
         `load_weights`."""
         updates, self._updates = self._updates, []
         for update in updates:
+            # Before the weights: a load that fails half-way has changed some of them.
             self._forget()
             try:
                 update.load()
@@ -307,6 +309,8 @@ class EmbeddedEngine:
     def _keep_pumping(self) -> None:
         self._wake.set()
         if self._has_work() and (self._pump is None or self._pump.done()):
+            # A new one: an event stays with the loop that first waited for it, and this may be
+            # another.
             self._wake = asyncio.Event()
             self._pump = asyncio.get_running_loop().create_task(self._work())
             self._pump.add_done_callback(self._work_ended)

@@ -1,7 +1,7 @@
 """Sampling of tokens from logits, one whole batch at a time, and the end of a completion.
 
-Randomness is a counter-based stream per request: the same seed draws the same numbers whatever is
-sampled beside it. Not here: the model.
+Randomness is a counter-based stream for each request: the same seed draws the same numbers whatever
+is sampled beside it.
 """
 
 import math
@@ -92,6 +92,8 @@ def sample(logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[
     Raises InfrastructureError when logits are not numbers.
     """
     greedy = [sampling.temperature == 0 for sampling in samplings]
+    # The recorded log-probability is of the distribution that is drawn from: at the temperature,
+    # and below over what truncation leaves.
     logprobs = torch.log_softmax(_scaled(logits, samplings), dim=-1)
     if all(greedy):
         tokens = logprobs.argmax(-1, keepdim=True)
@@ -155,6 +157,7 @@ def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     mass = logprobs.exp().cumsum(-1)
     total = mass[:, -1:]
     thresholds = torch.minimum(draws[:, None] * total, total.nextafter(torch.zeros_like(total)))
+    # Only in a row of NaN is there none. The clamp keeps it in range, and `sample` reports it.
     return torch.searchsorted(mass, thresholds, right=True).clamp_(max=mass.shape[-1] - 1)
 
 
@@ -180,6 +183,7 @@ class TokenTexts:
         return self._raw([self._anchor, *tokens]).removeprefix(self._anchor_text)
 
     def _look_up(self, token: int) -> str | None:
+        # Tokenizers decode a text's first token in another way, without its leading space for one.
         text = self._raw([self._anchor, token])
         if REPLACEMENT in text or not text.startswith(self._anchor_text):
             return None
@@ -207,6 +211,7 @@ class StopMatcher:
     def __init__(self, stop: tuple[str, ...], texts: TokenTexts) -> None:
         self._stop = stop
         self._texts = texts
+        # A stop string that is not complete has at most so many characters.
         self._memory = max(map(len, stop), default=1) - 1
         self._lasts = frozenset(text[-1] for text in stop)
         self._tail = ""
@@ -222,6 +227,7 @@ class StopMatcher:
         else:
             text = self._tail + piece
             self._remember(text)
+            # A stop string is completed by its last character, or not at all.
             if self._lasts.isdisjoint(piece):
                 return False
         return any(stop in text for stop in self._stop)
@@ -233,6 +239,7 @@ class StopMatcher:
         if not text.endswith(REPLACEMENT):
             self._remember(text)
             self._partial = []
+        # Still no character: the first of these bytes belongs to none.
         elif len(self._partial) == LONGEST_CHARACTER:
             self._remember(self._tail + self._texts.decode(self._partial[:1]))
             del self._partial[0]

@@ -1,7 +1,7 @@
-"""Sessions and their requests.
+"""Sessions and their requests: plain bookkeeping, without tensors.
 
-Plain bookkeeping. Not here: which part of the cache a session has (`cache_allocator.py`), when a
-request is admitted (`schedule.py`), and tensors.
+Which part of the cache a session has is decided in `cache_allocator.py`, when a request is admitted
+in `schedule.py`.
 """
 
 import asyncio
@@ -139,7 +139,9 @@ class Request:
             self.kept.append(kept)
         reason = self._reason_to_stop(token, ends)
         if reason is not None:
+            # Before the result: whoever gets it may ask for the next turn at once.
             self.session.request = None
+            # Versions only grow: if the first is the last, there is one.
             one = self.versions[0] == version
             versions = version if one else self.versions
             sets = KeptTokens.of(self.kept) if self.kept else None
@@ -149,13 +151,16 @@ class Request:
     def _experts(self) -> np.ndarray | None:
         """The experts that were asked for."""
         start, known = self.sampling.experts_from, self.session.experts
+        # The last token was sampled and not read: no router has seen it.
         return None if start is None or known is None else known[start : self.known - 1].copy()
 
     def _reason_to_stop(self, token: int, ends: frozenset[int]) -> StopReason | None:
+        # First, since the matcher has to see every token.
         if self.matcher.feed(token):
             return StopReason.STOP_STRING
         if token in ends:
             return StopReason.END_OF_TEXT
+        # Before CONTEXT: a turn that ends at both has got all that it asked for.
         if len(self.tokens) == self.sampling.max_tokens:
             return StopReason.MAX_TOKENS
         if len(self.tokens) == len(self.draws):

@@ -1,9 +1,8 @@
 """The embedded engine in a thread of its own: tools, rendering and learning go on beside it.
 
-There one forward pass follows the other without waiting for the event loop: between two passes it
-takes what has been asked for out of a queue, and what a pass has finished is on its way at once.
-What crosses over is whole turns, their results, and weights, in the order in which they were asked
-for. Not here: what a pass computes (`embedded.py`), which requests are admitted (`schedule.py`).
+There one forward pass follows the other without waiting for the event loop. Between two passes the
+thread takes what has been asked for out of a queue; what a pass has finished is handed over at
+once. Whole turns, their results and weights cross over, in the order in which they were asked for.
 """
 
 import asyncio
@@ -42,6 +41,7 @@ class ThreadedEngine:
 
     def open(self, session: str) -> None:
         """Announce a trajectory. Raises RuntimeError when it is open already."""
+        # Known on this side too: the caller gets the error now, and does not wait for the thread.
         if session in self._sessions:
             raise RuntimeError(f"session {session!r} is open already")
         self._sessions.add(session)
@@ -62,6 +62,7 @@ class ThreadedEngine:
         images: Sequence[Image] = (),
     ) -> Completion:
         """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
+        # Here, since the thread's time is that of the passes.
         prepared = self.engine.prepare(prompt, sampling, images)
         return await self._submit(partial(self.engine.submit, prepared, session))
 
@@ -101,6 +102,8 @@ class ThreadedEngine:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
+            # wrap_future would cancel it in the loop's next round: the session may have asked again
+            # by then.
             future.cancel()
             raise
 

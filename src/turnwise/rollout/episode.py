@@ -3,8 +3,7 @@
     begin ─> generate ─> parse ─> step ─> extend ─> generate ─> …
 
 Where `rollout.context` says so, a full window is followed by another one, with some of its tokens.
-Nothing here knows how tokens are sampled or what the reward is used for. Not here: the loop, and
-what can go wrong in it (`loop.py`).
+The loop, and what can go wrong in it, is in `loop.py`.
 """
 
 import asyncio
@@ -146,6 +145,7 @@ class Episode(EpisodeLoop):
             top_p=self.limits.top_p,
             min_p=self.limits.min_p,
             stop=self.scaffold.stop,
+            # A seed for each turn: its draws do not depend on how long earlier turns were.
             seed=derive(self.planned.seed, "sampling", turn),
             experts_from=self.tokens.routed if self.limits.routing_replay else None,
             returns_kept=self.limits.returns_kept,
@@ -184,6 +184,7 @@ class Episode(EpisodeLoop):
                         prompt, sampling, session=self.session, **images
                     )
         except TimeoutError:
+            # Far beyond an action's deadline: waiting for other episodes is no failure.
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None
         except InfrastructureError as error:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, str(error)) from error
@@ -195,6 +196,7 @@ class Episode(EpisodeLoop):
         if not self._fits(segments) and self.limits.context != "fail":
             if self.limits.context == "summarise":
                 await self._summarise(turn + 1)
+                # Again, since they follow the summary now.
                 segments = self.scaffold.extend(observation, self._written, step.results)
             room = int(KEPT * self.limits.max_tokens) - _length(segments)
             kept = COMPACTIONS[self.limits.context](self.tokens, room)
@@ -212,6 +214,7 @@ class Episode(EpisodeLoop):
 
     async def _summarise(self, turn: int) -> None:
         """Ask for a summary: a turn like any other, but that the environment does not see it."""
+        # The summary is a turn, and is of use only if another one can follow.
         if turn + 1 >= self.limits.max_turns:
             raise EpisodeEnded(self._out_of_turns())
         self.tokens = self.tokens.with_segments(self._request(self._written), turn - 1)

@@ -2,11 +2,11 @@
 
     begin ─> act ─> step ─> observe ─> act ─> …  until done or truncated ─> verify
 
-What can go wrong is sorted here, once: an agent's mistake is an observation, a spent budget is a
+Failures are sorted here, once: an agent's mistake is an observation, a spent budget is a
 truncation, an action that goes on past its deadline is the agent's failure, a failing environment
-or grader leaves the episode ungraded. Not here: the policy, which each kind of episode has of its
-own: tokens that are sampled (`episode.py`), an endpoint's messages (`chat_episode.py`), a client's
-calls (`turnwise-environments`).
+or grader leaves the episode ungraded. Each kind of episode has a policy of its own: tokens that are
+sampled (`episode.py`), an endpoint's messages (`chat_episode.py`), a client's calls
+(`turnwise-environments`).
 """
 
 import asyncio
@@ -126,12 +126,14 @@ class EpisodeLoop(ABC):
                     if step.done:
                         self.outcome = Outcome.FAILURE  # until the verifier says otherwise
                         break
+                    # After the last action nothing reads it, and it would take room in the context.
                     if step.observation is not None and turn + 1 < self.limits.max_turns:
                         await self._observe(step.observation, step, turn)
                 else:
                     raise EpisodeEnded(self._out_of_turns())
             except EpisodeEnded as end:
                 self.outcome, self.problem = end.outcome, end.problem
+            # No verdict, but what the environment holds is released.
             except asyncio.CancelledError:
                 await self._close()
                 raise
@@ -185,6 +187,7 @@ class EpisodeLoop(ABC):
         action = _with_ids(action, turn)
         self.turns.append(Turn(action))
         assert self._environment is not None  # there is one after a reset
+        # The turn is kept already: an action whose step fails stays in the record.
         work = self._environment.step(action)
         late = Outcome.AGENT_RESOURCE_LIMIT
         step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP, late)
@@ -210,6 +213,7 @@ class EpisodeLoop(ABC):
             async with deadline(self.limits.max_seconds):
                 verdict = checked_verdict(trajectory, await self._verify(trajectory))
                 if self.reward is not None:
+                    # After the environment's verdict, which parts of the reward may read.
                     judged = replace(trajectory, verdict=verdict)
                     rewarded = await self.reward.judge(judged, self.weights)
                     verdict = checked_verdict(trajectory, rewarded)
@@ -256,6 +260,8 @@ class EpisodeLoop(ABC):
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except (Exception, SystemExit) as error:
+            # The scope is asked, and not the error: a TimeoutError of the user's own is no deadline
+            # of ours.
             too_late = isinstance(error, DeadlineError) or scope.expired()
             outcome = (late if too_late else None) or failure
             raise EpisodeEnded(outcome, located(error)) from error
@@ -275,6 +281,7 @@ class EpisodeLoop(ABC):
 
 def _with_ids(action: Action, turn: int) -> Action:
     calls = tuple(
+        # By place: an episode that is played again has the same ids.
         ToolCall(call.name, call.arguments, id=f"{turn}.{position}")
         for position, call in enumerate(action.calls)
     )

@@ -4,13 +4,12 @@
     max_staleness = 1     step 0 | step 1   | step 2   | step 3
                                  | update 0 | update 1 | update 2
 
-Which tasks a step has is decided before any of them is played, and update s trains on step s, with
+The tasks of a step are decided before any of them is played, and update s trains on step s, with
 weights of version s. Step s begins once the engine has version s - max_staleness, so no token is
 older than that at its update: admission is paced. Nothing finished is thrown away, and no slow
 episode is put off in favour of a quicker one, so the batch has no bias towards short episodes; a
 slow one holds its own update up, while up to max_staleness steps behind it are sampled. An episode
-that is under way when weights change goes on with the new ones. Not here: how a step is played
-(`collect.py`), what is learned from it.
+that is under way when weights change goes on with the new ones. `collect.py` plays a step.
 """
 
 import asyncio
@@ -52,6 +51,7 @@ class Pipeline:
     def admit(self, version: int) -> range:
         """The steps that may begin, now that the engine samples with this version; each once."""
         begun = self._begun
+        # Step version + max_staleness may sample with these weights: none of its tokens is older.
         self._begun = max(begun, min(self._steps.stop, version + self._max_staleness + 1))
         return range(begun, self._begun)
 
@@ -84,9 +84,11 @@ async def beside_sampling(work: Callable[[], Result]) -> Result:
     cancelled = 0
     while not running.done():
         try:
+            # Not `await running`: a cancellation would reach it, and leave the thread to itself.
             await asyncio.wait({running})
         except asyncio.CancelledError:
             cancelled += 1
+            # Given back below, as often as it came.
             task.uncancel()
     for _ in range(cancelled):
         task.cancel()

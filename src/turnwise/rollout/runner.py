@@ -1,7 +1,4 @@
-"""Many episodes at once: every task `group_size` times, a bounded number of them under way.
-
-Not here: what an episode does (`episode.py`), and which tasks are played (`training`).
-"""
+"""Many episodes at once: every task `group_size` times, a bounded number of them under way."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -56,6 +53,7 @@ def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
 def new_member(task: Task, group: str, episode: int, seed: int, label: str) -> Trajectory:
     """Plan a trajectory from the beginning."""
     name = group.removeprefix(f"{label}/")  # the task's, with a number where it comes again
+    # By name and not by place: other tasks beside it do not change its episodes.
     return Trajectory(task, group, episode, derive(seed, label, name, episode))
 
 
@@ -181,6 +179,8 @@ class RolloutRunner(Runner):
             weights=self.weights,
             scaffold=self.scaffold,
             engine=self.engine,
+            # Lockstep admits sessions in the order of their names: with zeros these sort as numbers
+            # do.
             session=f"{index:08d}-{self.priority}",
             semaphore=self.semaphore,
             priority=self.priority,

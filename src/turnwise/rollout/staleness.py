@@ -1,7 +1,6 @@
-"""How old the tokens of a step are: updates between the weights that sampled them and their update.
+"""The age of a step's tokens: updates between the weights that sampled them and their update.
 
-Not here: what keeps them young (`pipeline.py`), and what corrects for their age
-(`algorithms/corrections.py`).
+`pipeline.py` bounds it by pacing admission, `algorithms/corrections.py` corrects for it.
 """
 
 from collections.abc import Sequence
