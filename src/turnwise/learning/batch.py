@@ -1,7 +1,7 @@
 """Micro-batches of tensors, made of graded trajectories.
 
 The loss mask, the denominators and the shift by one (position t predicts token t+1) are decided
-here and nowhere else. Not here: what is done with the tensors.
+here and nowhere else.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -166,6 +166,7 @@ def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> 
     """Weigh as `weigh` does; the examples of a sequence together have the weight of one."""
     counts = np.array([sum(e.trained.sum() for e in sequence) for sequence in sequences], np.int64)
     tasks = [sequence[0].group for sequence in sequences]
+    # By the whole optimizer batch, so that no cut into micro-batches changes the gradient.
     weights = aggregation(counts, tasks, Totals.of(counts, tasks))
     return [
         replace(example, weight=float(weight))
@@ -236,6 +237,7 @@ def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[l
     padded tokens; without those of length 0, and one that is longer is alone."""
     current: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
+        # In ascending order the newest is the longest, to which all are padded.
         if current and (len(current) + 1) * lengths[place] > tokens_per_micro_batch:
             yield current
             current = []
@@ -299,6 +301,7 @@ def _replay(
     experts = torch.full((*shape, *shapes[0]), NO_EXPERT, dtype=torch.long)
     for place, row in zip(experts, rows, strict=True):
         if row is not None:
+            # A last token is a target and no input.
             place[: len(row) - 1] = torch.from_numpy(row[:-1].astype(np.int64))
     return Replay(experts.to(device))
 
@@ -333,6 +336,7 @@ def _policy_contexts(
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Give each token the advantage of the last sampled token before it, 0 before the first."""
+    # accumulate carries the place of the last sampled token on.
     last = np.maximum.accumulate(np.where(sampled, np.arange(len(sampled)), -1))
     return np.where(last >= 0, advantage[last], np.float32(0))
 
@@ -348,6 +352,7 @@ def _contexts(
     examples = []
     for span in tokens.spans:
         trained = mask[span].copy()
+        # Nothing predicts a context's first token.
         trained[:1] = False
         end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
         examples.append(

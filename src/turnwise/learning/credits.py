@@ -1,8 +1,7 @@
-"""Advantages of judged trajectories and of their measurements: the estimator's input and output,
-by trajectory.
+"""Advantages of judged trajectories and of their measurements: the estimator's input and output, by
+trajectory.
 
-Not here: the estimators (`turnwise.algorithms.advantages`), what is measured (`signals`), and how
-advantages become tensors (`batch`).
+`turnwise.algorithms.advantages` has the estimators, `signals` the measurements.
 """
 
 from collections.abc import Mapping, Sequence

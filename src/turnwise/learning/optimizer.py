@@ -28,6 +28,7 @@ Schedule = Callable[[int], float]
 
 def warm_up(steps: int) -> Schedule:
     """Linear from 1/steps to 1 over the first `steps` updates, then 1."""
+    # done + 1: a first update at rate 0 would change nothing.
     return lambda done: min(1.0, (done + 1) / max(steps, 1))
 
 
@@ -38,6 +39,7 @@ def warm_up_then_cosine(steps: int, total: int, floor: float = 0.1) -> Schedule:
     def factor(done: int) -> float:
         if done < steps:
             return rise(done)
+        # The last update, number total - 1, has `floor` itself.
         progress = min(1.0, (done - steps) / max(total - 1 - steps, 1))
         return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))
 
@@ -130,6 +132,7 @@ class Optimizer:
                 master.grad = self._ranks.local(parameter.grad).to(master.device)
         norm = self._clip()
         before = self._samples()
+        # The norm is the same on all ranks: they move together or not at all.
         if math.isfinite(norm):
             self._step()
         self.clear()
@@ -170,6 +173,7 @@ class Optimizer:
             for name, own, master in zip(self._names, self._locals, self._masters, strict=True):
                 for kind, value in self._moments(master).items():
                     value.copy_(local(state["moments"][name][kind]))
+                # A weight without a saved master is its own, and came with the model.
                 master.copy_(local(state["masters"][name]) if name in state["masters"] else own)
             self._round()
         self.updates = int(state["updates"])
@@ -185,6 +189,7 @@ class Optimizer:
                 if master.grad is not None and self._ranks.counts(parameter)
             ]
         )
+        # Norms of parts add up as squares. Each rank scales its part by the norm of the whole.
         norm = math.hypot(*self._ranks.gather(float(own)))
         utils.clip_grads_with_norm_(masters, self.max_gradient_norm, torch.full_like(own, norm))
         return norm
@@ -222,6 +227,7 @@ class Optimizer:
     def _share_changed(self, before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
         device = before[0].device
         changed = [
+            # A sampled weight stands for as many as lie between two of them.
             (new != old).sum().to(device) * (local.numel() / max(1, len(old)))
             for new, old, local, parameter in zip(
                 after, before, self._locals, self.parameters, strict=True

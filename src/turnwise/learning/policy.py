@@ -1,8 +1,7 @@
 """The policy update: groups of graded trajectories in, new weights and metrics out.
 
 An update is one optimizer step; its gradient is the sum over micro-batches of weighted token
-losses, whose weights come from the whole optimizer batch. Not here: what the loss is
-(`turnwise.algorithms`), how trajectories become tensors (`batch`).
+losses, whose weights come from the whole optimizer batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,6 +96,7 @@ class PolicyLearner:
         self.device = next(model.parameters()).device
         self._check_reference()
         prepare_for_training(model)
+        # Comparisons take whole weights, of which `shard` leaves this rank a part.
         check_supported(model)
         if config.share_prefixes:
             check_sharing(model)
@@ -169,6 +169,7 @@ class PolicyLearner:
                 continue
             first = totals.updates == 0
             noise = GradientNoise(weights, self._ranks) if measure_variance and first else None
+            # Numbers of tokens are those of the first epoch.
             watch = Watch(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
@@ -210,9 +211,8 @@ class PolicyLearner:
     def _with_kl(
         self, metrics: dict[str, float], groups: Sequence[Group], sampled_kl: float | None
     ) -> dict[str, float]:
-        """Adds this step's coefficient and divergence, which is `sampled_kl` where the KL term is
-        in the reward; then adapts the coefficient, if it is to be, unless no divergence was
-        measured."""
+        """Add this step's coefficient and divergence (`sampled_kl` where the KL term is in the
+        reward), then adapt the coefficient if it has a target and there was a divergence."""
         algorithm = self.algorithm
         if not algorithm.has_kl:
             return metrics
@@ -304,9 +304,11 @@ class PolicyLearner:
             for members, batch in self._micro_batches(part):
                 tokens = self._forward(batch)
                 result = policy_loss(tokens, algorithm)
+                # A sum is finite only if all that is in it is.
                 logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
                 problem = problem or batch.problem(result.losses.detach() + logprobs)
                 loss = result.losses.sum()
+                # After a problem too: each pass gathers weights, and other ranks wait for it.
                 add_gradient(loss)
                 if problem or not members:
                     continue
@@ -338,8 +340,7 @@ class PolicyLearner:
         return own_micro_batches(self._ranks, examples, most, self.device)
 
     def _add_gradient(self, term: AuxiliaryTerm, sums: MetricSums) -> str:
-        """The gradient of an auxiliary term, micro-batch by micro-batch; returns the first
-        problem."""
+        """Add the gradient of an auxiliary term; returns the first problem."""
         problem = ""
         for members, batch in self._packed(term.examples):
             logprobs, _ = self._logprobs(batch)
@@ -368,6 +369,7 @@ class PolicyLearner:
         if not self.algorithm.kl_coefficient:
             return None
         with torch.no_grad(), self._as_reference() as compute:
+            # The recorded experts are the policy's; the reference's routers choose for themselves.
             own = replace(batch, replay=None)
             found: Tensor = compute(self._scores, own, self.temperature, self.config)[0]
         return found

@@ -2,8 +2,7 @@
 
 Each rank has a part of the rows and a part of each weight (adapters are whole), and makes as many
 passes as the others, since every pass gathers weights from all of them. `ALONE` is the one process
-of a learner without others. Not here: how ranks are started and reach each other
-(`turnwise_cluster`).
+of a learner without others. `turnwise_cluster` starts ranks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -134,6 +133,8 @@ def dealt(costs: Sequence[int], count: int) -> list[list[int]]:
     """
     hands: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
+    # Longest first is within a third of the best division (Graham 1969). Ties go to the lower rank,
+    # so that all ranks, each by itself, deal alike.
     for place in sorted(range(len(costs)), key=lambda place: -costs[place]):
         least = loads.index(min(loads))
         hands[least].append(place)
@@ -154,6 +155,7 @@ def own_batches(
     rank has no rows left and must be given no weight.
     """
     slices = 1 if ranks.slicing is None else ranks.slicing.count
+    # Ranks that compute rows together are neighbours, and have one hand.
     hands = dealt([cost(row) for row in rows], ranks.count // slices)
     cuts = [list(cut([rows[place] for place in hand])) for hand in hands]
     own = cuts[ranks.rank // slices]

@@ -1,8 +1,5 @@
 """A model's scores of given tokens: log-probabilities or score norms, of trajectories without a
-gradient, and of a micro-batch with one.
-
-Not here: how they are computed (`forward`), and losses.
-"""
+gradient, and of a micro-batch with one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -100,6 +97,7 @@ def score(
     device = next(model.parameters()).device
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
     wanted = [1 + np.flatnonzero(chosen[1:]) for _, chosen in sequences]
+    # What follows the last wanted token is not computed.
     ends = [int(places[-1]) + 1 if len(places) else 0 for places in wanted]
     compute = compute or ALONE.shard(model)
     most, own = config.tokens_per_micro_batch, []
@@ -128,6 +126,7 @@ def score(
         if counts and leads(ranks):
             parts = torch.split(measured.cpu(), [len(wanted[i]) for i in batch])
             own += [(i, part.numpy()) for i, part in zip(batch, parts, strict=True)]
+    # One exchange for all passes: every rank needs the scores of every sequence.
     for i, part in (scored for of_rank in ranks.gather(own) for scored in of_rank):
         found[i][wanted[i]] = part
     return found

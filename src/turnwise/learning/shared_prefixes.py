@@ -1,6 +1,6 @@
 """The choice of the examples of a group that are computed as a tree, and micro-batches of trees.
 
-Not here: trees, and how a model computes them (`forward/prefix_trees.py`).
+`forward/prefix_trees.py` computes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +32,7 @@ def build_prefix_trees(
     """
     shared, others = [], []
     for group in by_group(example for example in examples if example.trained.any()):
+        # Sorted, texts that begin alike are neighbours, and stay together where a tree is halved.
         ordered = sorted(group, key=lambda example: example.ids.tolist())
         for members, tree in _cut_trees(ordered, tokens_per_micro_batch):
             if len(members) > 1 and _is_less_work(tree, width):

@@ -132,9 +132,11 @@ def save_with(
         text = json.dumps({"step": step, "state": dict(state)}, indent=1)
         (temporary / STATE).write_text(text, encoding="utf-8")
         _write_sums(temporary, known)
+        # Before the rename, or the name could reach the disk before what it names.
         for path in [*temporary.rglob("*"), temporary]:
             _flush(path)
         _move(temporary, target)
+    # safetensors has an error of its own for a disk that is full.
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         good = latest(root)
@@ -164,6 +166,7 @@ def load(folder: Path) -> Checkpoint:
     check(folder)
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        # weights_only: a checkpoint may come from elsewhere, and nothing in it is run.
         with torch.serialization.safe_globals([SavedTensor]):
             learner = torch.load(folder / LEARNER, map_location="cpu", weights_only=True)
         placed = tensors.placed(learner, folder / TENSORS)
@@ -190,6 +193,8 @@ def check(folder: Path) -> None:
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
         sums = {match[2]: match[1] for match in map(SUM.fullmatch, text.splitlines()) if match}
+        # A list that was cut short still checks what it names: so it must name what is always
+        # there.
         if len(sums) != text.count("\n") or not {STATE, LEARNER} <= sums.keys():
             raise DataError(f"checkpoint {folder}: {SUMS} is damaged")
         for name, expected in sums.items():
@@ -216,6 +221,7 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
     """Delete all but the newest `keep` checkpoints and the one of step `best`, and what has been
     replaced. A folder that cannot be deleted stays."""
     for folder in root.glob("step-*.replaced"):
+        # Without its successor the replaced one is the last good checkpoint.
         if folder.with_suffix("").is_dir():
             shutil.rmtree(folder, ignore_errors=True)
     for folder in _all(root)[:-keep]:
@@ -326,8 +332,10 @@ def _move(temporary: Path, target: Path) -> None:
     """Rename into place; a checkpoint of the same step stays whole until that is done."""
     replaced = target.with_name(f"{target.name}.replaced")
     shutil.rmtree(replaced, ignore_errors=True)
+    # A kill between the two renames leaves the replaced one, which `_all` finds as well.
     if target.exists():
         target.rename(replaced)
     temporary.rename(target)
+    # The new name is on the disk before the old checkpoint is deleted.
     _flush(target.parent)
     shutil.rmtree(replaced, ignore_errors=True)

@@ -155,6 +155,7 @@ class RunFolder:
         except OSError as error:
             raise DataError(f"the run cannot be written: {error}") from error
         if self.fresh:
+            # Last: a folder that has this file holds a run.
             self.write_text("config.toml", dump_recipe(with_whole_paths(recipe)))
 
     def recipe(self) -> Recipe:
@@ -307,10 +308,8 @@ class RunFolder:
 
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
-    """The recipe with what is named relative to this folder made absolute, so that it means the
-    same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
-    folders in the environment's options, where they are written with a slash or an ending and are
-    there."""
+    """The recipe with relative names made absolute, so that it means the same wherever it is read:
+    models, data, every `path/to/file.py:Name`, and what exists of the environment's options."""
     values = mapped(recipe.model_dump(exclude_none=True), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
     if recipe.algorithm.teacher is not None:
@@ -378,6 +377,7 @@ def _reading(path: Path) -> Iterator[None]:
 def _replaced(target: Path) -> Iterator[Path]:
     """Give a file that takes the target's place at the end, as a whole; on a disk that fails
     nothing of it is left."""
+    # Beside the target, since a rename is whole only within one file system.
     partial = target.with_name(target.name + ".partial")
     with writing(target):
         try:

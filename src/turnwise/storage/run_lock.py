@@ -3,8 +3,8 @@
 The kernel keeps the lock, so it ends with its process however that ends, and a process number that
 was given to another program means nothing. The record in the file is for people, for a file system
 without such locks, and for a folder that several machines share: whether a process runs on another
-machine cannot be seen from here, so its lock is never taken, and the error says what to do. Not
-here: what is written. Reading a run needs no lock.
+machine cannot be seen from here, so its lock is never taken, and the error says what to do. Reading
+a run needs no lock.
 """
 
 import errno
@@ -52,9 +52,12 @@ class Owner:
     @property
     def runs(self) -> bool:
         """Whether it is another process of this machine that still runs."""
+        # Our own number in a record is that of an earlier process, as numbers come again in
+        # containers.
         if not self.here or self.pid == os.getpid():
             return False
         try:
+            # Signal 0 reaches nothing: it asks whether the process is there.
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
@@ -69,6 +72,8 @@ def started(pid: int) -> str:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    # Field 22 of the line. The name in brackets before it may have blanks and brackets of its own;
+    # after it come fields 3 and on.
     return text.rpartition(")")[2].split()[19]
 
 
@@ -90,6 +95,7 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):  # a disk that fails: the kernel's lock ends all the same
+                # While it is still locked: no other process can hold a lock on it.
                 (folder / LOCK).unlink(missing_ok=True)
                 if not there:
                     folder.rmdir()  # which is refused where anything was written
@@ -101,6 +107,8 @@ def _opened(path: Path) -> TextIO:
         file = path.open("a+", encoding="utf-8")
         try:
             _take(file, path)
+            # The lock is on the file that was opened: since then its name may have gone, or be
+            # another's.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return _signed(file)
         except BaseException:
@@ -154,6 +162,7 @@ def is_locked(folder: Path) -> bool:
     """Whether another process of this machine writes the folder now."""
     try:
         with (folder / LOCK).open(encoding="utf-8") as file:
+            # A shared lock, or two that look at once would take each other for a writer.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             owner = _owner(file)
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 By torch.distributed.checkpoint: a part of a tensor carries its place in the whole, so what any
 number of processes has written any other number reads, each its own part and no more. No file holds
-code. Not here: the numbers and words of a state, and when a checkpoint counts (`checkpoint.py`).
+code. `checkpoint.py` has the rest of a state, and says when a checkpoint counts.
 """
 
 import json
@@ -85,6 +85,7 @@ def write(
     with _as(OSError, folder):
         save(_unshared(tensors), storage_writer=writer, process_group=group, no_dist=group is None)
     rank = 0 if group is None else dist.get_rank(group)
+    # Its own files alone: others may not be whole yet.
     for file in folder.glob(f"shard-{rank + 1:05d}-*"):
         _order_metadata(file)
 
@@ -99,6 +100,8 @@ def _order_metadata(path: Path) -> None:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         assert len(text) <= length, f"{len(text)} bytes of header for {length}"
         file.seek(8)
+        # The header keeps its length, since tensors are found by their distance from its end.
+        # Blanks behind the JSON are allowed.
         file.write(text.ljust(length))
 
 
@@ -124,6 +127,7 @@ def read(state: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dic
     whole = filled(state, into or {})
     for folder, tensors in targets.items():
         with _as(DataError, Path(folder)):
+            # no_dist: each process reads its parts at its own time.
             load(dict(tensors), storage_reader=readers[folder], no_dist=True)
     return whole
 
@@ -147,6 +151,7 @@ def _files(tensors: Mapping[str, Tensor], count: int) -> dict[str, int]:
     files: dict[str, int] = {}
     before = 0
     for name, tensor in tensors.items():
+        # Sizes are those of whole tensors, of which a process has one part in `count`.
         files[name] = 1 + before // (count * FILE_BYTES)
         before += tensor.numel() * tensor.element_size()
     return files

@@ -8,8 +8,7 @@ the record as MODEL, after the very tokens that it was sampled after.
 
 Messages are compared as a whole, without the ids of calls. Thoughts stay in the record as sampled;
 or those before the last words of a user are left out, as the chat templates of many families have
-it, and a context begins anew where that changes what the policy reads. Not here: how messages are
-rendered (`rendering.py`), and how a reply is sampled (`session.py`).
+it, and a context begins anew where that changes what the policy reads.
 """
 
 import asyncio
@@ -160,6 +159,7 @@ class Contexts:
                 f"context has at most {most}",
                 field="messages",
             )
+        # From here on nothing is refused, and so the record may change.
         fresh = tuple(keys[len(keys) - len(shown) :])
         exchange = Exchange(number, context, shown, fresh, context.tokens, len(tokens))
         self._numbers += 1
@@ -209,6 +209,7 @@ class Contexts:
         kept: list[tuple[Context, list[Exchange]]] = []
         for context in self._contexts:
             own = [one for one in context.own if one.action is not None]
+            # At the end alone: what came after an earlier reply was sampled after it.
             while own and not own[-1].delivered:
                 own.pop()
             if own:
@@ -320,8 +321,7 @@ def _user_speaks(messages: Sequence[Message]) -> bool:
 
 
 def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) -> _Place | None:
-    """The last place of a context up to which it has the messages of a request; None if it has
-    not even the first ones."""
+    """The last place up to which a context has the messages of a request, or None."""
     cursor, place = 0, None
     for count, exchange in enumerate(context.exchanges):
         after = cursor + len(exchange.shown)
@@ -330,6 +330,7 @@ def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) 
         if after == len(messages):
             return _Place(context, count, after, again=True)
         reply = exchange.message
+        # [:-1]: the place of a call, which only results have.
         if reply is None or exchange.key != keys[after][:-1]:
             break
         same_ids = [one.id for one in reply.calls] == [one.id for one in messages[after].calls]

@@ -1,8 +1,7 @@
 """One episode of an agent: its requests are answered by the engine, and kept as contexts.
 
 What an agent asks for is sampled under the recipe's settings, within the recipe's budgets; what it
-cannot have is refused with the reason. Not here: the formats in which it asks (`dialects/`), and
-how the agent is run (`agent_episode.py`).
+cannot have is refused with the reason. `dialects/` has the formats, `agent_episode.py` runs agents.
 """
 
 import asyncio
@@ -160,9 +159,11 @@ class Session:
             self._running.add(answer)
             answer.add_done_callback(self._running.discard)
         try:
+            # The answer goes on without the one that asked, who may come again for it.
             return await asyncio.shield(answer)
         except RefusedError as refused:
             self._count_refusal(refused)
+            # A refusal is not kept: an engine that failed may answer the next try.
             self._asked.pop(key, None)
             raise
         except Exception as error:
@@ -308,6 +309,7 @@ class Session:
         self._check_open()
         role = self._role(request)
         self._check_budget(request)
+        # Before sampling, or requests at the same time would share what is left of a budget.
         self._replies += request.count
         spoken = None
         try:

@@ -3,10 +3,8 @@
 Standard library only. It starts inside the isolation, waits for one job, and ends with it. In
 bubblewrap it is process 1, which no signal from inside ends, and the calls that would set its
 limits or its priority are refused to the code. It holds the control connection, which the code does
-not have, so that exit status, use and files are its own observation and not what the code says.
-
-Not here: how the code is started (start.py), which its processes are (processes.py); the deadline
-and the limit of output, which the host keeps; isolation, which is set up before (bubblewrap.py).
+not have, so that exit status, use and files are its own observation and not what the code says. The
+host keeps the deadline and the limit of output.
 """
 
 import os
@@ -42,8 +40,10 @@ def guard(
     """
     try:
         waiting = start.prepare(spec, stdout, stderr, channel)
+        # Only the code has these ends now, and what it starts: the streams end with them.
         for descriptor in (stdout, stderr, channel):
             os.close(descriptor)
+        # What takes time is done by now, so that a job begins as soon as it comes.
         protocol.send(control, {"event": "ready"})
         job = protocol.receive(control)
         if job is None or job["op"] != "start":
@@ -61,6 +61,7 @@ def guard(
     if report is not None:
         if events is not None and usage.kills(events):
             report["why"] = report["why"] or "out_of_memory"
+        # After the end of all processes: files do not change while they are read.
         report |= _gathered(spec, report.pop("collect") or job["collect"])
         protocol.send(control, report)
 
@@ -79,6 +80,7 @@ class _Watch:
         """Wait for the end of the code, a limit of all its processes, or the host's word; then kill
         what is left. None when the host is gone."""
         begun, why, collect = time.monotonic(), "", None
+        # It wakes the poll at the end of the code: a short job does not wait for the next look.
         ended = os.pidfd_open(self.children.code)
         poller = select.poll()
         poller.register(control, select.POLLIN)
@@ -96,6 +98,7 @@ class _Watch:
             self.children.reap()
         wall = time.monotonic() - begun
         killed, survivors = processes.end(self.children)
+        # The kernel saw each process at its largest, but alone; the looks saw all, but not always.
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         return {
             "event": "ended",
@@ -136,6 +139,7 @@ def _gathered(spec: protocol.Message, patterns: list[str]) -> protocol.Message:
 
 def main_in_bubblewrap(spec: protocol.Message, descriptors: list[int]) -> "NoReturn":
     """Guard as process 1 of a sandbox, out of reach of the code's own user."""
+    # /proc shows the code neither this process's memory nor its descriptors.
     prctl(DUMPABLE, 0)
     if "user" in spec:
         for place in spec["scratch"]:
@@ -146,6 +150,7 @@ def main_in_bubblewrap(spec: protocol.Message, descriptors: list[int]) -> "NoRet
 def main(spec: protocol.Message, descriptors: list[int]) -> "NoReturn":
     """Guard, then end this process without running what the launcher has left to do."""
     status = 1
+    # The launcher's, from which this process was forked; Ctrl-C is the host's to handle.
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,6 +1,6 @@
 """The host's side of one sandbox: gives it its job, reads what it writes, keeps the deadline.
 
-Not here: which sandbox a run gets (sandbox.py), and what happens inside (supervisor.py).
+`sandbox.py` chooses the sandbox of a run, `supervisor.py` is what happens inside.
 """
 
 import json
@@ -58,6 +58,7 @@ class Capture:
         room = self.half - len(self.head)
         self.head += data[:room]
         self.tail += data[room:]
+        # Not at each read: deleting at the front moves all the rest.
         if len(self.tail) > 2 * self.half + _LARGEST_READ:
             del self.tail[: -self.half]
 
@@ -88,6 +89,7 @@ class Worker:
         self.control, self.channel = (socket.socket(fileno=one) for one in mine[2:])
         self.streams = {one: Capture(limits.shown) for one in self.open}
         self.ticket: Ticket = launch.start(spec, theirs)
+        # Copies are with the launcher: a stream ends when the sandbox closes its end.
         for descriptor in theirs:
             os.close(descriptor)
         for descriptor in self.open:
@@ -124,6 +126,7 @@ class Worker:
     def run_cell(self, source: str) -> End:
         """Let a session run one cell, to its end or to a limit; see `cell_error`, `outputs`."""
         self.streams = {one: Capture(self.limits.shown) for one in self.streams}
+        # A new word for each cell: no message of an earlier one is taken for its end.
         self.token, self.cell_error = secrets.token_hex(8), None
         self.started = time.monotonic()
         self.channel.settimeout(self.limits.seconds)
@@ -219,6 +222,7 @@ class Worker:
     def _drain(self) -> None:
         """Take what was written before the end; it is in the pipes already."""
         for descriptor in list(self.open):
+            # More than a pipe can hold: beyond it some process still writes.
             for _ in range(64):
                 if not self._read_stream(descriptor):
                     break
@@ -273,6 +277,7 @@ class Worker:
                     self.cell_error = str(said["error"])[:200]
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
+        # No message of a session is that long: the code has written to its channel.
         if len(buffer) > _LONGEST_LINE:
             buffer.clear()
         return bool(data)
@@ -299,4 +304,5 @@ def _connections() -> tuple[list[int], list[int]]:
         raise InfrastructureError(
             f"sandbox: {error.strerror}: each that is open takes 4 descriptors (see `ulimit -n`)"
         ) from None
+    # A pipe is (reading end, writing end), and the host reads; ends of a socket are alike.
     return made[::2], made[1::2]
