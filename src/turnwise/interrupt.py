@@ -71,7 +71,8 @@ class _Watch:
 
 
 def calls_user_code(function: Function) -> Function:
-    """Decorate a function whose callees are a user's: they are interrupted, and it is not."""
+    """Decorate a function that calls a user's code: that code is interrupted, and the function is
+    not."""
     _callers.add(function.__code__)
     return function
 

@@ -95,7 +95,7 @@ class KeptTokens:
 
     @classmethod
     def joined(cls, parts: Sequence["KeptTokens | int"]) -> "KeptTokens":
-        """Join records, one after another; a number is of so many places without any."""
+        """Join records, one after another; an int stands for so many places without any."""
         known = [part for part in parts if isinstance(part, KeptTokens)]
         counts = [
             part.counts if isinstance(part, KeptTokens) else np.zeros(part, np.int32)

@@ -1,7 +1,4 @@
-"""The rule by which the embedded engine begins with turns that wait, in numbers alone.
-
-Not here: which requests they are (`schedule.py`).
-"""
+"""The rule by which the embedded engine begins with turns that wait, in numbers alone."""
 
 ADMIT_SHARE = 8
 """Requests are prefilled together once there is one for every so many running ones."""

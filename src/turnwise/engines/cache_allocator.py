@@ -161,7 +161,8 @@ class CacheAllocator:
         return True
 
     def _settle(self, session: Session, size: int) -> bool:
-        """Elsewhere, with what is cached."""
+        """Give the session a run in another gap, and have what is cached moved there; whether there
+        is a gap."""
         start = self._gap(size)
         if start is None:
             return False
@@ -201,7 +202,7 @@ class CacheAllocator:
         return found
 
     def _compact(self, last: Session | None) -> None:
-        """Close all gaps: running sessions first, by size, and one of them last of all."""
+        """Close all gaps: running sessions come first, by size, and `last` comes behind all."""
         start = 0
         # Rows of a pass are those of running sessions: they should be neighbours.
         order = sorted(self.seated, key=lambda s: (s is last, s.request is None, run_of(s).size))

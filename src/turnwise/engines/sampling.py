@@ -130,7 +130,7 @@ def _scaled(logits: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor
 
 
 def _truncated(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
-    """Leave tokens out in the rows that ask for it; the other rows as they are."""
+    """Leave tokens out in the rows that ask for it, and keep the other rows as they are."""
     rows = [row for row, sampling in enumerate(samplings) if _leaves_out(sampling)]
     if not rows:
         return logprobs

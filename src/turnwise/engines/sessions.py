@@ -50,7 +50,8 @@ class Session:
         return history.copy() if self.images is None else self.images.restored(history)
 
     def take_over(self, donor: "Session", length: int) -> None:
-        """Have the first `length` tokens of another session cached, from where this one's end."""
+        """Note that the first `length` tokens are cached now, the new ones as copies of the
+        donor's."""
         new = slice(self.length, length)
         if self.experts is not None and donor.experts is not None:
             self.experts[new] = donor.experts[new]

@@ -93,8 +93,8 @@ class ThreadedEngine:
             self._thread.start()
 
     async def _submit(self, what: Callable[[Future[Result]], None]) -> Result:
-        """Have it done in the thread, and wait for what it promised. Whoever is cancelled has taken
-        the future back before anything else is asked."""
+        """Have work done in the thread, and wait for its result. A caller that is cancelled has
+        taken the future back before it asks for anything else."""
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
         future: Future[Result] = Future()
@@ -131,7 +131,7 @@ class ThreadedEngine:
 
 
 def _begin(what: Callable[[Future[Result]], None], future: Future[Result]) -> None:
-    """Do what will keep the future; an error goes into the future."""
+    """Do the work whose result goes into the future; an error goes there too."""
     try:
         what(future)
     except Exception as error:  # noqa: BLE001 - mistakes and bugs alike

@@ -156,7 +156,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         return placement
 
     def usable(self, run: CacheExtent, length: int) -> int:
-        """The first `length` tokens of a run that need not be computed again: all."""
+        """The number of a run's first `length` tokens that need not be computed again: all."""
         del run
         return length
 

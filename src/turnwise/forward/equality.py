@@ -141,9 +141,8 @@ def is_rounding(
     terms: int,
     times: float = 1.0,
 ) -> bool:
-    """Whether tensors that were computed in `dtype`, in float32 with sums of `terms` terms, are up
-    to rounding what `exact` computes with `weights`; `times` as far as rounding goes if that
-    rounds as well."""
+    """Whether `found`, computed in `dtype` with sums of `terms` terms, is what `exact` computes
+    with `weights`, up to rounding. `times` widens the bound where `exact` rounds as well."""
     moved = sensitivities(exact, weights)
     # Products in bfloat16 add up in float32 and are rounded once.
     count = terms if dtype == torch.float32 else 1

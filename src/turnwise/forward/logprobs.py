@@ -197,7 +197,7 @@ class OutputLayer:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a float32 matrix and nothing else but a number."""
+        """Whether the layer is a float32 matrix, with a number as a factor at most."""
         plain = type(self.head) is nn.Linear and self.head.bias is None and self.cap is None
         return plain and self.head.weight.dtype == torch.float32
 
@@ -225,8 +225,8 @@ class OutputLayer:
 def in_chunks(
     function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
 ) -> tuple[Tensor, ...]:
-    """A function of rows, on so many of them at once; differentiated, a chunk is computed again in
-    place of being kept."""
+    """Call a function of rows on `rows` of them at a time. A backward pass computes each chunk
+    again, so that none is kept."""
     if len(tensors[0]) <= rows:
         return function(*tensors)
     pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)

@@ -39,7 +39,7 @@ class OwnCaches:
         self.of_runs: dict[int, Remembered] = {}
 
     def usable(self, run: CacheExtent, length: int) -> int:
-        """The first tokens of a run, `length` at most, that need not be computed again."""
+        """The number of a run's first `length` tokens that need not be computed again."""
         # A state cannot be cut to fewer tokens: it is of use as a whole or not at all.
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
@@ -77,9 +77,9 @@ class OwnCaches:
 class OwnRunner:
     """A `Runner` for a model whose caches are its own.
 
-    With `together` rows with the same positions are computed at once, with `at_once` all tokens
-    that come after a state; not every model can do the one and the other. Raises NotSupportedError
-    for a model without any cache.
+    With `together`, rows with the same positions are computed at once; with `at_once`, all tokens
+    that come after a state. Not every model can do either. Raises NotSupportedError for a model
+    without any cache.
     """
 
     specialised = False

@@ -59,8 +59,9 @@ class Slicing(Protocol):
         ...
 
     def joined(self, values: Tensor, counts: list[int]) -> Tensor:
-        """The values of all slices, in order, of one that each has `counts` of: [m] to [N]. Every
-        rank is to differentiate the same loss of them, and gets the gradient of its own."""
+        """Exchange the values of this slice, [m], for those of all slices in order, [N]; `counts`
+        has the number of each. Every rank must differentiate the same loss of them, and gets the
+        gradient of its own values."""
         ...
 
 
@@ -75,8 +76,8 @@ class Row:
     lengths: tuple[int, ...]
     """Tokens of each text of the whole row."""
     asked: Tensor
-    """int64[m], places in the slice whose hidden states are wanted; one that is not, where none
-    is, so that every rank uses every weight."""
+    """int64[m], places in the slice whose hidden states are wanted. Where there are none one place
+    stands in, so that every rank uses every weight."""
     counts: list[int]
     """How many are wanted in each slice."""
     slicing: Slicing | None
@@ -109,7 +110,8 @@ class Row:
         )
 
     def own(self, targets: Tensor) -> Tensor:
-        """Take what belongs to the asked places, of int64[N] for all selected tokens."""
+        """Take the part of int64[N], one for each selected token, that belongs to the asked
+        places."""
         if self.slicing is None:
             return targets
         part = torch.split(targets, self.counts)[self.slicing.rank]

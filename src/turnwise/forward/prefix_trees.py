@@ -118,11 +118,11 @@ class TreeBatch:
     layout: Layout
     """The layout of the tokens, which says which of them see which; on the CPU."""
     predictors: Tensor
-    """int64[U], which of them, ascending."""
+    """int64[U], the places of the tokens that predict, ascending."""
     targets: Tensor
     """int64[U]"""
     wanted: Tensor
-    """int64[N], which of the U each wanted token is, sequence by sequence."""
+    """int64[N], the pair of each wanted token, from 0 to U - 1, sequence by sequence."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class Block:
 
 
 def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
-    """The tree of some sequences' inputs: each goes on where it parts from the earlier one that it
-    has most in common with."""
+    """The tree of some sequences' inputs: each branches off the earlier one that it has most in
+    common with."""
     every = [sequence[:-1] for sequence in sequences]
     places: list[NDArray[np.int64]] = []
     parents: list[NDArray[np.int64]] = []

@@ -111,7 +111,7 @@ def _in_float32(value: Any) -> Any:
 @torch.no_grad()
 def rounding_to_bfloat16(function: Callable[[], Tensor], device: torch.device) -> Tensor:
     """How far rounding moves each number that a function computes with a model on the device: the
-    distance of what it gives in bfloat16 from what it gives in float32; 0 where one is none."""
+    distance of its results in bfloat16 from those in float32; 0 where one is not finite."""
     with torch.autocast(device.type, torch.bfloat16):
         rounded = function()
     with InFloat32():

@@ -73,7 +73,7 @@ def _until_all_kinds(stacks: Sequence[Any], lists: Sequence[Any]) -> int:
 
 
 def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
-    """The model again, with something empty in the place of some of its parts."""
+    """Copy the model, with empty modules in the place of those of `without`."""
     # What deepcopy finds in its memo it does not copy: gradients become None, and the layers that
     # are left out something empty, before a large model is in memory twice.
     known: dict[int, Any] = {id(weight.grad): None for weight in model.parameters()}

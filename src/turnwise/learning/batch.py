@@ -106,8 +106,8 @@ class MicroBatch:
     vocabulary at all of them."""
 
     def problem(self, numbers: Tensor) -> str:
-        """Name the sequences with a number that is none among those of the N tokens, [N]: losses,
-        and log-probabilities besides, since clamped ratios would hide an infinite one."""
+        """Name the sequences of which a number, of the N tokens' [N], is not finite. Losses come
+        with log-probabilities added, since clamped ratios would hide an infinite one."""
         bad = ~torch.isfinite(numbers)
         if not bad.any():
             return ""
@@ -216,8 +216,8 @@ def own_micro_batches(
     ranks: Ranks, examples: Iterable[Example], tokens_per_micro_batch: int, device: torch.device
 ) -> Iterator[tuple[list[Example], MicroBatch]]:
     """Cut this rank's examples as `pack` does, into as many micro-batches as the other ranks have.
-    One without members counts nowhere: the rank computes it because others have rows left, and then
-    it has no weight; or another rank, with which it computes rows together, has the members."""
+    A batch without members counts nowhere: this rank computes it, without weight, because others
+    have rows left; or the members are with another rank, which computes the same rows."""
     trained = [example for example in examples if example.trained.any()]
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
     for members, counts in own_batches(ranks, trained, _length, cut):

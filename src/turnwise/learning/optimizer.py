@@ -273,7 +273,7 @@ def _master(parameter: Tensor, offload: bool) -> Tensor:
 
 
 def _sample(parameter: Tensor) -> Tensor:
-    """Take up to SAMPLE weights at equal distances: an odd number, or all would be of few
+    """Take up to SAMPLE weights at equal distances. The distance is odd, or all would be of few
     columns."""
     return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1].clone()
 

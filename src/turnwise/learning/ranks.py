@@ -19,7 +19,8 @@ Compute = Callable[..., Any]
 
 
 class Ranks(Protocol):
-    """One rank's view of all of them. What is no property every rank has to call, in one order."""
+    """One rank's view of all of them. Every rank has to call all methods, in one order; properties
+    are its own."""
 
     @property
     def rank(self) -> int:
@@ -54,8 +55,8 @@ class Ranks(Protocol):
         ...
 
     def counts(self, weight: Tensor) -> bool:
-        """Whether a sum over all ranks takes this one's part of a weight: of a weight that is not
-        divided each rank has all, and one alone counts."""
+        """Whether this rank's part of a weight counts in a sum over all ranks. A weight that is not
+        divided is whole on each rank, and counts on one alone."""
         ...
 
     def dtype(self, weight: Tensor) -> dtype:

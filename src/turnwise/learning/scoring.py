@@ -84,8 +84,8 @@ def score(
     compute: Compute | None = None,
     slicing: Slicing | None = None,
 ) -> list[NDArray[np.float32]]:
-    """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
-    measured, else NaN; as for a first token, which nothing predicts.
+    """Score each sequence, float32[n]: log-probabilities of its wanted tokens, or what `measure`
+    gives; NaN for others, and for a first token, which nothing predicts.
 
     `temperature` divides the logits, as when sampling; above 0. `images` are those of each
     sequence, if there are any; none is cut by what is wanted. `kept` is what distributions are over

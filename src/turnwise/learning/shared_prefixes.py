@@ -68,7 +68,7 @@ def _cut_trees(examples: list[Example], most: int) -> Iterator[tuple[list[Exampl
 
 
 def _is_less_work(tree: Tree, width: int) -> bool:
-    """Than the sequences by themselves."""
+    """Whether a tree is less work than its sequences by themselves."""
     lengths = np.array([len(place) for place in tree.places], float)
     pairs = sum(run.pairs for run in tree.runs())
     token = WIDTHS_PER_TOKEN * width

@@ -242,8 +242,8 @@ class EpisodeLoop(ABC):
         failure: Outcome,
         late: Outcome | None = None,
     ) -> Result:
-        """Await environment code under the deadline; whatever it does wrong is infrastructure's,
-        but that it takes too long is `late` where that is given.
+        """Await environment code under the deadline. Its errors are infrastructure's, `failure`;
+        that it takes too long is `late`, where that is given.
 
         Its time counts against the episode's; waiting for the policy does not, because how
         long that takes depends on the other episodes.

@@ -230,8 +230,8 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """The checkpoint from which a run goes on: after a step of preferences, else of RL, else of the
-    cold start, else of the reward model. None where nothing was saved.
+    """The checkpoint from which a run goes on: that of the last of its stages (`GOES_ON`) that has
+    one. None where nothing was saved.
 
     One that is damaged is passed over for the one before it; those are returned as well, each with
     what is wrong with it. Raises DataError where there are some and none is whole.

@@ -39,8 +39,8 @@ class SavedTensor:
 
 
 def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Part a state from its tensors: it has a SavedTensor in the place of each, and these are by
-    name. Tensors in lists stay where they are."""
+    """Part a state from its tensors: the state, with a SavedTensor in the place of each, and the
+    tensors by name. Tensors in lists stay where they are."""
     rest: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for key, value in state.items():
