@@ -42,7 +42,9 @@ def test_runs_with_the_same_settings_are_kept_and_others_named(tmp_path: Path) -
     runs = planned_runs(study)
     prepare_folder(study, out)
     for run in runs:
-        RunFolder.new(out / run.name).begin(run.recipe)
+        learning = run.recipe.learning.model_copy(update={"compute_dtype": "float32"})
+        chosen = run.recipe.model_copy(update={"learning": learning})
+        RunFolder.new(out / run.name).begin(chosen)
     assert is_begun(out / "one-0")
     assert not is_finished(out / "one-0")
     check_folder(study, out, runs)

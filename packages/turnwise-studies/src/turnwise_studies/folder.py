@@ -26,7 +26,7 @@ from turnwise_studies.config import Study
 from turnwise_studies.plan import PlannedRun
 
 COPY = "study.toml"
-DATE = "scaffold.options.date"
+DATE, TYPE = "scaffold.options.date", "learning.compute_dtype"
 
 
 def is_begun(folder: Path) -> bool:
@@ -78,6 +78,8 @@ def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
         begun["model.name"] = now["model.name"]
     if DATE not in now:  # it was fixed when the run began
         begun.pop(DATE, None)
+    if now[TYPE] == "auto":  # so was the machine's choice
+        begun[TYPE] = "auto"
     keys = (key for key in {**begun, **now} if begun.get(key) != now.get(key))
     return [f"{key} {begun.get(key)!r}, now {now.get(key)!r}" for key in keys]
 
