@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.training.test_export import TABLES
 
 from tests import small_runs
 from tests.chat_server import serving
@@ -21,6 +20,24 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA, groups_of, read_rows
 from turnwise_judges.judging import judge_rows
 from turnwise_judges.record import record_of
+
+TABLES = """
+[rollout]
+max_turns = 2
+max_turn_tokens = 64
+max_tokens = 400
+[sft]
+steps = 2
+demonstrations.count = 4
+batch_size = 2
+demonstrations.behaviours = { faithful = 1 }
+[train]
+steps = 1
+tasks_per_step = 2
+group_size = 2
+[evaluation]
+tasks = 2
+"""
 
 SCRIPT = """
 import json
