@@ -3,7 +3,6 @@
 They may be called where an event loop runs already, as it does in a notebook. `turnwise` offers all
 of them by name (`turnwise.train`); docs/reference/api.md lists them, examples/rl_loop.py puts them
 together.
-Not here: the work itself.
 """
 
 from __future__ import annotations

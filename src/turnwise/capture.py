@@ -1,6 +1,6 @@
 """The account of an agent's calls: what was sampled for it, and what of that is trained.
 
-Plain data, no I/O. Not here: the tokens themselves (`tokens.py`).
+Plain data, no I/O.
 """
 
 from collections import Counter, defaultdict

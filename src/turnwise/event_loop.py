@@ -1,8 +1,5 @@
 """Asynchronous work for callers that are not: scripts, and notebooks, in whose thread an event loop
-runs already.
-
-Not here: what ends a run (`stopping.py`).
-"""
+runs already."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The places of turnwise's files that belong to no run. Not here: what is in them."""
+"""The places of turnwise's files that belong to no run."""
 
 import os
 from pathlib import Path

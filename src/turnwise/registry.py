@@ -8,7 +8,7 @@
                               turnwise.scaffolds, turnwise.token_filters, ...
 
 A built-in name comes before an entry point of the same name. Nothing is imported before it is asked
-for by its name. Not here: what is registered; each kind has its registry beside its protocol.
+for by its name.
 """
 
 import hashlib

@@ -1,8 +1,4 @@
-"""The record of an episode's time: when it was played, in which process, and what it did.
-
-Not here: what the learner did (`training/phases.py`), and the file of a step's times
-(`storage/timeline.py`).
-"""
+"""The record of an episode's time: when it was played, in which process, and what it did."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,7 @@
 Two images have the same placeholders, so ids alone do not say whether two histories are equal.
 The engine knows an image's tokens by its content instead: in a session's history each of them is a
 number that the image's bytes give, below all ids. Whatever compares histories, to keep or share
-what is cached, compares images as well. Not here: what a forward pass is given
-(`batches.py`).
+what is cached, compares images as well.
 """
 
 from collections.abc import Sequence

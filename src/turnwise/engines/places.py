@@ -1,7 +1,4 @@
-"""Places on the nodes of a cluster, where an engine may start servers.
-
-Not here: the cluster, and who gets which place (`turnwise_cluster`).
-"""
+"""Places on the nodes of a cluster, where an engine may start servers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

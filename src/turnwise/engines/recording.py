@@ -1,8 +1,5 @@
 """The experts that a mixture's routers choose while the embedded engine samples, kept with each
-session's cached tokens.
-
-Not here: how routers are watched (`forward/routing.py`).
-"""
+session's cached tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

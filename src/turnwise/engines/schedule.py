@@ -1,8 +1,4 @@
-"""The requests of the embedded engine: which wait, which run, and when more are admitted.
-
-Not here: what part of the cache each has (`cache_allocator.py`), how many are admitted together
-(`admission.py`), and what a pass computes.
-"""
+"""The requests of the embedded engine: which wait, which run, and when more are admitted."""
 
 from turnwise.engines.admission import is_due
 from turnwise.engines.cache_allocator import CacheAllocator

@@ -2,7 +2,7 @@
 
 The trajectories of a group begin with one prompt, those that branch with all that was said before.
 A later request finds the beginning in the cache, as long as a session that has it is there. What is
-wholly the same, logits included, is shared within a pass (`batches.py`). Not here: the copying.
+wholly the same, logits included, is shared within a pass (`batches.py`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""Top-k, top-p and min-p: which tokens may be sampled at all.
-
-Not here: temperature, which comes before, and the draw, which comes after (`sampling.py`).
-"""
+"""Top-k, top-p and min-p: which tokens may be sampled at all."""
 
 import math
 

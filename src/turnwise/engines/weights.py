@@ -1,7 +1,4 @@
-"""New weights for the model that an engine samples from, matched by name.
-
-Not here: when they are loaded (`embedded.py`), and how they reach a server (`vllm/weights.py`).
-"""
+"""New weights for the model that an engine samples from, matched by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

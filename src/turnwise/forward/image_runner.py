@@ -1,9 +1,5 @@
-"""The forward pass of a model that takes images: its decoder is given features in place
-of placeholders.
-
-Not here: what a model makes of an image (`images.py`), and which inputs stand for one
-(`engines/batches.py`).
-"""
+"""The forward pass of a model that takes images: its decoder is given features in place of
+placeholders."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,7 @@ replaced by the features that the model's tower and projector make of it. Those 
 an image's features are numbers that never change: one reader serves a model and all its copies, and
 encodes each image once while it is remembered. Each is encoded alone, so its features do not
 depend on others. Where the decoder has rotary positions along three axes (time, rows, columns:
-Qwen2-VL, arXiv 2409.12191) they are computed here. Not here: loading (`models/load.py`); which
-placeholders a forward pass of the engine has (`engines/batches.py`).
+Qwen2-VL, arXiv 2409.12191) they are computed here.
 """
 
 import inspect

@@ -3,8 +3,7 @@
 A token that was drawn among some of the vocabulary has its log-probability over these alone, log
 pi(a) = z_a - log sum over the kept v of exp(z_v), under whatever weights it is asked: the policy
 that sampled, the one that learns, and what both are compared with have one set of actions then
-("Keep Sampling Mask", DeepSeek-V3.2, arXiv 2512.02556). Not here: where the tokens are recorded
-(`tokens.py`), and how they are chosen (`engines/truncation.py`).
+("Keep Sampling Mask", DeepSeek-V3.2, arXiv 2512.02556).
 """
 
 import math

@@ -6,8 +6,7 @@ caches; else none. To see it, a few histories go through in one ragged batch, pa
 that the model's configuration names: a prompt, what an observation would add, and a few tokens one
 by one. Then those of one length go through alone, since the cache gives neighbours of one size as a
 view and not as a copy, which some models cannot read. After each pass the distribution of the next
-token is compared with the model's own. Not here: the passes (`runner.py`, `image_runner.py`,
-`own_caches.py`); the engine as a whole, with its sessions (`learning/parity.py`).
+token is compared with the model's own.
 """
 
 import copy

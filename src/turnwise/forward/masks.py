@@ -1,7 +1,4 @@
-"""Attention masks of a forward pass over the pool: the keys that each input sees.
-
-Not here: where keys are (`cache.py`).
-"""
+"""Attention masks of a forward pass over the pool: the keys that each input sees."""
 
 import inspect
 from collections.abc import Sequence

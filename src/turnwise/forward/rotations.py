@@ -4,8 +4,8 @@ Some models turn their heads by other angles once a text is longer than it was t
 arXiv 2402.13753: Phi-3 and Phi-4; dynamic NTK scaling), and transformers decides that for a whole
 batch, by its longest row: what one row says would depend on its neighbours, and keys cached before
 the switch would not fit those after it. So the angles are chosen once, by the longest text that a
-run may have, as vLLM chooses them by its `--max-model-len`. Not here: models that do so in a way of
-their own, which `learning/parity.py` finds out.
+run may have, as vLLM chooses them by its `--max-model-len`. Models that do so in a way of their own
+are found out by `learning/parity.py`.
 """
 
 from typing import Any

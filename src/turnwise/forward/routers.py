@@ -2,8 +2,7 @@
 
 A router takes the largest few of its logits. Rounded to bfloat16, many are equal or change places,
 and the engine and the learner, whose batches differ, would send a token to other experts. Routers
-are found by their shape: beside experts, with a row of weights for each of them. Not here: the
-experts.
+are found by their shape: beside experts, with a row of weights for each of them.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,7 @@
 Routing replay (R3, arXiv 2510.11370): the learner sends a token to the experts that it
 was sampled with, and weights them by its own router: g_i = exp(s_i) / sum over the recorded j of
 exp(s_j), where a model normalises over its choice, else as the model does. So gradients reach the
-router, and no expert changes because two passes round differently. Not here: where the records are
-kept (`tokens.py`), and which type routers compute in (`routers.py`).
+router, and no expert changes because two passes round differently.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,7 @@
 """The model: forward passes over runs of the cache (token ids in, next-token logits out), by a
 small model's own passes or by a model's own layers.
 
-Not here: requests, sampling, and which session has which run; models whose caches are their own
-(`own_caches.py`).
+Models whose caches are their own run in `own_caches.py`.
 """
 
 import inspect

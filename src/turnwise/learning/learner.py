@@ -1,7 +1,7 @@
 """The seam between a run and whatever updates its policy: frozen trajectories in, a report out.
 
 A run never asks whether its learner is of one process (`training/one_process.py`) or of several
-(`packages/turnwise-cluster`). Not here: when they are called (`training`).
+(`packages/turnwise-cluster`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

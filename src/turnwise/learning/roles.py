@@ -1,8 +1,7 @@
 """The parts that the roles of an agent have in its episodes, each a trajectory by itself.
 
 A role's part has its contexts, its turns and its reward, and is compared with those of the same
-role in other episodes of the task. Not here: which roles there are (`config/agent.py`), and how a
-role gets a reward (`gateway`).
+role in other episodes of the task.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,5 @@
 """The groups and trajectories of a batch, which the algorithm's filters keep, and the facts that
-its filter on trajectories sees.
-
-Not here: what the filters are (`algorithms/filters.py`), and which tasks are played
-(`rollout/curriculum.py`).
-"""
+its filter on trajectories sees."""
 
 from collections.abc import Sequence
 from typing import TypeVar

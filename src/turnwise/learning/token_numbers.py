@@ -1,7 +1,5 @@
-"""The numbers of single tokens that an update measures beside its gradient, for the run's record.
-
-Not here: measuring them (`watch.py`), and the columns that they become (`turnwise.storage`).
-"""
+"""The numbers of single tokens that an update measures beside its gradient, for the run's
+record."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,4 @@
-"""Measurements of an update beside its gradient, taken from the passes that it makes anyway.
-
-Not here: the sums that become metrics (`metric_sums.py`), the record of tokens
-(`token_numbers.py`).
-"""
+"""Measurements of an update beside its gradient, taken from the passes that it makes anyway."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,7 @@
 
 A message without a call is the model's answer. The loop is the one that every episode has
 (`loop.py`), so turns, calls, seconds, outcomes and verdicts are the same; tokens are the endpoint's
-own affair, and a trajectory has none: nothing of it can be trained on. Not here: the endpoint
-(`chat/endpoint.py`).
+own affair, and a trajectory has none: nothing of it can be trained on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
-"""How a step's groups are played, by name: what an algorithm needs besides independent episodes.
+"""Ways to play a step's groups, by name, for algorithms that need more than independent episodes.
 
-Each function gives one group for each task. Not here: trees (`trees.py`), and what is made of it
-all (`algorithms/`).
+Each function gives one group for each task.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

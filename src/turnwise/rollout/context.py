@@ -2,8 +2,7 @@
 
 A new context is made of tokens of the old one, chosen and never rendered or encoded again: what the
 model wrote stays as it was sampled. Each function gives their places in the record. A turn here is
-what was sampled in it and what came after, up to where the next turn begins. Not here: when this is
-done, and how a summary is asked for (`episode.py`).
+what was sampled in it and what came after, up to where the next turn begins.
 """
 
 from collections.abc import Callable

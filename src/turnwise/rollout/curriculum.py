@@ -4,7 +4,7 @@ A task that is always solved, or never, teaches a group-relative algorithm nothi
 its group when it has been played (DAPO, arXiv 2503.14476, section 3.2); a curriculum plays another
 (its choice by a band of success rates is our definition). The measured successes are kept in
 checkpoints, and the rest is a function of seed and step, so that a resumed run draws the tasks of
-one that never stopped. Not here: the order without a curriculum (`order.py`).
+one that never stopped.
 """
 
 import math

@@ -3,7 +3,7 @@
 The first to finish are the short ones and those whose tools were quick: what is kept is not a fair
 sample of the policy. Where length has to do with success, rewards, baselines and lengths are
 biased, and the policy is drawn towards short episodes. It is for tools whose slowness says nothing
-of the policy. `max_staleness` hides slow episodes without that bias. Not here: which groups.
+of the policy. `max_staleness` hides slow episodes without that bias.
 """
 
 import asyncio

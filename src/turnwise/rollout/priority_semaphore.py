@@ -1,7 +1,7 @@
 """A bound on the episodes under way, shared by everything that is played at the same time.
 
 Episodes of an earlier step get a place first, so that the step which is learned from next does not
-wait for later ones. Not here: cache rows of an engine (`engines/sessions.py`).
+wait for later ones.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ The temperature goes from one number to another in a straight line, as in Kimi K
 section 3.2.3: high at first, to explore). The horizon begins short and grows when success has
 reached a target, as in ScalingInter-RL (arXiv 2509.08755, section 4), whose phases have fixed
 lengths: the rule by success is our own. Evaluations are played at the recipe's own temperature and
-`max_turns`. Not here: budgets of single tasks (`Environment.budget`).
+`max_turns`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Saved episodes as chat messages with tool calls, in OpenAI's format for chat completions.
-
-Not here: how messages are read and rendered again (`training/conversations.py`).
-"""
+"""Saved episodes as chat messages with tool calls, in OpenAI's format for chat completions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,5 @@
-"""Runs that go on elsewhere: settings of the machine that `--resume` may change, and notes of it.
-
-Not here: what the settings mean (`config`), and what a checkpoint is for other processes
-(`tensors.py`).
-"""
+"""Runs that go on elsewhere: settings of the machine that `--resume` may change, and notes of
+it."""
 
 import json
 import os

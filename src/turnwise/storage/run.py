@@ -1,7 +1,4 @@
-"""A run's folder for analysis: its numbers and trajectories as tables of pyarrow.
-
-Not here: how they are written (`run_folder.py`).
-"""
+"""A run's folder for analysis: its numbers and trajectories as tables of pyarrow."""
 
 from html import escape
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Trajectories as rows of Parquet files, which pandas, Polars and DuckDB open.
-
-Not here: where the files lie (`run_folder.py`).
-"""
+"""Trajectories as rows of Parquet files, which pandas, Polars and DuckDB open."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
