@@ -18,11 +18,12 @@ from typing import Any
 
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
-from turnwise.evaluation.evaluate import choose_tasks, successes_by_task
+from turnwise.evaluation.evaluate import successes_by_task
 from turnwise.evaluation.intervals import clustered, wilson
+from turnwise.parts.components import Components, build_components
+from turnwise.rollout.order import choose_tasks
 from turnwise.rollout.runner import RolloutRunner, members_of
 from turnwise.storage import checkpoint
-from turnwise.training.components import Components, build_components
 from turnwise.types import Task
 
 ROUND = 8

@@ -11,9 +11,9 @@ from tests.fakes import save_chat_model, save_small_mixture, save_small_model
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
+from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare
-from turnwise.training.resources import Resources
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome, Task, Trajectory
 

@@ -16,9 +16,9 @@ from turnwise.config import (
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.learning.reward_model import FORMS
+from turnwise.parts.judge import Judge
 from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
-from turnwise.training.judge import Judge
 from turnwise.wings import wings
 
 MEASURED = {

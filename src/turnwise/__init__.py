@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from turnwise.environments.base import Environment
     from turnwise.errors import ToolError
     from turnwise.learning.policy import PolicyLearner
+    from turnwise.parts.components import Components
     from turnwise.storage.run import Run
     from turnwise.tokens import Source, Tokens
     from turnwise.tools.tool import tool
-    from turnwise.training.components import Components
     from turnwise.types import (
         Action,
         Group,
@@ -56,7 +56,7 @@ _HOMES = {
     "storage.run": "Run",
     "tokens": "Source Tokens",
     "tools.tool": "tool",
-    "training.components": "Components",
+    "parts.components": "Components",
     "types": "Action Group Observation Outcome Step Task ToolCall Trajectory Verdict",
 }
 """Module -> the public names that are there."""

@@ -16,22 +16,18 @@ from turnwise import config, event_loop
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
-from turnwise.training.start import (
-    configure,
-    evaluate_parts,
-    evaluate_recipe,
-    prepared,
-    run_of,
-)
+from turnwise.evaluation.policies import evaluate_parts, evaluate_recipe, run_of
+from turnwise.parts.names import configure
+from turnwise.training.start import prepared
 
 if TYPE_CHECKING:
     from turnwise.environments.base import Environment
     from turnwise.learning.credits import Credits
     from turnwise.learning.policy import PolicyLearner
     from turnwise.monitor.display import Display
+    from turnwise.parts.components import Components
     from turnwise.storage.run import Run
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.components import Components
     from turnwise.types import Group, Task
 
 
@@ -161,7 +157,7 @@ def build(
     """
     loaded = load_recipe(recipe, *overrides)
     configure(loaded)
-    from turnwise.training.components import build_components
+    from turnwise.parts.components import build_components
 
     components = build_components(loaded)
     event_loop.finish(components.check())

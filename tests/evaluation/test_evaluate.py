@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.evaluation.evaluate import best_constant_answer, choose_tasks, summarise
+from turnwise.evaluation.evaluate import best_constant_answer, summarise
 from turnwise.evaluation.intervals import clustered, wilson
+from turnwise.rollout.order import choose_tasks
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Outcome, Task, Trajectory, Verdict
 

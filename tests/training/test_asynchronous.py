@@ -21,11 +21,11 @@ from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.monitor.display import SilentDisplay
+from turnwise.parts.components import build_components
 from turnwise.rollout.order import tasks_of_step
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import NO_VERSION
-from turnwise.training.components import build_components
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 

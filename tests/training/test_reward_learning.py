@@ -13,11 +13,11 @@ from tests.small_runs import Listening, interrupted, resume, train, write_recipe
 from turnwise.commands.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, DataError
+from turnwise.parts.components import build_components
 from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.tensors import read
 from turnwise.storage.trajectory_rows import read_rows
-from turnwise.training.components import build_components
 
 TABLES = """
 [engine]

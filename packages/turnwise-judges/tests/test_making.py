@@ -10,8 +10,8 @@ from tests.fakes import byte_tokenizer
 from turnwise.config import AnyJudgeConfig, load_judge
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
+from turnwise.parts.judge import Policy
 from turnwise.rewards.parts import Scope
-from turnwise.training.judge import Policy
 from turnwise_judges.engine_model import EngineModel
 from turnwise_judges.making import make_judge, part_of
 from turnwise_judges.pairwise import PairwiseJudge

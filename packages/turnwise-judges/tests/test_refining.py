@@ -16,10 +16,10 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import SignalArrays, Signals
+from turnwise.parts.algorithm_checks import check_algorithm_for_recipe
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
 from turnwise.tokens import NO_VERSION, Source
-from turnwise.training.algorithm_checks import check_algorithm_for_recipe
 from turnwise.types import Group
 
 SCRIPTED_JUDGE = Path(__file__).with_name("scripted_judge.py")

@@ -10,9 +10,9 @@ from tests.environments.playing import opened
 from tests.small_runs import write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.errors import ConfigError
+from turnwise.parts.algorithm_checks import check_algorithm_for_environment
 from turnwise.rewards.composition import make_reward
 from turnwise.rewards.parts import RewardPart
-from turnwise.training.algorithm_checks import check_algorithm_for_environment
 from turnwise_studies.config import load_study, shipped_studies
 from turnwise_studies.plan import PlannedRun, leaves, planned_runs
 

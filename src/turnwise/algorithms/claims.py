@@ -1,7 +1,7 @@
 """The needs of an algorithm's choices, and what they deny each other, a recipe and an environment.
 
 Not here: how claims are compared (`turnwise.conflicts`), and an algorithm's sizes and coefficients
-beside those of a recipe (`training/algorithm_checks.py`).
+beside those of a recipe (`parts/algorithm_checks.py`).
 """
 
 from collections.abc import Iterator, Mapping

@@ -168,7 +168,7 @@ def play(
 ) -> None:
     """Be the policy yourself: the same loop, with your keyboard in the model's place."""
     loaded = load_recipe(recipe, overrides or [])
-    from turnwise.training.start import configure
+    from turnwise.parts.names import configure
 
     configure(loaded)
     from turnwise.commands.play import play_episode

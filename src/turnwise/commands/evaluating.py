@@ -80,14 +80,15 @@ def print_robustness(
     from turnwise.environments.failing import FailureRates
 
     rates = None if inject is None else FailureRates.parse(inject)
+    from turnwise.evaluation.policies import run_of
+    from turnwise.parts.names import configure
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.start import configure, run_of
 
     kept = None if out is None else RunFolder.for_evaluation(out)
     folder = run_of(Path(run))
     recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
     configure(recipe)
-    from turnwise.training.robustness import evaluate_robustness
+    from turnwise.evaluation.robustness import evaluate_robustness
 
     policy = None if folder is None else Path(run)
     found = evaluate_robustness(recipe, policy, terminal_display(), rates, instructions, kept)

@@ -1,7 +1,7 @@
 """Numbers and uses of different sections that do not fit each other: one sentence for each.
 
 Not here: what stands in one section (a type or a validator there), needs that another section
-denies (its `claims`), and what depends on the algorithm (`training/algorithm_checks.py`).
+denies (its `claims`), and what depends on the algorithm (`parts/algorithm_checks.py`).
 """
 
 from collections.abc import Iterator

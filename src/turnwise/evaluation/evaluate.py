@@ -4,7 +4,6 @@ Not here: how episodes are played (rollout) and how a report is laid out (report
 """
 
 import math
-import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -19,15 +18,7 @@ from turnwise.evaluation.effort import Oracle, cost, effort
 from turnwise.evaluation.intervals import Interval, clustered, wilson
 from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
 from turnwise.rollout.runner import Runner, members_of
-from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
-
-
-def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
-    """`count` distinct tasks, the same ones for the same seed whatever else happens."""
-    chosen = list(tasks)
-    random.Random(derive(seed, "evaluation")).shuffle(chosen)
-    return chosen[:count]
 
 
 async def evaluate_policy(

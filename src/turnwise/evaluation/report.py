@@ -23,7 +23,8 @@ from turnwise.evaluation.details import (
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.statement import commit, statement
-from turnwise.storage.run_folder import POLICIES
+from turnwise.monitor.no_signal import summary
+from turnwise.storage.run_folder import POLICIES, RunFolder
 from turnwise.types import Task
 
 MAIN = ("trained", "evaluated", "as_trained")
@@ -147,3 +148,29 @@ def _signal(signal: Mapping[str, Any]) -> list[str]:
 
 def _pairs(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def write_report(
+    folder: RunFolder,
+    recipe: Recipe,
+    environment: Environment,
+    heldout: Sequence[Task],
+    evaluations: Mapping[str, Mapping[str, Any]],
+    comparisons: Sequence[Comparison],
+    seconds: float,
+    policy: str,
+) -> dict[str, Any]:
+    """Write and return the report; `policy` says whose figures they are."""
+    report = build_report(
+        recipe,
+        environment,
+        heldout,
+        evaluations,
+        comparisons,
+        summary(len(folder.lines("metrics.jsonl")), folder.lines("no_signal.jsonl")),
+        seconds,
+        policy,
+    )
+    folder.write_text("report.json", report_json(report))
+    folder.write_text("report.md", report_markdown(report))
+    return report

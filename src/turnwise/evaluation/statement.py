@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,6 +20,9 @@ from turnwise.environments.base import Environment
 from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.types import Task
+
+if TYPE_CHECKING:
+    from turnwise.parts.components import Components
 
 PACKAGES = ("torch", "transformers")
 OF_MODELS = {
@@ -156,3 +160,24 @@ def _sampling(recipe: Recipe) -> str:
     if count > 1:
         several = f"{count} episodes a task; 95% intervals are clustered by task"
     return f"engine {recipe.engine.name}, temperature {config.temperature:g}{used}, {several}"
+
+
+def weights_text(weights: Path | None) -> str:
+    """Name the checkpoint of which weights are; None are the model's own."""
+    return "weights as the recipe names them" if weights is None else f"weights of {weights}"
+
+
+def computes_text(parts: "Components") -> str:
+    """Say with how many threads, in which type, and why, a run computes."""
+    recipe = parts.recipe
+    cores = "thread" if recipe.threads == 1 else "threads"
+    chosen = f"{recipe.learning.compute_dtype} ({parts.why_compute_dtype})"
+    return f"computing with {recipe.threads} {cores}, updates in {chosen}"
+
+
+def model_text(parts: "Components") -> str:
+    """Say a model's name, size and type."""
+    config = parts.recipe.model
+    size = sum(weight.numel() for weight in parts.model.parameters())
+    adapters = f", adapters of rank {config.lora_rank} among them" if config.lora_rank else ""
+    return f"{config.name}, {size:,} parameters{adapters}, {config.dtype}"

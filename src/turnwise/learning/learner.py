@@ -1,6 +1,6 @@
 """The seam between a run and whatever updates its policy: frozen trajectories in, a report out.
 
-A run never asks whether its learner is of one process (`training/one_process.py`) or of several
+A run never asks whether its learner is of one process (`parts/one_process.py`) or of several
 (`packages/turnwise-cluster`).
 """
 

@@ -1,6 +1,6 @@
 """Second copies of a model: to sample from while the first one is trained, or to be divided.
 
-Not here: when a copy gets new weights (`training/components.py`).
+Not here: when a copy gets new weights (`parts/components.py`).
 """
 
 import copy

@@ -24,3 +24,10 @@ def tasks_of_step(tasks: Sequence[Task], step: int, count: int, seed: int) -> li
             passed = epoch
         chosen.append(tasks[order[position]])
     return chosen
+
+
+def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
+    """`count` distinct tasks, the same ones for the same seed whatever else happens."""
+    chosen = list(tasks)
+    random.Random(derive(seed, "evaluation")).shuffle(chosen)
+    return chosen[:count]

@@ -12,7 +12,7 @@ from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
-from turnwise.training.algorithm_checks import truncates_untold
+from turnwise.parts.algorithm_checks import truncates_untold
 from turnwise.types import Group
 
 MAX_SKIPPED_STEPS = 3

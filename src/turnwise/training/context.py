@@ -1,29 +1,30 @@
-"""The facts and parts that all stages of a run share.
+"""The facts and parts that all stages of a run share, and the interface of a stage.
 
-Not here: how they are made (`prepare.py`), the stages themselves, and what changes while they run.
+Not here: how they are made (`prepare.py`), which stages a run has (`run.py`), and what changes
+while they run.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.learning.learner import Resumable
 from turnwise.monitor.display import Display
+from turnwise.parts.components import Components
+from turnwise.parts.conversations import conversation_tokens, read_conversations
+from turnwise.parts.resources import Resources
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
-from turnwise.training.components import Components
-from turnwise.training.conversations import conversation_tokens, read_conversations
 from turnwise.training.phases import Phases
-from turnwise.training.resources import Resources
 from turnwise.types import Group, Task
 
 
@@ -144,3 +145,15 @@ class Demonstrations:
         )
         self.folder.write_trajectories("demonstrations", [Group("demonstrations", tuple(played))])
         return [member.tokens for member in played]
+
+
+class Stage(Protocol):
+    """One part of a run; whatever it is to go on from stands in its checkpoint."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """Do the stage, from its checkpoint on if the run was interrupted in it.
+
+        `step` is the policy's version: the number of RL and preference steps before the stage.
+        Returns the version after it. Cancelled, it saves and ends.
+        """
+        ...

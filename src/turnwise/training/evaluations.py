@@ -1,25 +1,21 @@
-"""An evaluation as a stage: `evaluation.episodes_per_task` episodes of each held-out task.
+"""Evaluations as stages: `evaluation.episodes_per_task` episodes of each held-out task.
 
-Not here: what is counted (`evaluation/evaluate.py`).
+Not here: what is counted and kept (`evaluation/evaluate.py`, `evaluation/kept.py`), and evaluations
+during RL (`validation.py`).
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+
+from torch import Size
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError
 from turnwise.evaluation.evaluate import evaluate_policy
-from turnwise.storage.run_folder import RunFolder
+from turnwise.evaluation.kept import Evaluated, keep_evaluation
+from turnwise.models.in_files import put_weights
+from turnwise.models.load import load_model
 from turnwise.training.context import RunContext
-from turnwise.types import Group
-
-
-class Evaluated(NamedTuple):
-    """An evaluation as it was played."""
-
-    groups: Sequence[Group]
-    summary: Mapping[str, Any]
-    """The second value of `evaluate_policy`."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,36 @@ class Evaluation:
         return step
 
 
-def keep_evaluation(
-    folder: RunFolder, name: str, found: Evaluated, environment: Environment, step: int
-) -> None:
-    """Write an evaluation's trajectories, and its summary with what comparisons and new verdicts
-    have to know: the environment, and the step of RL whose reward it has."""
-    folder.write_trajectories(f"evaluation-{name}", found.groups)
-    spec = environment.spec
-    known = f"{spec.name} {spec.version}, data {spec.data_hash or 'unhashed'}"
-    folder.write_evaluation(name, {"step": step, "environment": known, **found.summary})
+@dataclass(frozen=True)
+class Untrained:
+    """The stage that evaluates another model as `base`, and then gives the run its own again."""
+
+    name: str
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """Evaluate. Raises ConfigError for a model of another kind than the run's."""
+        components = context.components
+        if not context.heldout or context.folder.evaluation("base") is not None:
+            return step
+        model, tokenizer = _load(context, self.name)
+        known = (components.tokenizer.get_vocab(), _shapes(components.model))
+        if (tokenizer.get_vocab(), _shapes(model)) != known:
+            raise ConfigError(
+                f"evaluation.base is {self.name}, which differs from the run's model, "
+                f"{context.recipe.model.name}, in its tokenizer or its sizes: give one of its kind"
+            )
+        put_weights(components.model, model)
+        await Evaluation("base", components.environment).run(context, step)
+        model, _ = _load(context, context.recipe.model.name)
+        put_weights(components.model, model)
+        return step
+
+
+def _load(context: RunContext, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    recipe = context.recipe
+    config = recipe.model.model_copy(update={"name": name})
+    return load_model(config, None, recipe.seed, in_files=recipe.policy_in_files)
+
+
+def _shapes(model: PreTrainedModel) -> dict[str, Size]:
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}

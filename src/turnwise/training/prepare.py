@@ -1,6 +1,6 @@
 """How a run is prepared: its parts are built and checked, and its newest checkpoint is found.
 
-Not here: what the stages share (`context.py`), and the checks themselves (`checks.py`).
+Not here: what the stages share (`context.py`), and the checks themselves (`parts/checks.py`).
 """
 
 import time
@@ -10,14 +10,15 @@ from pathlib import Path
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.monitor.display import Display
+from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
+from turnwise.parts.components import build_components
+from turnwise.parts.first_checks import Known, demonstrates, known_of
+from turnwise.parts.resources import Resources
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.checks import check_parts, check_recipe_and_algorithm
-from turnwise.training.components import build_components
 from turnwise.training.context import Demonstrations, RunContext
-from turnwise.training.first_checks import Known, demonstrates, known_of
-from turnwise.training.resources import Resources
+from turnwise.training.reactions import check_reaction
 from turnwise.training.reward_data import check_sources
 
 
@@ -37,6 +38,7 @@ def prepare(
     folder.check_run()
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
+    check_reaction(recipe, algorithm)
     known = known or known_of(recipe, folder.fresh)
     if folder.fresh and recipe.reward_model is not None:
         check_sources(recipe.reward_model.data, folder.path)

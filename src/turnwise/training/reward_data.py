@@ -14,11 +14,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from turnwise.environments.records import lines_of
 from turnwise.errors import DataError
 from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
+from turnwise.parts.conversations import Message, checked_messages, conversation_tokens
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
-from turnwise.training.conversations import Message, checked_messages, conversation_tokens
 
 
 def check_sources(data: Sequence[str], run: Path) -> None:

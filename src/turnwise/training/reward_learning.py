@@ -16,12 +16,12 @@ from turnwise.errors import DataError
 from turnwise.evaluation.agreement import agreement, ranking
 from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.learning.sft import batch_of_step
+from turnwise.parts.one_process import OneProcess
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
-from turnwise.training.one_process import OneProcess
 from turnwise.training.reward_data import parted, read_lessons
 
 

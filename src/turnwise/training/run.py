@@ -8,22 +8,21 @@ from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.environments.splits import shared_tasks
+from turnwise.evaluation.report import write_report
 from turnwise.evaluation.runs import compare_within
+from turnwise.evaluation.statement import computes_text, model_text
+from turnwise.parts.algorithm_checks import warnings_of
 from turnwise.stopping import name_main_task
 from turnwise.storage.checkpoint import StageName
 from turnwise.storage.run_folder import POLICIES
-from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.cold_start import ColdStart
-from turnwise.training.context import RunContext
-from turnwise.training.evaluations import Evaluation
+from turnwise.training.context import RunContext, Stage
+from turnwise.training.evaluations import Evaluation, Untrained
 from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
 from turnwise.training.preflight import write_preflight
 from turnwise.training.reinforcement import Reinforcement
-from turnwise.training.reporting import computes_text, model_text, write_report
 from turnwise.training.reward_learning import RewardLearning
-from turnwise.training.stages import Stage
-from turnwise.training.untrained import Untrained
 
 
 async def run(context: RunContext) -> dict[str, Any]:

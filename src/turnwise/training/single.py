@@ -13,9 +13,9 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import measure
 from turnwise.learning.signals.choice import signals_of
-from turnwise.training.checks import check_parts, check_recipe_and_algorithm
-from turnwise.training.components import Components
-from turnwise.training.one_process import run_learner
+from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
+from turnwise.parts.components import Components
+from turnwise.parts.one_process import run_learner
 from turnwise.types import Group
 
 OTHER_MODELS = (Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.TEACHER)

@@ -1,45 +1,24 @@
-"""How runs and evaluations begin, for the command line and for programs alike.
+"""How a run begins, for the command line and for programs alike.
 
 Nothing heavy is imported before names are checked and threads are set. Not here: what a run does
-(`run.py`).
+(`run.py`), and evaluations without one (`evaluation/policies.py`).
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from turnwise import event_loop
-from turnwise.algorithms.registry import make_algorithm
-from turnwise.config import OpenAIEngineConfig, Recipe
-from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
-from turnwise.environments.registry import ENVIRONMENTS
-from turnwise.errors import ConfigError, DataError
+from turnwise.config import Recipe
 from turnwise.monitor.display import Display
-from turnwise.scaffolds.registry import SCAFFOLDS
+from turnwise.parts.names import check_names
 from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads, set_variables
 
 if TYPE_CHECKING:
-    from turnwise.storage.checkpoint import Checkpoint
+    from turnwise.parts.first_checks import Known
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.components import Components
     from turnwise.training.context import RunContext
-    from turnwise.training.evaluations import Evaluated
-    from turnwise.training.first_checks import Known
-
-EVALUATED = "evaluated"
-"""The name of an evaluation that no run made."""
-
-RECIPE, SUMS = "config.toml", "SHA256SUMS"
-"""The files by which a run's folder and a checkpoint's are known."""
-
-
-def configure(recipe: Recipe) -> None:
-    """Refuse unknown names, before anything heavy is imported; then set the threads."""
-    check_names(recipe)
-    configure_threads(recipe.threads)
 
 
 def _known(recipe: Recipe, fresh: bool) -> "Known":
@@ -47,21 +26,11 @@ def _known(recipe: Recipe, fresh: bool) -> "Known":
     threads."""
     check_names(recipe)
     set_variables()
-    from turnwise.training.first_checks import known_of
+    from turnwise.parts.first_checks import known_of
 
     known = known_of(recipe, fresh)
     configure_threads(recipe.threads)
     return known
-
-
-def check_names(recipe: Recipe) -> None:
-    """Raise ConfigError for a name in a recipe that stands for nothing. Of a user's own code it
-    loads the parts of the algorithm alone."""
-    make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    if recipe.engine.name not in WITHOUT_TOKENS:
-        ENGINES.check(recipe.engine.name)
-    SCAFFOLDS.check(recipe.scaffold.name)
-    ENVIRONMENTS.check(recipe.environment.name)
 
 
 @contextmanager
@@ -71,145 +40,12 @@ def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         known = _known(recipe, folder.fresh)
+        from turnwise.parts.resources import resources_of
         from turnwise.storage.moves import keep_moves
         from turnwise.training.prepare import prepare
-        from turnwise.training.resources import resources_of
 
         with resources_of(recipe, folder.path) as found:
             context = prepare(recipe, folder, display, found, known)
             if not folder.fresh:
                 keep_moves(folder, recipe, context.saved)
             yield context
-
-
-def run_of(policy: Path) -> Path | None:
-    """The run whose folder a path is, or whose checkpoint; None for anything else, such as the name
-    of a recipe."""
-    if (policy / RECIPE).is_file():
-        return policy
-    if not (policy / SUMS).is_file():
-        return None
-    return next((folder for folder in policy.parents if (folder / RECIPE).is_file()), None)
-
-
-def evaluate_recipe(
-    recipe: Recipe,
-    policy: Path | None,
-    display: Display,
-    out: "RunFolder | None" = None,
-) -> dict[str, Any]:
-    """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
-    checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's
-    engine is one. All of it is kept in `out`."""
-    if isinstance(recipe.engine, OpenAIEngineConfig):
-        check_names(recipe)
-        from turnwise.training.endpoint_evaluation import evaluate_endpoint
-
-        return evaluate_endpoint(recipe, recipe.engine, display, out)
-    if policy is None and recipe.reward_model is not None:
-        raise ConfigError(
-            "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
-            "folder, or leave it out with reward=false reward_model=false evaluation.best_of="
-        )
-    check_names(recipe)
-    set_variables()
-    from turnwise.training.first_checks import evaluated
-
-    environment = evaluated(recipe)
-    configure_threads(recipe.threads)
-    from turnwise.training.components import build_components
-    from turnwise.training.resources import resources_of
-
-    saved = None if policy is None else checkpoint_of(policy, display)
-    weights = None if saved is None else saved.folder
-    step = 0 if saved is None else reward_step(recipe, saved)
-    alone: dict[str, int] = {"learners": 1}
-    if recipe.cluster.colocated:
-        alone["samplers"] = recipe.cluster.samplers // recipe.cluster.learners
-    cluster = recipe.cluster.model_copy(update=alone)
-    kept = None if out is None else out.path
-    with resources_of(recipe.model_copy(update={"cluster": cluster}), kept) as found:
-        own = None if found.servers is None else kept
-        others = (found.workers, found.servers)
-        parts = build_components(recipe, weights, own, *others, environment)
-
-        async def work() -> dict[str, Any]:
-            try:
-                return await evaluate_parts(parts, display, True, step, out, weights)
-            finally:
-                await parts.stop()
-
-        return event_loop.run(work())
-
-
-async def evaluate_parts(
-    parts: "Components",
-    display: Display,
-    check: bool = False,
-    step: int = 0,
-    out: "RunFolder | None" = None,
-    weights: Path | None = None,
-) -> dict[str, Any]:
-    """The summary of the policy as the engine has it now, with the reward of a step of RL; with
-    `check` see `Components.check`. All of it is kept in `out`; `weights` is the checkpoint that
-    they are of."""
-    from turnwise.training.kept_evaluation import write_evaluations
-    from turnwise.training.reporting import model_text, weights_text
-
-    if check:
-        await parts.check()
-    found = await played_parts(parts, display, "evaluation", step)
-    display.close()
-    if out is not None:
-        policy = f"{model_text(parts)}; {weights_text(weights)}"
-        kept = {EVALUATED: found}
-        write_evaluations(out, parts.recipe, parts.environment, kept, policy, parts.tokenizer, step)
-    return dict(found.summary)
-
-
-async def played_parts(parts: "Components", display: Display, name: str, step: int) -> "Evaluated":
-    """An evaluation of the policy as the engine has it now; `name` is for the display, `step` is
-    the reward's. Raises ConfigError where there are no tasks."""
-    from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
-    from turnwise.training.evaluations import Evaluated
-
-    config = parts.recipe.evaluation
-    tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
-    if not tasks:
-        raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
-    display.phase(name, config.episodes_per_task * len(tasks))
-    limits = parts.recipe.rollout.unlearned(config.temperature)
-    runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
-    return Evaluated(*await evaluate_policy(runner, tasks, config, f"evaluation/{EVALUATED}"))
-
-
-def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:
-    """The step of RL whose reward the weights of a checkpoint are evaluated with."""
-    from turnwise.storage.checkpoint import StageName
-
-    if saved.stage is StageName.PREFERENCES:
-        return recipe.train.steps
-    return saved.step if saved.stage is StageName.REINFORCEMENT else 0
-
-
-def checkpoint_of(policy: Path, display: Display) -> "Checkpoint":
-    """The checkpoint that a folder is, or the newest one of the run that it is. Raises DataError
-    where it is damaged, or there is none."""
-    from turnwise.storage import checkpoint
-
-    if (policy / RECIPE).is_file():
-        return newest_checkpoint(policy, display)
-    return checkpoint.load(policy)
-
-
-def newest_checkpoint(run: Path, display: Display) -> "Checkpoint":
-    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over. Raises
-    DataError where there is none."""
-    from turnwise.storage import checkpoint
-
-    found, damaged = checkpoint.newest(run / "checkpoints")
-    if found is None:
-        raise DataError(f"{run} has no checkpoint yet")
-    for problem in damaged.values():
-        display.say(f"warning: {problem}; used is {found.folder}")
-    return found

@@ -22,10 +22,10 @@ from turnwise.learning.learner import Learner, OfflineLearner
 from turnwise.learning.preferences import Pair
 from turnwise.learning.signals.self_teacher import Words
 from turnwise.learning.signals.teacher import load_teacher
+from turnwise.parts.one_process import load_reference
+from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.tokens import Tokens
-from turnwise.training.one_process import load_reference
-from turnwise.training.resources import Resources
 from turnwise_cluster.checks import check_cluster, check_model
 from turnwise_cluster.learners.launcher import OnNodes
 from turnwise_cluster.learners.learner import (

@@ -73,9 +73,9 @@ def check(
     """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
     and where they part, which sampled tokens would be trained, and what had no bearing. The exit
     code is 1 where the agent raised, or the episode has no grade."""
+    from turnwise.parts.names import configure
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.start import configure
 
     folder = None if run is None else RunFolder.open(run)
     loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
@@ -121,8 +121,8 @@ def _agent(command: list[str]) -> list[str]:
 
 
 async def _check(recipe: Recipe, number: int) -> Check:
+    from turnwise.parts.components import build_components
     from turnwise.rollout.runner import new_member
-    from turnwise.training.components import build_components
     from turnwise_gateway.agent_episode import AgentEpisode
 
     parts = build_components(recipe)

@@ -14,13 +14,13 @@ from typing import Any
 from turnwise.config import AnyJudgeConfig, PolicyJudgeModel
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.agreement import agreement, ranking
+from turnwise.evaluation.policies import newest_checkpoint
 from turnwise.monitor.display import Display
+from turnwise.parts.components import build_components
+from turnwise.parts.judge import Policy
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of
-from turnwise.training.components import build_components
-from turnwise.training.judge import Policy
-from turnwise.training.start import newest_checkpoint
 from turnwise.types import Group, Trajectory, TrajectoryId
 from turnwise_judges.making import Judge, make_judge
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule

@@ -19,9 +19,9 @@ from turnwise.config import (
 )
 from turnwise.config.judge import RubricSettings
 from turnwise.errors import InfrastructureError, unknown_name
+from turnwise.parts.judge import Policy
 from turnwise.registry import load_function
 from turnwise.rewards.parts import RewardPart, Scope
-from turnwise.training.judge import Policy
 from turnwise_judges import pairwise, pointwise, rubric
 from turnwise_judges.asking import Asker, Limits
 from turnwise_judges.base import JudgeModel, Message

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.config import AnyJudgeConfig
+from turnwise.parts.judge import Policy
 from turnwise.rewards.parts import RewardPart
 from turnwise.rollout.runner import RolloutRunner
-from turnwise.training.judge import Policy
 from turnwise.types import Group
 from turnwise_judges.alarm import UnreadableReplies
 from turnwise_judges.making import Judge, make_judge, part_of

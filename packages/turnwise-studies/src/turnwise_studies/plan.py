@@ -12,8 +12,9 @@ from typing import Any
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, changed, check_recipe, parse_override, read_recipe
 from turnwise.errors import ConfigError
-from turnwise.training.checks import check_recipe_and_algorithm
-from turnwise.training.start import check_names
+from turnwise.parts.checks import check_recipe_and_algorithm
+from turnwise.parts.names import check_names
+from turnwise.training.reactions import check_reaction
 from turnwise_studies.config import COLD_START, Settings, Study, folder_name
 
 STAGES = ("sft", "train", "preferences")
@@ -116,6 +117,7 @@ def _recipe(
         check_names(recipe)
         algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
         check_recipe_and_algorithm(recipe, algorithm)
+        check_reaction(recipe, algorithm)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     return recipe

@@ -10,8 +10,8 @@ from tests.fakes import Capitals
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.load import load_tokenizer
+from turnwise.parts.conversations import conversation_tokens, read_conversations
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.training.conversations import conversation_tokens, read_conversations
 
 TOKENIZER = load_tokenizer(ModelConfig(name="tiny"))
 CALL = {"tool_call_id": "a", "function_name": "lookup", "arguments": {"country": "France"}}

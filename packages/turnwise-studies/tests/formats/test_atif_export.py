@@ -14,10 +14,10 @@ from tests.rollout.test_context import TOKENIZER, Encyclopedia, play
 from turnwise.commands.cli import main
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
+from turnwise.parts.conversations import conversation_tokens, read_conversations
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.training.conversations import conversation_tokens, read_conversations
 from turnwise.types import (
     Action,
     Group,

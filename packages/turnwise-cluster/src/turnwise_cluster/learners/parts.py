@@ -23,9 +23,9 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.second_model import SecondModel, second_model
 from turnwise.learning.signals.self_teacher import Words
 from turnwise.learning.signals.teacher import load_teacher
+from turnwise.parts.one_process import RunLearner
 from turnwise.threads import release_memory
 from turnwise.tokens import KeptTokens, Tokens
-from turnwise.training.one_process import RunLearner
 from turnwise.types import Group, Trajectory
 from turnwise_cluster.learners.agreement import check_agreement
 from turnwise_cluster.learners.divided import DividedModel, device_of, model_of_worker

@@ -23,8 +23,8 @@ from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_model, load_tokenizer
+from turnwise.parts.one_process import RunLearner
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.training.one_process import RunLearner
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.parts import algorithm_of

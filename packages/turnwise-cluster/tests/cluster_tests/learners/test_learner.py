@@ -22,10 +22,10 @@ from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.learning.signals.second_model import second_model
 from turnwise.learning.signals.self_teacher import Words
 from turnwise.models.load import load_model
+from turnwise.parts.one_process import RunLearner
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Saveable
 from turnwise.storage.tensors import read
-from turnwise.training.one_process import RunLearner
 from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.parts import algorithm_of

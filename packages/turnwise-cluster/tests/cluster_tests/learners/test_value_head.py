@@ -24,7 +24,7 @@ from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.signals.value_head import ValueHead
-from turnwise.training.one_process import RunLearner
+from turnwise.parts.one_process import RunLearner
 from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.parts import algorithm_of

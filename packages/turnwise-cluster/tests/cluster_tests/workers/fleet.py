@@ -9,11 +9,11 @@ from pathlib import Path
 
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay
+from turnwise.parts.resources import Resources
 from turnwise.rollout.remote_episode import Workers
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
 from turnwise.training.prepare import prepare
-from turnwise.training.resources import Resources
 from turnwise.training.run import run as run_stages
 from turnwise_cluster.workers import worker
 

@@ -20,13 +20,13 @@ from turnwise.conflicts import check
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
+from turnwise.parts.components import Components, build_components
 from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.remote_episode import Assignment, Sample, Workers
 from turnwise.rollout.runner import members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
-from turnwise.training.components import Components, build_components
 from turnwise.training.context import RunContext
 from turnwise.types import Group, Outcome, Trajectory
 from turnwise_cluster.workers import link, worker

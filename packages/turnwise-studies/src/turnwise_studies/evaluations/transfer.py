@@ -2,7 +2,7 @@
 
 A cell plays a run's newest weights and scaffold in the environment of a recipe, within that
 recipe's budgets, on its held-out tasks. Not here: how an evaluation is played
-(`turnwise/training/start.py`).
+(`turnwise/evaluation/policies.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Recipe, check_recipe, load_recipe
+from turnwise.evaluation.policies import evaluate_recipe
 from turnwise.monitor.display import Display
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.start import evaluate_recipe
 
 OF_ENVIRONMENT = ("environment", "sandbox", "rollout", "reward", "judge", "evaluation")
 """Sections of a cell's recipe that come with the environment; the others are the run's."""

@@ -5,7 +5,7 @@ of the agent is a message of the assistant with the results of its calls; steps 
 that no model made, or that turnwise could not read, are shown and not trained. Where a step
 replaces the context, another conversation begins, and so does each sub-agent's. Not here: how a
 run's own episodes are written (`atif_export.py`), and what becomes of messages
-(`turnwise.training.conversations`).
+(`turnwise.parts.conversations`).
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Exports of a run for use elsewhere: the policy, and conversations as training data.
 
 Not here: the run folder's own formats (`turnwise.storage`), and how conversations are read back
-(`turnwise.training.conversations`).
+(`turnwise.parts.conversations`).
 """
 
 import json

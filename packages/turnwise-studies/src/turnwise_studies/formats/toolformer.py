@@ -20,8 +20,8 @@ from torch import nn
 
 from turnwise.config import LearningConfig
 from turnwise.learning.scoring import Sequenced, score
+from turnwise.parts.conversations import Message, conversation_tokens
 from turnwise.scaffolds.base import Scaffold
-from turnwise.training.conversations import Message, conversation_tokens
 from turnwise.types import Action
 
 DECAY = 0.2

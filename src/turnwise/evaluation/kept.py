@@ -1,18 +1,39 @@
-"""An evaluation in a folder of its own, which is read as a run's: `turnwise evaluate --out`.
+"""Evaluations in folders: a run's own, and those in a folder that is read as a run's is.
 
-Not here: how it is played (`start.py`, `endpoint_evaluation.py`).
+Not here: how they are played (`policies.py`, `endpoint.py`, `training/evaluations.py`).
 """
 
 from collections.abc import Mapping, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.evaluation.paired import Comparison
+from turnwise.evaluation.report import write_report
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.evaluations import Evaluated, keep_evaluation
-from turnwise.training.reporting import write_report
+from turnwise.types import Group
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Evaluated(NamedTuple):
+    """An evaluation as it was played."""
+
+    groups: Sequence[Group]
+    summary: Mapping[str, Any]
+    """The second value of `evaluate_policy`."""
+
+
+def keep_evaluation(
+    folder: RunFolder, name: str, found: Evaluated, environment: Environment, step: int
+) -> None:
+    """Write an evaluation's trajectories, and its summary with what comparisons and new verdicts
+    have to know: the environment, and the step of RL whose reward it has."""
+    folder.write_trajectories(f"evaluation-{name}", found.groups)
+    spec = environment.spec
+    known = f"{spec.name} {spec.version}, data {spec.data_hash or 'unhashed'}"
+    folder.write_evaluation(name, {"step": step, "environment": known, **found.summary})
 
 
 def write_evaluations(
@@ -21,7 +42,7 @@ def write_evaluations(
     environment: Environment,
     evaluations: Mapping[str, Evaluated],
     policy: str,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
     step: int = 0,
     comparisons: Sequence[Comparison] = (),
 ) -> None:

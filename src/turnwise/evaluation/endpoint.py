@@ -16,14 +16,14 @@ from turnwise.config import OpenAIEngineConfig, Recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError
-from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
+from turnwise.evaluation.evaluate import evaluate_policy
+from turnwise.evaluation.kept import Evaluated, write_evaluations
+from turnwise.evaluation.policies import EVALUATED
 from turnwise.monitor.display import Display
 from turnwise.rollout.chat_episode import ChatModel, ChatRunner
+from turnwise.rollout.order import choose_tasks
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.evaluations import Evaluated
-from turnwise.training.kept_evaluation import write_evaluations
-from turnwise.training.start import EVALUATED
 
 TURN_SECONDS, ATTEMPTS = 300.0, 6
 """Deadline of one attempt at a turn, and attempts at it: with pauses, 15 s of refusals."""

@@ -13,10 +13,10 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.parts.judge import Judge, judge_of
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.model_parts import CERTAINTY, REWARD_MODEL
 from turnwise.rewards.parts import RewardPart, Scope
-from turnwise.training.judge import Judge, judge_of
 
 if TYPE_CHECKING:
     from turnwise.learning.certainty import Certainty

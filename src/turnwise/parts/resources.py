@@ -16,9 +16,9 @@ from turnwise.engines.places import ServerPlaces
 from turnwise.learning.learner import Learner, OfflineLearner
 from turnwise.learning.preferences import Pair
 from turnwise.learning.signals.self_teacher import Words
+from turnwise.parts.one_process import PreferenceRunLearner, SupervisedRunLearner, run_learner
 from turnwise.rollout.remote_episode import Workers
 from turnwise.tokens import Tokens
-from turnwise.training.one_process import PreferenceRunLearner, SupervisedRunLearner, run_learner
 from turnwise.wings import wings
 
 

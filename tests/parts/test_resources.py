@@ -7,8 +7,8 @@ import pytest
 from turnwise import wings
 from turnwise.config import load_recipe
 from turnwise.errors import MissingExtraError
-from turnwise.training import resources
-from turnwise.training.resources import Resources, resources_of
+from turnwise.parts import resources
+from turnwise.parts.resources import Resources, resources_of
 
 
 def test_a_run_of_one_process_asks_for_no_wing(monkeypatch: pytest.MonkeyPatch) -> None:

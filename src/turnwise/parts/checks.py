@@ -17,13 +17,12 @@ from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room
 from turnwise.learning.signals.teacher import check_vocabulary
 from turnwise.monitor.trackers import check_trackers
+from turnwise.parts.algorithm_checks import check_algorithm_for_recipe
+from turnwise.parts.components import Components
+from turnwise.parts.first_checks import check_demonstrations, check_environment
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
-from turnwise.training.algorithm_checks import check_algorithm_for_recipe
-from turnwise.training.components import Components
-from turnwise.training.first_checks import check_demonstrations, check_environment
-from turnwise.training.reactions import check_reaction
 from turnwise.types import Observation, Task
 
 
@@ -32,7 +31,6 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     recipe.check_tokens()
     check_algorithm_for_recipe(recipe, algorithm)
     check_demonstrations(recipe, algorithm, fresh=False)
-    check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
 
 

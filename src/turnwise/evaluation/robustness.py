@@ -13,18 +13,17 @@ from turnwise import event_loop
 from turnwise.config import Recipe
 from turnwise.environments.failing import FailureRates, failing
 from turnwise.errors import ConfigError
+from turnwise.evaluation.kept import Evaluated, write_evaluations
 from turnwise.evaluation.paired import Comparison, Played, compare, corrected
+from turnwise.evaluation.policies import checkpoint_of, played_parts, reward_step
 from turnwise.evaluation.recovery import recovery
+from turnwise.evaluation.statement import model_text, weights_text
 from turnwise.forward.images import reader_of
 from turnwise.monitor.display import Display
+from turnwise.parts.components import Components, build_components
 from turnwise.rollout.runner import members_of
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.components import Components, build_components
-from turnwise.training.evaluations import Evaluated
-from turnwise.training.kept_evaluation import write_evaluations
-from turnwise.training.reporting import model_text, weights_text
-from turnwise.training.start import checkpoint_of, played_parts, reward_step
 
 AS_TRAINED = "as_trained"
 FAILURES = "tool_failures"

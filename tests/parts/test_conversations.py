@@ -14,13 +14,13 @@ from turnwise import registry, wings
 from turnwise.config import ModelConfig, RolloutConfig, ScaffoldConfig
 from turnwise.errors import DataError, MissingExtraError
 from turnwise.models.load import load_tokenizer
+from turnwise.parts.conversations import conversation_tokens, read_conversations
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.messages import messages_of
 from turnwise.storage.trajectory_rows import trajectory_row
 from turnwise.tokens import Source
-from turnwise.training.conversations import conversation_tokens, read_conversations
 from turnwise.types import Action, ToolCall
 
 TOKENIZER = load_tokenizer(ModelConfig(name="tiny"))

@@ -1,7 +1,7 @@
 """Checks of a recipe before a model library is imported: its mistakes are said within two seconds.
 
 The environment is made, its tasks and demonstrations are read; nothing is played. Not here: names
-(`start.py`), and what depends on the model or its tokenizer (`checks.py`).
+(`names.py`), and what depends on the model or its tokenizer (`checks.py`).
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from turnwise.environments.base import Environment, Split
 from turnwise.environments.registry import environment_of
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError, NotSupportedError
-from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.models.places import check_model
 from turnwise.monitor.trackers import check_trackers
-from turnwise.rewards.composition import Reward
-from turnwise.rewards.parts import Scope
-from turnwise.rollout.demonstrations import check_behaviours
-from turnwise.sandbox.base import CodeSandbox
-from turnwise.training.algorithm_checks import (
+from turnwise.parts.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
 )
-from turnwise.training.conversations import read_conversations
-from turnwise.training.rewarding import parts_of_models, reward_of
+from turnwise.parts.conversations import read_conversations
+from turnwise.parts.rewarding import parts_of_models, reward_of
+from turnwise.rewards.composition import Reward
+from turnwise.rewards.parts import Scope
+from turnwise.rollout.demonstrations import check_behaviours
+from turnwise.rollout.order import choose_tasks
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.types import Task
 
 

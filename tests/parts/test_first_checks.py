@@ -75,7 +75,8 @@ from turnwise.config import load_recipe
 from turnwise.errors import UserError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.start import evaluate_recipe, prepared
+from turnwise.evaluation.policies import evaluate_recipe
+from turnwise.training.start import prepared
 
 folder, *mistakes = sys.argv[1:]
 for words in [*mistakes, "evaluate"]:

@@ -25,6 +25,9 @@ from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
+from turnwise.parts.first_checks import checked_environment
+from turnwise.parts.judge import Judge, Policy, judge_of
+from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
@@ -34,9 +37,6 @@ from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
-from turnwise.training.first_checks import checked_environment
-from turnwise.training.judge import Judge, Policy, judge_of
-from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.wings import wings
 
 

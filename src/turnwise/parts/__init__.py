@@ -1,0 +1,1 @@
+"""From a recipe to working parts: what it names, made, and checked that it goes together."""
