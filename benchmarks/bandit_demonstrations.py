@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.games.bandit import Bandit
 from turnwise.seeds import derive
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.games.bandit import Bandit
 
 EPISODES, PULLS = 120, 5
 

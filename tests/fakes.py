@@ -1,6 +1,7 @@
 """What tests share: a tokenizer of bytes, a toy environment, and an engine that fails on demand."""
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,8 +24,9 @@ from turnwise.errors import ToolError
 from turnwise.models.shipped import tiny_folder
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
+from turnwise.seeds import derive
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Group, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Group, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
 
@@ -230,6 +232,56 @@ class Restorable(Letters):
 
     def restore(self, state: bytes) -> None:
         assert not state
+
+
+SAFE_PAY, RISKY_CHANCE = 0.15, 0.25
+
+
+class Arms(Environment):
+    """Two arms, of which one pays 1 by chance, so that the value of every turn is known."""
+
+    facts = EnvironmentSpec("arms", "1", turn_rewards=True)
+    same_splits = True
+
+    def __init__(self, pulls: int = 1) -> None:
+        self.pulls = pulls
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        risky = ("left", "right", "right", "left")
+        prompt = f"Pull the left arm or the right arm, {self.pulls} times."
+        return [Task(f"{split} {n}", prompt, data={"risky": arm}) for n, arm in enumerate(risky)]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.risky, self.seed, self.paid = task.data["risky"], seed, list[float]()
+        return await super().reset(task, seed)
+
+    @tool
+    async def pull(self, arm: str) -> str:
+        """Pull an arm."""
+        lucky = derive(self.seed, "pull", len(self.paid)) < RISKY_CHANCE * 2**63
+        self.paid.append(float(lucky) if arm == self.risky else SAFE_PAY)
+        return f"It pays {self.paid[-1]:g}."
+
+    async def step(self, action: Action) -> Step:
+        before = len(self.paid)
+        step = await super().step(action)
+        done = step.done or len(self.paid) == self.pulls
+        return replace(step, done=done, reward=sum(self.paid[before:]))
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        return Verdict(0.0, len(self.paid) == self.pulls)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", "left", (ToolCall("pull", {"arm": "left"}),))] * self.pulls
+
+    def snapshot(self) -> bytes:
+        return json.dumps([self.risky, self.seed, self.paid]).encode()
+
+    def restore(self, state: bytes) -> None:
+        self.risky, self.seed, self.paid = json.loads(state)
+
+    def reseed(self, seed: int) -> None:
+        self.seed = seed
 
 
 class Untold(EmbeddedEngine):

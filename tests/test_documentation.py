@@ -95,7 +95,7 @@ def test_tables_of_recipes_are_recipes(page: Path) -> None:
         elif "arms" in given:
             continue  # a study, which is the package turnwise-studies' to test
         elif set(given) <= SECTIONS:
-            environment = {"name": "bandit"} | given.get("environment", {})
+            environment = {"name": "search"} | given.get("environment", {})
             check_recipe({"name": "page"} | given | {"environment": environment}, name(page))
         else:
             assert "project" in given, f"{name(page)}: no recipe has all of {sorted(given)}"

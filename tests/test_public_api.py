@@ -88,7 +88,7 @@ def test_asking_for_a_name_loads_no_torch() -> None:
     light = [name for name in turnwise.__all__ if name not in ("Components", "PolicyLearner")]
     code = (
         f"import sys, turnwise\nfor name in {light}: getattr(turnwise, name)\n"
-        "turnwise.make_environment('bandit')\nassert 'torch' not in sys.modules"
+        "turnwise.make_environment('search')\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -154,9 +154,9 @@ def test_recipes_from_tables(recipe: Path) -> None:
     changes = {"train.steps": 5, "engine": "scripted"}
     from_file = turnwise.load_recipe(recipe, "seed=3", changes)
     assert (from_file.train.steps, from_file.seed, from_file.engine.name) == (5, 3, "scripted")
-    tables = {"name": "mine", "environment": {"name": "bandit"}}
-    assert turnwise.load_recipe(tables).environment.name == "bandit"
-    assert tables == {"name": "mine", "environment": {"name": "bandit"}}
+    tables = {"name": "mine", "environment": {"name": "search"}}
+    assert turnwise.load_recipe(tables).environment.name == "search"
+    assert tables == {"name": "mine", "environment": {"name": "search"}}
     assert turnwise.load_recipe(from_file, "train.steps=6").train.steps == 6
     tables["algorithm"] = {"name": "ppo", "critic": "head"}
     tables["engine"] = {"max_sequences": 3}

@@ -78,7 +78,7 @@ def recipe_file(folder: Path) -> Path:
     file = folder / "sky.toml"
     (folder / "calls.jsonl").touch()
     demonstrations = '[sft.demonstrations]\nfile = "calls.jsonl"\n'
-    file.write_text(f'name = "sky"\nenvironment.name = "bandit"\n{demonstrations}')
+    file.write_text(f'name = "sky"\nenvironment.name = "search"\n{demonstrations}')
     return file
 
 

@@ -135,8 +135,8 @@ def make_environment(name: str, /, **options: Any) -> Environment:
     Options are arguments of its constructor. Raises ConfigError for a name or an option that there
     is not.
 
-    >>> bandit = turnwise.make_environment("bandit")
-    >>> len(bandit.tasks("train")) > 0
+    >>> search = turnwise.make_environment("search")
+    >>> len(search.tasks("train")) > 0
     True
     """
     return registry.make_environment(name, options)

@@ -25,7 +25,7 @@ def write(folder: Path, evaluation: str, tasks: dict[str, list[dict[str, Any]]])
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     (tmp_path / "trajectories").mkdir()
-    (tmp_path / "config.toml").write_text('name = "x"\n[environment]\nname = "bandit"\n')
+    (tmp_path / "config.toml").write_text('name = "x"\n[environment]\nname = "search"\n')
     write(tmp_path, "cold_start", {"easy": [RIGHT, RIGHT, WRONG], "hard": [WRONG, WRONG, RIGHT]})
     write(tmp_path, "trained", {"easy": [WRONG] * 4, "hard": [RIGHT, RIGHT, RIGHT, WRONG]})
     lines = [{"step": step, "rollout/tool_calls": step / 10} for step in range(1, 11)]

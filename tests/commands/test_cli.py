@@ -119,22 +119,22 @@ def test_rewards(shell: Shell, tmp_path: Path) -> None:
     assert "words=to be given" in " ".join(shell("rewards", f"{file}:brevity").out.split())
     (doors,) = shell("rewards", f"{file}:Room", "--json").json
     assert (doors["part"], doors["high"], doors["options"]) == ("doors", 4, {})
-    assert "what bandit reports" in shell("rewards", "bandit").out
+    assert "what search reports" in shell("rewards", "search").out
     assert "did you mean 'malformed'" in shell("rewards", "malformd", code=2).err
 
 
 @pytest.mark.long
 def test_environments(shell: Shell) -> None:
-    (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
+    (row,) = shell("environments", "search", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
     measured |= {"played"}
     told = {"note", "reference_scores", "weaknesses"}
     assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
-    assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
-    assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
-    refused = shell("environments", "bandit", "bandid", code=2).err
-    assert "did you mean 'bandit'" in refused
-    assert "bandit " not in refused  # nothing was measured before
+    assert (row["name"], row["noop"], row["deterministic"]) == ("search", 0.0, True)
+    assert "search" in shell("environments", "search", "--tasks", "1").out
+    refused = shell("environments", "search", "serach", code=2).err
+    assert "did you mean 'search'" in refused
+    assert "search " not in refused  # nothing was measured before
 
 
 BROKEN = """from turnwise import Environment, Task, Verdict

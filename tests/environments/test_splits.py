@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.fakes import Capitals
+from tests.fakes import Arms, Capitals
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.games.bandit import Bandit
 from turnwise.environments.guarded import guarded
 from turnwise.environments.splits import check_splits, shared_tasks
 from turnwise.errors import DataError
@@ -40,11 +39,11 @@ def test_shared_tasks_are_counted() -> None:
 
 
 def test_where_luck_alone_makes_the_difference_they_may_be_the_same() -> None:
-    checked(Bandit(count=512))
+    checked(Arms())
 
 
 def test_what_is_odd_is_told_through_a_guard_too() -> None:
-    inner = Bandit()
+    inner = Arms()
     inner.warnings, inner.weaknesses = ["odd"], ["weak"]
     outer = guarded(inner, {"pull": 1})
     assert (outer.warnings, outer.weaknesses, outer.same_splits) == (["odd"], ["weak"], True)

@@ -2,19 +2,18 @@
 
 import re
 
-from tests.fakes import Capitals
+from tests.fakes import Arms, Capitals
 from turnwise.config import Recipe, check_recipe
-from turnwise.environments.games.bandit import Bandit
 from turnwise.evaluation.statement import machine, statement, versions
 
 
 def recipe(**tables: object) -> Recipe:
-    values = {"name": "x", "model": {"name": "m"}, "environment": {"name": "bandit"}}
+    values = {"name": "x", "model": {"name": "m"}, "environment": {"name": "search"}}
     return check_recipe({**values, **tables}, "recipe")
 
 
 def facts(environment: object = None, **tables: object) -> dict[str, str]:
-    made = environment if isinstance(environment, Bandit | Capitals) else Capitals()
+    made = environment if isinstance(environment, Arms | Capitals) else Capitals()
     return statement(recipe(**tables), made, made.tasks("heldout")[:2], "m, 5 parameters")
 
 
@@ -41,8 +40,8 @@ def test_tasks_that_were_trained_on_are_counted() -> None:
     train, every = len(environment.tasks("train")), len(environment.tasks("heldout"))
     words = f"2 of {every} held-out ones, 0 of them are among the {train} training tasks, by"
     assert facts()["tasks"].startswith(words)
-    assert "2 of them are among" in facts(Bandit())["tasks"]
-    assert "(the environment has no others)" in facts(Bandit())["tasks"]
+    assert "2 of them are among" in facts(Arms())["tasks"]
+    assert "(the environment has no others)" in facts(Arms())["tasks"]
 
 
 def test_weaknesses_and_models_in_the_reward_are_told() -> None:

@@ -6,10 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from tests.fakes import byte_tokenizer
+from tests.fakes import RISKY_CHANCE, SAFE_PAY, Arms, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.branching import branch_at, play_on, turn_values, values_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -25,7 +24,7 @@ MEAN = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
 
 def runner(snapshots: bool = True) -> RolloutRunner:
     """A policy that pulls either arm with probability one half."""
-    bandit = Bandit(pulls=PULLS, count=4)
+    environment = Arms(PULLS)
     stream = random.Random(0)
 
     def policy(session: str, prompt: list[int]) -> list[int]:
@@ -33,10 +32,15 @@ def runner(snapshots: bool = True) -> RolloutRunner:
         arm = stream.choice([name.rpartition(" ")[2] for name in names])
         return list(TOKENIZER(f"<pull> {arm}</pull>", add_special_tokens=False)["input_ids"])
 
-    scaffold = TagsScaffold(TOKENIZER, bandit.tools(), instructions="")
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     limits = RolloutConfig(max_turns=4, max_turn_tokens=60, max_tokens=900)
     return RolloutRunner(
-        bandit, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(64), snapshots=snapshots
+        environment,
+        scaffold,
+        ScriptedEngine(policy),
+        limits,
+        PrioritySemaphore(64),
+        snapshots=snapshots,
     )
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.algorithms.declared import functions
+from tests.fakes import RISKY_CHANCE, SAFE_PAY
 from tests.rollout.test_trees import PULLS, Strict, runner
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.engines.base import Completion, Sampling
-from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY
 from turnwise.errors import RunStoppedError
 from turnwise.learning.credits import estimate, estimator_inputs
 from turnwise.learning.signals.base import Signals

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.fakes import Capitals, byte_tokenizer
+from tests.fakes import Arms, Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
-from turnwise.environments.games.long_walk import LongWalk
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.demonstrations import (
     BEHAVIOURS,
@@ -81,7 +80,7 @@ def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
 
 
 def test_demonstrations_are_cut_after_their_turns_and_no_other_failure_is_let_through() -> None:
-    environment = LongWalk(length=20, count=10)
+    environment = Arms(pulls=20)
     scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
     tasks = environment.tasks("train")
     limits = RolloutConfig(max_turns=20, max_tool_calls=20, max_turn_tokens=80, max_tokens=2000)

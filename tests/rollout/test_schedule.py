@@ -110,6 +110,6 @@ def test_a_budget_only_lowers() -> None:
     ],
 )
 def test_schedules_that_lead_nowhere_are_refused(rollout: dict[str, object], said: str) -> None:
-    recipe = {"name": "x", "environment": {"name": "bandit"}, "rollout": rollout}
+    recipe = {"name": "x", "environment": {"name": "search"}, "rollout": rollout}
     with pytest.raises(ConfigError, match=said):
         check_recipe(recipe, "test")

@@ -13,11 +13,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.fakes import byte_tokenizer
+from tests.fakes import Arms, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.environments.games.bandit import Bandit
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
@@ -25,7 +24,7 @@ from turnwise.rollout.trees import entropy_branches, random_branches, roots_of, 
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
 from turnwise.tokens import Source
-from turnwise.types import Group, ToolCall, ToolResult, Trajectory, Verdict
+from turnwise.types import Group, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 3
@@ -53,14 +52,7 @@ class Telling(ScriptedEngine):
         )
 
 
-class Quick(Bandit):
-    """Without a thread for every pull."""
-
-    async def _run(self, call: ToolCall) -> ToolResult:
-        return ToolResult(call, self.pull(**call.arguments))
-
-
-class Strict(Quick):
+class Strict(Arms):
     """Cannot grade some of the episodes."""
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
@@ -74,15 +66,15 @@ def encode(text: str) -> list[int]:
 
 
 def runner(
-    logprobs: Sequence[float] = (SURE,) * PULLS, kind: type[Bandit] = Quick, pulls: int = PULLS
+    logprobs: Sequence[float] = (SURE,) * PULLS, kind: type[Arms] = Arms, pulls: int = PULLS
 ) -> RolloutRunner:
-    bandit = kind(pulls=pulls, count=4)
-    scaffold = TagsScaffold(TOKENIZER, bandit.tools(), instructions="")
-    share = 0.0 if kind is Quick else 1.0
+    environment = kind(pulls)
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    share = 0.0 if kind is Arms else 1.0
     limits = RolloutConfig(
         max_turns=4, max_turn_tokens=60, max_tokens=900, max_ungraded_share=share
     )
-    return RolloutRunner(bandit, scaffold, Telling(logprobs), limits, PrioritySemaphore(64))
+    return RolloutRunner(environment, scaffold, Telling(logprobs), limits, PrioritySemaphore(64))
 
 
 def random_trees(

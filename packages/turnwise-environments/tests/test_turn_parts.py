@@ -15,11 +15,12 @@ from tests.environments.playing import answered, calling, judged, opened, played
 from turnwise.environments.base import Environment
 from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
-from turnwise.environments.turn_parts import changes_of, is_harm, results_of, share_of_changes
+from turnwise.environments.turn_parts import results_of
 from turnwise.evaluation.measurement import all_tasks, played_all, spread
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn
 from turnwise_environments.function_calling.applications import DAYS
 from turnwise_environments.multi_tool.environment import MultiTool
+from turnwise_environments.progress import changes_of, is_harm, share_of_changes
 from turnwise_environments.rewards.tool_calls import write_calls
 from turnwise_environments.shop.environment import BACK, BUY
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-CONFIG = 'name = "x"\n[environment]\nname = "bandit"\n'
+CONFIG = 'name = "x"\n[environment]\nname = "search"\n'
 
 
 def fake_run(folder: Path, won: Sequence[bool], curve: Sequence[float] = (0.5,) * 10) -> Path:

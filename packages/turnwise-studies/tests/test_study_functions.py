@@ -11,10 +11,9 @@ import pytest
 
 from tests.rewards.episodes import answer, episode
 from turnwise.environments.registry import make_environment
-from turnwise.evaluation.measurement import all_tasks, played_all, success
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise.types import Task, Verdict
-from turnwise_studies.shipped import gigpo, kimi_k2, tool_use
+from turnwise_studies.shipped import kimi_k2, tool_use
 
 
 @pytest.fixture
@@ -59,28 +58,3 @@ def test_success_at_calculations_alone_is_paid() -> None:
         task = Task("x", "What is 2 * 3?", info={"needs": needs})
         played = replace(episode(answer("6")), task=task, verdict=Verdict(1.0, right))
         assert kimi_k2.calculations(played) == paid
-
-
-def test_a_wrong_door_leads_one_room_back() -> None:
-    rooms = gigpo.Rooms(count=40)
-    task = rooms.tasks("heldout")[0]
-    right = [str(action.calls[0].arguments["door"]) for action in rooms.oracle(task)]
-    wrong = gigpo.DOORS[right[1] == gigpo.DOORS[0]]
-    doors = [right[0], wrong, *right]
-    (play,) = played_all(rooms, [task], [[gigpo.going(door) for door in doors]])
-    first, second = (f"{room}: {task.data['signs'][room - 1]}" for room in (1, 2))
-    assert play.trajectory.states[1:4] == (second, first, second)
-    assert play.trajectory.reward == 1.0
-
-
-@pytest.mark.long
-def test_demonstrations_in_rooms_go_astray_and_return() -> None:
-    rooms = gigpo.Rooms(count=200)
-    tasks = all_tasks(rooms)
-    scripts = [list(rooms.oracle(task)) for task in tasks]
-    assert success(played_all(rooms, tasks, scripts)) == 1.0
-    pairs = list(zip(scripts, scripts[::-1], strict=True))
-    careless = [gigpo.careless(one, other) for one, other in pairs]
-    assert careless == [gigpo.careless(one, other) for one, other in pairs]
-    plays = played_all(rooms, tasks, careless)
-    assert 0.3 < success(plays) < 0.7

@@ -27,34 +27,14 @@ ENVIRONMENTS: Registry[type[Environment]] = Registry(
 )
 for _name, _target, _line in (
     (
-        "bandit",
-        "games.bandit:Bandit",
-        "pull one of two named arms: a sure one, and one that sometimes pays more",
-    ),
-    (
-        "frozen_lake",
-        "games.frozen_lake:FrozenLake",
-        "cross a frozen lake shown as text (gymnasium's); needs the extra games",
-    ),
-    (
         "joint",
         "joint:Joint",
         "several environments in one run, with a share and budgets for each",
     ),
     (
-        "long_walk",
-        "games.long_walk:LongWalk",
-        "find the way through 300 rooms, a tool call each, by a rule that is given once",
-    ),
-    (
         "search",
         "search.environment:SearchEnvironment",
         "answer multi-hop questions by searching documents: Python's own, or yours",
-    ),
-    (
-        "sokoban",
-        "games.sokoban:Sokoban",
-        "push boxes onto targets: small boards made here, or Boxoban's files",
     ),
 ):
     ENVIRONMENTS.register(_name, f"turnwise.environments.{_target}", _line)

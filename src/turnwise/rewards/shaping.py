@@ -20,7 +20,7 @@ the subtraction, has no such promise: an agent may go there again and again.
 
 All members of a group begin in one state, so estimators that compare whole episodes with each other
 see no difference; those that give turns their own credit do. Not here: what is reported
-(`environments/turn_parts.py`).
+(each environment says).
 """
 
 import functools

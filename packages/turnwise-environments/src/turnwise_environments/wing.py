@@ -3,6 +3,10 @@
 from turnwise.wings import Wing
 
 ENVIRONMENTS = {
+    "bandit": (
+        "games.bandit:Bandit",
+        "pull one of two named arms: a sure one, and one that sometimes pays more",
+    ),
     "code": (
         "code.environment:Code",
         "write a function, judged by hidden calls in a sandbox; or repair QuixBugs' programs",
@@ -14,6 +18,10 @@ ENVIRONMENTS = {
     "desk": (
         "desk.environment:ServiceDesk",
         "serve a shop's customers by a policy: a database to read and write, a user",
+    ),
+    "frozen_lake": (
+        "games.frozen_lake:FrozenLake",
+        "cross a frozen lake shown as text (gymnasium's); needs the extra games",
     ),
     "function_calling": (
         "function_calling.environment:FunctionCalling",
@@ -30,6 +38,10 @@ ENVIRONMENTS = {
     "inspect": (
         "adapters.inspect_ai:Inspect",
         "dataset and scorer of one of Inspect's tasks, with tools; needs the extra inspect",
+    ),
+    "long_walk": (
+        "games.long_walk:LongWalk",
+        "find the way through 300 rooms, a tool call each, by a rule that is given once",
     ),
     "mathematics": (
         "mathematics.environment:Mathematics",
@@ -74,6 +86,10 @@ ENVIRONMENTS = {
     "shop_web": (
         "shop.web:ShopWeb",
         "find and buy products on the web pages of shop: plain, or in Chromium",
+    ),
+    "sokoban": (
+        "games.sokoban:Sokoban",
+        "push boxes onto targets: small boards made here, or Boxoban's files",
     ),
     "sql": (
         "sql.environment:SqlEnvironment",

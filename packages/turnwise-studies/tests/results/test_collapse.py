@@ -11,7 +11,7 @@ from turnwise_studies.results.collapse import collapse, highest, warning
 
 def run(folder: Path, success: Sequence[float], spread: Sequence[float] = ()) -> Path:
     folder.mkdir()
-    (folder / "config.toml").write_text('name = "x"\n[environment]\nname = "bandit"\n')
+    (folder / "config.toml").write_text('name = "x"\n[environment]\nname = "search"\n')
     lines = [
         {"step": step, "rollout/success": one, "reward/mean": one}
         | ({"reward/group_std": spread[step - 1]} if spread else {})

@@ -17,7 +17,7 @@ from typing import get_args
 from pydantic import StrictInt
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.turn_parts import STATE_PARTS, cells_of, replayed, share, state_parts
+from turnwise.environments.turn_parts import share
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.ranges import Count
 from turnwise.rewards.numeric import matches
@@ -29,6 +29,7 @@ from turnwise_environments.desk.policy import WishKind
 from turnwise_environments.desk.shop import Shop, State
 from turnwise_environments.desk.tasks import COUNT, made_tasks
 from turnwise_environments.desk.user import User
+from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
 
 ALL_WISHES: Sequence[WishKind] = get_args(WishKind)
 RULES, PRICES = 5, range(12, 100, 2)

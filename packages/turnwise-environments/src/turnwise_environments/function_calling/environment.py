@@ -17,14 +17,7 @@ from typing import Annotated, Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.random_actions import random_call
-from turnwise.environments.turn_parts import (
-    STATE_PARTS,
-    cells_of,
-    gain_part,
-    replayed,
-    share,
-    state_parts,
-)
+from turnwise.environments.turn_parts import gain_part, share
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
@@ -36,6 +29,7 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 from turnwise_environments.function_calling.applications import Desk, application_tools
 from turnwise_environments.function_calling.requests import KINDS, Kind
 from turnwise_environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
+from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
 from turnwise_environments.rewards.tool_calls import (
     BEST,
     WORST,

@@ -10,16 +10,11 @@ import random
 from collections.abc import Sequence
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.turn_parts import (
-    changes_of,
-    gain_part,
-    results_of,
-    share,
-    share_of_turn,
-)
+from turnwise.environments.turn_parts import gain_part, results_of, share, share_of_turn
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.progress import changes_of
 from turnwise_environments.proofs.tasks import STANDARD, MadeTheorems
 from turnwise_environments.proofs.theorems import Result, results
 from turnwise_environments.rewards.proofs import (

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import every
-from turnwise.environments.turn_parts import cells_of, share, share_of_changes
+from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.progress import cells_of, share_of_changes
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell import os_interaction
 from turnwise_environments.shell.folders import state_of

@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.turn_parts import changes_of, progress_part, replayed, share
+from turnwise.environments.turn_parts import share
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range
 from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.progress import changes_of, progress_part, replayed
 from turnwise_environments.rewards.shopping import (
     NOTHING_BOUGHT,
     Bought,

@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.turn_parts import (
-    STATE_PARTS,
-    progress_part,
-    replayed,
-    share,
-    share_of_changes,
-    state_parts,
-)
+from turnwise.environments.turn_parts import share
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.progress import (
+    STATE_PARTS,
+    progress_part,
+    replayed,
+    share_of_changes,
+    state_parts,
+)
 from turnwise_environments.rewards.cells import cells_match, share_of_cells
 from turnwise_environments.sql.dbbench import RecordFile
 from turnwise_environments.sql.progress import progress

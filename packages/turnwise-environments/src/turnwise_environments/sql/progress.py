@@ -5,7 +5,7 @@ that a look at a whole table or column has. What is known to the agent is one se
 that counts is the lowest over this one and variants of it, on which the statements are run too: a
 guess that is typed in as a constant is right in one of them alone. Comparing on several databases
 is test-suite accuracy (Zhong, Yu and Klein 2020, arXiv 2010.02840). Not here: changes of the tables
-(`turn_parts.py`), whether the answer is right (`environment.py`).
+(`turnwise_environments/progress.py`), whether the answer is right (`environment.py`).
 """
 
 import random
@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from turnwise.environments.turn_parts import changes_of, results_of
+from turnwise.environments.turn_parts import results_of
 from turnwise.errors import ToolError
 from turnwise.seeds import derive
 from turnwise.types import Trajectory
+from turnwise_environments.progress import changes_of
 from turnwise_environments.sql.tasks import outcome
 from turnwise_environments.tools.sql import MAX_ROWS, Database, Table, shown
 

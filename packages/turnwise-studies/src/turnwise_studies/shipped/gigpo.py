@@ -5,7 +5,6 @@ import random
 from collections.abc import Sequence
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
 from turnwise.errors import ToolError
 from turnwise.ranges import Count
@@ -13,6 +12,7 @@ from turnwise.rollout.demonstrations import Script
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.games.base import PARTS, Game
 
 DOORS = ("a", "b")
 LEADS_ON = dict(zip("cdefghiklmnopqrs", "abbabaabbbabaaba", strict=True))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import WAY_PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.options import Options
@@ -22,6 +21,7 @@ from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.games.base import WAY_PARTS, Game
 
 STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 MOVE, ON, OFF, DONE = -0.1, 1.0, -1.0, 10.0

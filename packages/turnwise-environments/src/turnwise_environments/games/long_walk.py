@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
 from turnwise.environments.turn_parts import share
 from turnwise.errors import ToolError
@@ -21,6 +20,7 @@ from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.games.base import PARTS, Game
 
 COLOURS = ("red", "blue", "green", "gold", "white")
 DOORS = 3

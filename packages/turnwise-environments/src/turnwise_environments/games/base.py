@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.environments.base import Environment
-from turnwise.environments.turn_parts import changes_of, progress_part, results_of, share
+from turnwise.environments.turn_parts import results_of, share
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.progress import changes_of, progress_part
 
 DIRECTIONS = ("left", "down", "right", "up")
 """Directions in gymnasium's order, so that an index is its action."""

@@ -12,12 +12,12 @@ from itertools import accumulate
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec, Rewards
-from turnwise.environments.games.base import DIRECTIONS, WAY_PARTS, Game
 from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, identities
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Range, Share
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.games.base import DIRECTIONS, WAY_PARTS, Game
 
 RULES = "Walk from P to G over frozen ground (F); holes (H) end the game."
 SLIPPERY = " The ice is slippery: a move may go to either side instead."

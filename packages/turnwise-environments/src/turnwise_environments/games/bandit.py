@@ -7,13 +7,13 @@ for is drawn for each task and cannot be known, so one pull is a guess and more 
 from collections.abc import Sequence
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SPLITS, Split, TaskSet
 from turnwise.errors import ToolError
 from turnwise.ranges import Count
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Task
+from turnwise_environments.games.base import PARTS, Game
 
 SAFE_PAY, RISKY_PAY, RISKY_CHANCE = 0.15, 1.0, 0.25
 NAMES = ("phoenix", "dragon", "teacher", "engineer", "trader", "librarian")

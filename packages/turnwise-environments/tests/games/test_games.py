@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
-from turnwise.environments.games.base import DIRECTIONS
-from turnwise.environments.games.frozen_lake import FrozenLake
-from turnwise.environments.games.sokoban import MadeBoards, Sokoban, read_levels, solve
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
+from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
+from turnwise_environments.games.base import DIRECTIONS
+from turnwise_environments.games.frozen_lake import FrozenLake
+from turnwise_environments.games.sokoban import MadeBoards, Sokoban, read_levels, solve
 
-BOXOBAN = Path(__file__).parents[4] / "shared" / "data" / "boxoban"
+BOXOBAN = Path(__file__).parents[5] / "shared" / "data" / "boxoban"
 GAMES: dict[str, dict[str, Any]] = {
     "bandit": {"pulls": 3},
     "frozen_lake": {"maps": 40, "slippery": True},
