@@ -184,6 +184,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     return found
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.wing("cluster")
 @pytest.mark.wing("gateway")
 @pytest.mark.wing("judges")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from turnwise.commands.words import words_text
 from turnwise.config import RolloutConfig, check_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
 from turnwise.scaffolds.tags import TagsScaffold
@@ -132,8 +132,11 @@ def test_what_the_policy_read_is_what_is_told(first: str, looks: list[str], adds
     assert row["task_prompt"] == task.prompt == groups_of([row])[0].trajectories[0].task.prompt
 
 
+@pytest.mark.wing("algorithms")
 def test_a_branch_was_shown_what_its_parent_was() -> None:
     """Its own reset, with another seed, may have said something else."""
+    from turnwise_algorithms.branching import branch_at, child_of
+
     environment = Room("It is cold.", ["It is dark."], "")
     made, _ = runner(environment)
     parent = asyncio.run(made.episode(0, new_member(Task("22", ""), "g", 0, 0, "test")).run())

@@ -6,8 +6,7 @@ from typing import Any
 
 from scripts.reference.text import table
 from turnwise.algorithms.parts import PARTS
-from turnwise.algorithms.registry import describe
-from turnwise.algorithms.rows import ALGORITHMS
+from turnwise.algorithms.registry import algorithm_names, describe, row_of
 
 
 def parts_page() -> str:
@@ -18,10 +17,10 @@ def parts_page() -> str:
         "in [Algorithms](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
         "## Algorithms\n\nWhat is not said is as in `grpo`.\n\n"
     )
-    grpo = describe("grpo")
+    grpo, names = describe("grpo"), algorithm_names()
     rows = [
         (f"`{name}`", _difference(describe(name), grpo), row.source, row.differs)
-        for name, row in ALGORITHMS.items()
+        for name, row in zip(names, map(row_of, names), strict=True)
     ]
     text += table(rows, "name", "made of", "source", "otherwise than in its source")
     for choice, parts in PARTS.items():

@@ -226,7 +226,7 @@ class TrajectoryId(NamedTuple):
 class Branch:
     """A moment of an episode, from which others can begin: just before a turn.
 
-    Example: branch_at(trajectory, turn=2) in `rollout.branching`.
+    Example: branch_at(trajectory, turn=2) in `turnwise_algorithms.branching`.
     """
 
     tokens: Tokens

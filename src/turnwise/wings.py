@@ -24,6 +24,44 @@ from turnwise.errors import ConfigError, MissingExtraError, located
 
 GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, tuple[str, ...]]] = {
+    "algorithms": {
+        "algorithm": (
+            "arpo",
+            "arpo_soft",
+            "counterfactual",
+            "distillation",
+            "hca",
+            "hcapo",
+            "igpo",
+            "otb",
+            "prime",
+            "remax",
+            "sdpo",
+            "tree_grpo",
+        ),
+        "estimator": (
+            "arpo",
+            "arpo_soft",
+            "counterfactual",
+            "distillation",
+            "hca",
+            "hcapo",
+            "information_gain",
+            "otb",
+            "process_rloo",
+            "remax",
+            "tree_grpo",
+        ),
+        "rollout": ("entropy_branches", "greedy", "random_branches", "turn_replays"),
+        "signal": (
+            "hindsight",
+            "information_gain",
+            "process_rewards",
+            "score_norms",
+            "self_teacher",
+            "teacher",
+        ),
+    },
     "cluster": {"section": ("cluster",)},
     "environments": {
         "command": ("inject", "serve-environment"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups
+from tests.marked import marked
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.estimators import Credit
 from turnwise.algorithms.parts import Trait
@@ -109,7 +110,7 @@ def test_who_compares_whole_trajectories_gets_the_total(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", BY_TURN)
+@pytest.mark.parametrize("name", marked(BY_TURN))
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
 def test_who_compares_turns_gets_their_sums(

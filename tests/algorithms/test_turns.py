@@ -1,7 +1,5 @@
 """Credit for turns: against the formulas written out, and in degenerate cases."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.outcome_advantages import rloo
-from turnwise.algorithms.turns import gigpo, information_gain, mt_grpo, turn_returns, turn_rloo
+from turnwise.algorithms.turns import gigpo, mt_grpo, turn_returns, turn_rloo
 
 DISCOUNTS = st.floats(0, 1)
 
@@ -133,35 +131,7 @@ def test_a_state_met_again_in_one_episode_is_compared_too() -> None:
     np.testing.assert_allclose(found[0], [-0.25, 0.25])
 
 
-def gained(reward: float, gains: list[float]) -> EstimatorInput:
-    made = episode(reward, None, turns=len(gains) + 1)
-    return replace(made, information_gains=np.array(gains))
-
-
-def test_information_gain_by_hand() -> None:
-    """IGPO (arXiv 2510.14967): z-scores, then sums of what comes; apart, and all together."""
-    group = [gained(1.0, [0.2, 0.4]), gained(0.0, [0.1]), gained(0.5, [])]
-    gains, outcome = z_score([0.2, 0.4, 0.1]), z_score([1, 0, 0.5])
-    together = z_score([0.2, 0.4, 0.1, 1, 0, 0.5])
-    for separate, scores in ((1, [*gains, *outcome]), (0, together)):
-        g, o = scores[:3], scores[3:]
-        found = information_gain(group, 0.5, separate)
-        second = g[1] + 0.5 * o[0]
-        np.testing.assert_allclose(found[0], [g[0] + 0.5 * second, second, o[0]], atol=1e-9)
-        np.testing.assert_allclose(found[1], [g[2] + 0.5 * o[1], o[1]], atol=1e-9)
-        np.testing.assert_allclose(found[2], [o[2]], atol=1e-9)
-
-
-def test_rewards_of_turns_are_part_of_the_outcome_of_information_gain() -> None:
-    group = [gained(0.0, [0.0]), gained(0.0, [0.0])]
-    group[0] = replace(group[0], turn_rewards=np.array([1.0, 0.0]))
-    expected = [[0.70711] * 2, [-0.70711] * 2]
-    np.testing.assert_allclose(information_gain(group, 1.0, 1), expected, atol=1e-4)
-
-
 def test_what_is_missing_is_told() -> None:
-    with pytest.raises(ValueError, match="information gains"):
-        information_gain([episode(1.0, None, turns=2)], 1.0, 1)
     with pytest.raises(ValueError, match="same state"):
         gigpo([episode(1.0, None, turns=2)], 1.0, 1.0, True)
 
@@ -170,12 +140,10 @@ def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
     alone = [episode(0.7, [0.0, 0.0], ["a", "b"])]
     equal = [episode(0.1, [0.0, 0.0, 0.0], ["a", "b", "c"])] * 10
     for group in (alone, equal):
-        measured = [replace(e, information_gains=np.zeros(e.turns - 1)) for e in group]
         for rows in (
             turn_rloo(group, 1.0),
             mt_grpo(group, 1.0),
             gigpo(group, 1.0, 1.0, True),
-            information_gain(measured, 1.0, 1),
         ):
             for row in rows:
                 np.testing.assert_array_equal(row, np.zeros(len(row)))
@@ -192,8 +160,6 @@ def test_the_order_of_the_group_does_not_matter(
         lambda members: turn_rloo(members, 0.9),
         lambda members: mt_grpo(members, 0.9),
         lambda members: gigpo(members, 0.9, 1.0, True),
-        lambda members: information_gain(members, 0.9, 1),
-        lambda members: information_gain(members, 0.9, 0),
     ):
         plain, shuffled = estimator(group), estimator([group[index] for index in order])
         for place, index in enumerate(order):

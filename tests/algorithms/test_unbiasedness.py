@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.declared import functions, parts
+from tests.marked import WING, marked
 from turnwise.algorithms.estimator_input import EstimatorInput
 
 ESTIMATORS = functions("estimator")
@@ -154,7 +155,7 @@ def mean_gradient(name: str, shaped: bool, size: int = 2) -> np.ndarray:
 @pytest.mark.long
 @pytest.mark.parametrize("shaped", [False, True], ids=["outcome", "turn rewards"])
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("name", UNBIASED)
+@pytest.mark.parametrize("name", marked(UNBIASED))
 def test_the_mean_is_the_policy_gradient(name: str, shaped: bool, size: int) -> None:
     np.testing.assert_allclose(
         mean_gradient(name, shaped, size), exact_gradient(shaped), atol=1e-12
@@ -173,12 +174,13 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", BIASED)
+@pytest.mark.parametrize("name", marked(BIASED))
 def test_biased_estimators_point_elsewhere(name: str) -> None:
     """Not even their direction is that of the gradient; mt_grpo is measured as it was published."""
     assert cosine(mean_gradient(name, True, 3), exact_gradient(True)) < 0.9999
 
 
+@WING
 @pytest.mark.long
 def test_the_bias_of_the_token_baseline_falls_with_the_size_of_the_group() -> None:
     """By direction and length, as docs/reference/algorithms.md has it."""

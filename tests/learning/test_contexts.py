@@ -21,7 +21,6 @@ from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Trajectory, Verdict
@@ -243,7 +242,10 @@ def test_a_demonstration_is_learned_from_with_all_its_contexts(
         assert len(set(names)) == 2
 
 
+@pytest.mark.wing("algorithms")
 def test_process_rewards_stand_in_every_context(load_model: LoadModel, groups: list[Group]) -> None:
+    from turnwise_algorithms.signals.implicit_reward import ImplicitReward
+
     policy = load_model()
     reference = load_model("qwen3")
 

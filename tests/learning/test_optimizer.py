@@ -28,7 +28,6 @@ from turnwise.learning.preferences import PreferenceLearner, best_and_worst
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.models.load import load_model as load_from_recipe
 from turnwise.types import Group
 
@@ -130,6 +129,8 @@ def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
 
 
 def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    from turnwise_algorithms.signals.implicit_reward import ImplicitReward
+
     def reference(members: Any) -> list[np.ndarray]:
         return [np.where(m.tokens.mask, m.tokens.logprob.astype(np.float64), 0.0) for m in members]
 
@@ -150,10 +151,12 @@ LEARNERS = {
     "critic": critic,
     "implicit_reward": implicit_reward,
 }
+WING = pytest.mark.wing("algorithms")
+NAMES = [*list(LEARNERS)[:-1], pytest.param("implicit_reward", marks=WING)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(
     load_model: LoadModel, make_groups: MakeGroups, name: str
 ) -> None:

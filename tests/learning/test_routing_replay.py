@@ -27,7 +27,6 @@ from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.preferences import PreferenceLearner, saved_pairs
-from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.tokens import NO_EXPERT, Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
@@ -167,8 +166,7 @@ def test_one_wrong_expert_is_seen() -> None:
 
 @pytest.mark.long
 def test_what_is_compared_is_routed_alike() -> None:
-    """A reference and a reward of tokens are measured as the model routes, and so is what is
-    compared with them."""
+    """A reference is measured as the model routes, and so is what is compared with it."""
     model = nudged(mixture())
     tokens = played(mixture())
     config = PreferencesConfig(steps=1, batch_size=1)
@@ -177,12 +175,21 @@ def test_what_is_compared_is_routed_alike() -> None:
     ((better, _),) = saved_pairs(learner.state())
     assert np.array_equal(better.ids, tokens[0].ids)
     assert learner.step()["preferences/margin"] == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.wing("algorithms")
+@pytest.mark.long
+def test_a_reward_of_tokens_is_measured_as_the_model_routes() -> None:
+    model = nudged(mixture())
+    tokens = played(mixture())
     moved = [_rewarded(model, rows) for rows in (tokens, without(tokens))]
     assert all(torch.equal(*both) for both in zip(*moved, strict=True))
 
 
 def _rewarded(model: Any, played: list[Tokens]) -> list[Tensor]:
     """The weights of a model of token rewards after an update."""
+    from turnwise_algorithms.signals.implicit_reward import ImplicitReward
+
     groups = groups_of(played)
     policy = PolicyLearner(
         copy.deepcopy(model),

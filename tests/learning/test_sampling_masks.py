@@ -19,9 +19,7 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.scoring import sampled_logprobs
-from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.kl_reward import METRIC, KLReward
-from turnwise.learning.signals.self_teacher import SelfTeacher, lessons
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
 
 pytestmark = pytest.mark.numbers
@@ -179,9 +177,12 @@ def test_a_kl_reward_is_over_the_same_tokens() -> None:
     assert measured(without(tokens)) > 1e-2
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.long
 def test_a_model_of_rewards_reads_the_whole_vocabulary() -> None:
     """It is no policy that anything was drawn from."""
+    from turnwise_algorithms.signals.implicit_reward import ImplicitReward
+
     model = policy()
     tokens = played(model, **TRUNCATIONS[0])
 
@@ -198,22 +199,21 @@ def test_a_model_of_rewards_reads_the_whole_vocabulary() -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.wing("algorithms")
 def test_a_self_teachers_weights_are_ratios_over_the_same_tokens() -> None:
+    from turnwise_algorithms.signals.self_teacher import SelfTeacher, lessons
+
     model = policy()
     words = np.array([1, 2]), np.array([3])
 
     def weights(played: list[Tokens]) -> torch.Tensor:
         teacher = SelfTeacher(model, words, SelfTeacherConfig(), LearningConfig(), 1.0)
-        return _weights_of(teacher, played)
+        found: torch.Tensor = teacher._divergences(lessons(groups_of(played)))[1].detach()
+        return found
 
     tokens = played(model, **TRUNCATIONS[0])
     assert torch.allclose(weights(tokens), torch.ones(()), 0, 1e-3)
     assert weights(without(tokens)).mean() < 0.99
-
-
-def _weights_of(teacher: SelfTeacher, played: list[Tokens]) -> torch.Tensor:
-    found: torch.Tensor = teacher._divergences(lessons(groups_of(played)))[1].detach()
-    return found
 
 
 def test_observations_in_the_loss_are_over_the_whole_vocabulary() -> None:

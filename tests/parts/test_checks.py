@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Reporting, Restorable, save_small_model
+from tests.marked import WING, marked
 from tests.sandboxes import Empty
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
@@ -342,7 +343,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
 Made = Callable[[str], tuple[Recipe, Algorithm]]
 
 
-@pytest.mark.parametrize(("overrides", "message"), CONTRADICTIONS)
+@pytest.mark.parametrize(("overrides", "message"), marked(CONTRADICTIONS))
 def test_a_contradiction_is_one_line_before_anything_is_loaded(
     made: Made, tmp_path: Path, overrides: str, message: str
 ) -> None:
@@ -360,7 +361,7 @@ def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> N
         prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
 
 
-@pytest.mark.parametrize(("overrides", "environment", "message"), LACKS)
+@pytest.mark.parametrize(("overrides", "environment", "message"), marked(LACKS))
 def test_what_the_parts_lack_is_one_line(
     made: Made, overrides: str, environment: Callable[[], Environment], message: str
 ) -> None:
@@ -373,10 +374,12 @@ def test_what_the_parts_lack_is_one_line(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("ppo", "turn_ppo", "vapo", "bilevel_ppo", "reinforce", "reinforce_pp", "remax", "hca"),
-        "distillation algorithm.teacher.model=somewhere",
-    ],
+    marked(
+        [
+            *("ppo", "turn_ppo", "vapo", "bilevel_ppo", "reinforce", "reinforce_pp"),
+            *("remax", "hca", "distillation algorithm.teacher.model=somewhere"),
+        ]
+    ),
 )
 def test_what_compares_nothing_in_groups_may_have_groups_of_one(made: Made, name: str) -> None:
     check_recipe_and_algorithm(*made(f"algorithm.name={name} train.group_size=1"))
@@ -442,15 +445,21 @@ def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
     assert len([one for one in found if "rewards are all equal" in one]) == len(found) == warned
 
 
-def test_parts_that_lack_nothing_pass(made: Made) -> None:
-    for overrides in (
-        *("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"),
-        "rollout.context=summarise rollout.max_turn_tokens=47",
-    ):
-        recipe, algorithm = made(overrides)
-        check_parts(parts(recipe, Restorable), algorithm, Capitals().tasks("train"))
+@pytest.mark.parametrize(
+    "overrides",
+    marked(
+        [
+            *("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"),
+            "rollout.context=summarise rollout.max_turn_tokens=47",
+        ]
+    ),
+)
+def test_parts_that_lack_nothing_pass(made: Made, overrides: str) -> None:
+    recipe, algorithm = made(overrides)
+    check_parts(parts(recipe, Restorable), algorithm, Capitals().tasks("train"))
 
 
+@WING
 def test_no_check_is_without_a_case(made: Made) -> None:
     """Every place in `checks`, and in the checks that it calls, where an error is raised."""
     found = {raised(check_recipe_and_algorithm, *made(case)) for case, _ in CONTRADICTIONS}
@@ -475,6 +484,7 @@ def places() -> Iterator[tuple[str, int]]:
     """File and line of every `raise` of a ConfigError."""
     modules = (checks, algorithm_checks)
     functions = {f for module in modules for _, f in inspect.getmembers(module, inspect.isfunction)}
+    functions |= set(checks_of_wing())
     for function in functions:
         lines, first = inspect.getsourcelines(function)
         for node in ast.walk(ast.parse("".join(lines))):
@@ -482,6 +492,17 @@ def places() -> Iterator[tuple[str, int]]:
                 name = ast.unparse(node.exc.func)
                 if name in ("ConfigError", "unknown_name"):
                     yield Path(inspect.getfile(function)).name, first + node.lineno - 1
+
+
+def checks_of_wing() -> list[Callable[..., None]]:
+    """Those of the makers of signals, and of the size of trees."""
+    from turnwise_algorithms.signals.hindsight import check_context
+    from turnwise_algorithms.signals.information_gain import check_answer
+    from turnwise_algorithms.signals.self_teacher import check_room
+    from turnwise_algorithms.signals.teacher import check_vocabulary
+    from turnwise_algorithms.tree_rollouts import check_tree_size
+
+    return [check_context, check_answer, check_room, check_vocabulary, check_tree_size]
 
 
 def test_the_tables_of_signals_are_those_of_a_recipe() -> None:

@@ -14,6 +14,7 @@ import pytest
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.places import check_model
+from turnwise.wings import wings
 
 ENVIRONMENT = """
 from turnwise.environments.base import Environment, EnvironmentSpec
@@ -65,9 +66,10 @@ MISTAKES = {
     "reward.parts.neat.weight=1": "neat",
     "evaluation.best_of=neat evaluation.episodes_per_task=2": "unknown evaluation.best_of 'neat'",
     "evaluation.during_rl={{every=1,tasks=2}}": "have no task in common, and there are 3",
-    "algorithm.name=tree_grpo": "no snapshot() and restore()",
     "model.name=/nowhere": "model /nowhere: there is no such folder",
 }
+RESTORED = {"algorithm.name=tree_grpo": "no snapshot() and restore()"}
+"""With the wing of algorithms."""
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -99,7 +101,8 @@ def test_nothing_is_loaded_before_what_can_be_known_is_checked(tmp_path: Path) -
     file = tmp_path / "own.py"
     file.write_text(ENVIRONMENT)
     (tmp_path / "own.toml").write_text(RECIPE.format(file=file))
-    wanted = {words.format(file=file): said for words, said in MISTAKES.items()}
+    mistakes = MISTAKES | (RESTORED if "algorithms" in wings().usable else {})
+    wanted = {words.format(file=file): said for words, said in mistakes.items()}
     wanted["evaluate"] = "there is nothing to evaluate"
     told = subprocess.run(
         [sys.executable, "-c", SCRIPT, tmp_path, *list(wanted)[:-1]],

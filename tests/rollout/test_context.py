@@ -16,7 +16,6 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import NotSupportedError
-from turnwise.rollout.branching import branch_at
 from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, summarise, truncate
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
@@ -202,7 +201,10 @@ def test_the_state_before_a_turn_is_what_was_shown_last_whatever_was_summed_up()
     assert played.states == ("the task", "\n(to be summed up)", "")
 
 
+@pytest.mark.wing("algorithms")
 def test_episodes_of_several_contexts_are_not_branched_from() -> None:
+    from turnwise_algorithms.branching import branch_at
+
     played = replace(play("drop", 8), snapshots=(b"",))
     with pytest.raises(NotSupportedError, match="several contexts"):
         branch_at(played, 0)

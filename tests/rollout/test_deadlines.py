@@ -18,7 +18,6 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
@@ -248,8 +247,11 @@ def test_every_turn_has_draws_of_its_own() -> None:
     assert len(set(seeds)) == 4
 
 
+@pytest.mark.wing("algorithms")
 def test_a_branch_is_seeded_by_where_it_begins() -> None:
     """Environment and draws are those of the child and not of its parent; turns are counted on."""
+    from turnwise_algorithms.branching import branch_at, child_of
+
     environment, engine = Seeded(), Recording([LOOKUP, ANSWER])
     parent = episode(environment, engine, snapshots=True)
     child = child_of(parent, 1, episode=3, seed=5, label="train/2")
@@ -264,7 +266,10 @@ def test_a_branch_is_seeded_by_where_it_begins() -> None:
     assert [sampling.seed for sampling in again.samplings] == [golden(child.seed, "sampling", 1)]
 
 
+@pytest.mark.wing("algorithms")
 def test_a_branch_whose_beginning_cannot_be_restored_is_ungraded() -> None:
+    from turnwise_algorithms.branching import branch_at, child_of
+
     class Forgetful(Seeded):
         def restore(self, state: bytes) -> None:
             raise KeyError("score")

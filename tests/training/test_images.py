@@ -211,7 +211,6 @@ OVERRIDES = [
     ["algorithm.name=ppo"],
     ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
     ["algorithm.name=ppo", "algorithm.critic.kind=head", "algorithm.critic.body_coefficient=0.1"],
-    ["algorithm.name=otb"],
     ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
     ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
     ["train.max_staleness=1", "engine.deterministic=false"],
@@ -222,7 +221,13 @@ OVERRIDES = [
 @pytest.mark.long
 @pytest.mark.parametrize(
     "overrides",
-    [*OVERRIDES[:2], *(pytest.param(rest, marks=pytest.mark.slow) for rest in OVERRIDES[2:])],
+    [
+        *OVERRIDES[:2],
+        *(pytest.param(rest, marks=pytest.mark.slow) for rest in OVERRIDES[2:]),
+        pytest.param(
+            ["algorithm.name=otb"], marks=[pytest.mark.slow, pytest.mark.wing("algorithms")]
+        ),
+    ],
     ids=" ".join,
 )
 def test_what_else_images_pass_through(
@@ -254,7 +259,11 @@ def test_what_else_images_pass_through(
             'set it to "drop", "summarise" or "fail"',
         ),
         (["learning.share_prefixes=true"], "learning.share_prefixes has no place"),
-        (["algorithm.name=hca"], "log-probabilities in hindsight has no place"),
+        pytest.param(
+            ["algorithm.name=hca"],
+            "log-probabilities in hindsight has no place",
+            marks=pytest.mark.wing("algorithms"),
+        ),
     ],
 )
 def test_what_has_no_place_for_images(

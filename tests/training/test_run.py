@@ -232,9 +232,10 @@ def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
             "policy/kl_coefficient",
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             ["algorithm.name=prime", "algorithm.group_filter=none"],
             "implicit_reward/gradient_norm",
+            marks=pytest.mark.wing("algorithms"),
         ),
     ],
     ids=["adapted_kl", "prime"],

@@ -190,6 +190,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
     assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.slow
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
@@ -225,6 +226,7 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.slow
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """The teacher's average is neither the policy nor what the run began with."""

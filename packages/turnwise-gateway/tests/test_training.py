@@ -216,6 +216,7 @@ def test_settings_that_do_not_go_with_an_agent_are_refused(
         load_recipe(str(recipe(tmp_path)), [override])
 
 
+@pytest.mark.wing("algorithms")
 def test_an_algorithm_that_branches_is_refused(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
     with pytest.raises(ConfigError, match="needs turnwise's own agent loop, and agent has"):

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from tests.fakes import save_chat_model
 from tests.small_runs import interrupted, resume, train, write_recipe
-from turnwise.algorithms.registry import ALGORITHMS, make_algorithm
+from turnwise.algorithms.registry import algorithm_names, make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.learning.credits import estimate
@@ -198,7 +198,11 @@ def test_a_request_without_room_stops_the_run(recipe: Path, tmp_path: Path) -> N
         (["judge.form=rubric"], "none of a rubric's criteria"),
         (["judge.model=scripted"], "judge.model.kind is 'scripted'"),
         (["train.steps=0"], r"needs steps of RL, and train\.steps = 0"),
-        (["algorithm.name=remax"], "remax needs greedy episodes beside groups"),
+        pytest.param(
+            ["algorithm.name=remax"],
+            "remax needs greedy episodes beside groups",
+            marks=pytest.mark.wing("algorithms"),
+        ),
         (["algorithm.name=pass_at_k", "train.group_size=5", "algorithm.k=5"], "give at least 5"),
         (["rollout.max_tokens=300"], "without any record a request of"),
         (["judge.refinement.replies=1"], "judge.refinement.replies"),
@@ -214,7 +218,7 @@ def test_what_cannot_work_is_refused(
 def test_an_algorithm_that_is_not_refused_estimates_replies(recipe: Path, whole: RunFolder) -> None:
     groups = groups_of(rows_of(whole, 1)[1])
     accepted = set()
-    for name in ALGORITHMS:
+    for name in algorithm_names():
         algorithm = make_algorithm(name, {})
         try:
             loaded = load_recipe(str(recipe), [f"algorithm.name={name}"])

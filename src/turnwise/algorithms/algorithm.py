@@ -115,7 +115,8 @@ class Algorithm:
     @property
     def needs(self) -> frozenset[Requirement]:
         """Everything that has to be there."""
-        return frozenset().union(*(self.part(choice).needs for choice in PARTS))
+        taught = {Requirement.SELF_TEACHER} if self.self_teacher_coefficient else set()
+        return frozenset(taught).union(*(self.part(choice).needs for choice in PARTS))
 
     @property
     def has_kl(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
-from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Requirement, Trait
+from turnwise.algorithms.parts import GIVEN_BY_ROLLOUTS, PARTS, PLAIN_SUM, Requirement, Trait
 from turnwise.conflicts import Claim, Need, check
 from turnwise.errors import ConfigError
 
@@ -83,11 +83,10 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
 def _check_rollout(algorithm: Algorithm) -> None:
     """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it costs,
     and no less."""
-    rollouts = [PARTS["rollout"].get(name) for name in PARTS["rollout"].names()]
     given = algorithm.part("rollout").gives
-    known = given.union(*(rollout.gives for rollout in rollouts))
-    needed = algorithm.part("estimator").needs & known
+    needed = algorithm.part("estimator").needs & (given | GIVEN_BY_ROLLOUTS)
     if given != needed:
+        rollouts = map(PARTS["rollout"].get, PARTS["rollout"].names())
         fitting = " or ".join(repr(each.name) for each in rollouts if each.gives == needed)
         raise ConfigError(
             f"algorithm {algorithm.name}: estimator {algorithm.estimator!r} does not go with "

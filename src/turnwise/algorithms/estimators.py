@@ -97,3 +97,11 @@ def spread(group: Sequence[EstimatorInput], numbers: Floats) -> list[Credit]:
 def totals(group: Sequence[EstimatorInput]) -> Floats:
     """float64[n]: outcome and all other rewards of each episode."""
     return np.array([episode.total_reward for episode in group], np.float64)
+
+
+def mean_reward(rewards: Sequence[float]) -> float:
+    """The mean of the rewards of episodes that began at one place: exact where all are equal, NaN
+    of none."""
+    if not len(rewards):
+        return float("nan")
+    return float(rewards[0] if min(rewards) == max(rewards) else np.mean(rewards))

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
@@ -33,6 +32,8 @@ class Requirement(StrEnum):
     PROCESS_REWARDS = "process_rewards"
     STATES = "states"
     TEACHER = "teacher"
+    SELF_TEACHER = "self_teacher"
+    """The policy's own average, in a term of the loss."""
     HINDSIGHT = "hindsight"
     INFORMATION_GAIN = "information_gain"
     SCORE_NORMS = "score_norms"
@@ -52,11 +53,15 @@ class Requirement(StrEnum):
 _WORDS = {
     Requirement.CRITIC: "a critic",
     Requirement.TEACHER: "a teacher",
+    Requirement.SELF_TEACHER: "a self-teacher",
     Requirement.HINDSIGHT: "probabilities in hindsight",
     Requirement.INFORMATION_GAIN: "an information gain",
     Requirement.RESTORABLE: Need.RESTORABLE,
     Requirement.GREEDY: "greedy episodes beside groups",
 }
+
+
+GIVEN_BY_ROLLOUTS = frozenset({Requirement.GREEDY, Requirement.BRANCHES, Requirement.TURN_VALUES})
 
 
 class Trait(StrEnum):
@@ -143,6 +148,8 @@ class Part:
     gives: frozenset[Requirement] = frozenset()
     """Signals that a rollout gives the estimator, which has to need one of them."""
     traits: frozenset[Trait] = frozenset()
+    check_size: Callable[..., None] | None = None
+    """A rollout's (group size, **numbers): raises ConfigError for groups that it cannot play."""
 
 
 def part(
@@ -155,6 +162,7 @@ def part(
     conditions: Iterable[str] = (),
     gives: Iterable[Requirement] = (),
     traits: Iterable[Trait] = (),
+    check_size: Callable[..., None] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare the decorated function a part of an algorithm.
 
@@ -174,6 +182,7 @@ def part(
             tuple(conditions),
             frozenset(gives),
             frozenset(traits),
+            check_size,
         )
         setattr(function, _DECLARED, declared)
         return function
@@ -182,25 +191,56 @@ def part(
 
 
 class PartRegistry(Registry[Part]):
-    """The parts of one choice; built-in ones are those that the given modules declare."""
+    """The parts of one choice; built-in ones are those that the given modules declare. To find one
+    of them, modules are imported in turn until it is there; a wing's are imported last."""
 
     def __init__(self, choice: str, arguments: int, *modules: str) -> None:
         """`arguments` is how many the function gets before its numbers."""
         super().__init__(choice, callable, "give a function")
-        self._arguments, self._modules = arguments, modules
+        self._arguments, self._modules = arguments, list(modules)
+        self._declared: dict[str, Part] = {}
 
     def names(self) -> list[str]:
-        """The built-in names, in the order of their declarations."""
-        return list(self._declared)
+        """The built-in names, in the order of their declarations, and those of wings."""
+        return list(dict.fromkeys([*self._all_declared(), *super().names()]))
 
     def descriptions(self) -> dict[str, str]:
         """See Registry."""
-        declared = {name: part.description for name, part in self._declared.items()}
-        return super().descriptions() | declared
+        declared = {name: part.description for name, part in self._all_declared().items()}
+        return declared | {k: d for k, d in super().descriptions().items() if k not in declared}
+
+    def is_built_in(self, name: str) -> bool:
+        """Whether it is a part of the core or of a wing."""
+        return self._find_declared(name) is not None or name in self._known()
+
+    def check(self, name: str) -> None:
+        """See Registry."""
+        if self._find_declared(name) is None:
+            super().check(name)
 
     def get(self, name: str) -> Part:
         """See Registry; also raises ConfigError for a function that cannot be such a part."""
-        return self._declared[name] if name in self._declared else super().get(name)
+        declared = self._find_declared(name)
+        if declared is not None:
+            return declared
+        found, of_wings = super().get(name), self._known()
+        if name not in of_wings:
+            return found
+        return replace(found, name=name, description=of_wings[name].description)
+
+    def _find_declared(self, name: str) -> Part | None:
+        """The core's part of that name, imported if need be; None where there is none."""
+        while name not in self._declared and ":" not in name and self._modules:
+            module = import_module(f"turnwise.{self._modules.pop(0)}")
+            for value in vars(module).values():
+                declared: Part | None = getattr(value, _DECLARED, None)
+                if inspect.isfunction(value) and declared and declared.choice == self.kind:
+                    self._declared[declared.name] = declared
+        return self._declared.get(name)
+
+    def _all_declared(self) -> dict[str, Part]:
+        self._find_declared("")
+        return self._declared
 
     def _accepted(self, target: str, found: Any) -> Part:
         function = super()._accepted(target, found)
@@ -219,17 +259,6 @@ class PartRegistry(Registry[Part]):
             )
         return Part(self.kind, target, own, _numbers(own), _first_line(own))
 
-    @cached_property
-    def _declared(self) -> dict[str, Part]:
-        modules = [vars(import_module(f"turnwise.{module}")) for module in self._modules]
-        declared = [
-            getattr(value, _DECLARED)
-            for module in modules
-            for value in module.values()
-            if inspect.isfunction(value) and hasattr(value, _DECLARED)
-        ]
-        return {each.name: each for each in declared if each.choice == self.kind}
-
 
 def declared_part(name: str) -> Part:
     """The part that `file.py:Name` or `package.module:Name` is declared to be. Raises ConfigError
@@ -243,21 +272,17 @@ def declared_part(name: str) -> Part:
     return declared
 
 
-_ESTIMATORS = (
-    *(
-        "algorithms.advantages",
-        "algorithms.outcome_advantages",
-        "algorithms.turns",
-        "algorithms.trees",
-    ),
-    *("algorithms.token_baselines", "algorithms.monte_carlo", "algorithms.hindsight"),
-    *("algorithms.process_rewards", "algorithms.values", "algorithms.distillation"),
-)
-
 PARTS: dict[str, PartRegistry] = {
     registry.kind: registry
     for registry in (
-        PartRegistry("estimator", 1, *_ESTIMATORS),
+        PartRegistry(
+            "estimator",
+            1,
+            "algorithms.advantages",
+            "algorithms.outcome_advantages",
+            "algorithms.turns",
+            "algorithms.values",
+        ),
         PartRegistry("objective", 1, "algorithms.objectives"),
         PartRegistry("ratio_level", 1, "algorithms.losses"),
         PartRegistry("aggregation", 3, "algorithms.aggregation"),
@@ -267,11 +292,12 @@ PARTS: dict[str, PartRegistry] = {
         PartRegistry("token_filter", 2, "algorithms.token_filters"),
         PartRegistry("divergence", 3, "algorithms.kl"),
         PartRegistry("correction", 1, "algorithms.corrections"),
-        PartRegistry("rollout", 5, "rollout.collect", "rollout.trees"),
+        PartRegistry("rollout", 5, "rollout.collect"),
     )
 }
-"""Every choice of an algorithm, and what there is to choose from. A module is imported when the
-choice is first asked for; rollouts, which play episodes, are on a floor above."""
+"""Every choice of an algorithm, and what there is to choose from. A module is imported when a part
+is first asked for that those before it do not have; rollouts, which play episodes, are on a floor
+above."""
 
 _DECLARED = "turnwise_part"
 

@@ -14,20 +14,40 @@ from turnwise.algorithms.parts import PARTS, Number, Part, Setting, declared_par
 from turnwise.algorithms.ratios import ratio_note
 from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.wings import loaded, missing, wings
 
 __all__ = [
     "ALGORITHMS",
     "COEFFICIENTS",
     "Algorithm",
+    "algorithm_names",
     "describe",
     "describe_parts",
     "make_algorithm",
+    "row_of",
     "table",
 ]
 
 
 SECTIONS = ("critic", "implicit_reward", "self_teacher", "teacher")
 """Tables of a recipe's `algorithm` that are no options: the settings of its signals."""
+
+
+def algorithm_names() -> list[str]:
+    """The names of all algorithms, the core's first, then those of wings."""
+    return list(dict.fromkeys([*ALGORITHMS, *wings().parts("algorithm")]))
+
+
+def row_of(name: str) -> Algorithm:
+    """The row of that name. Raises ConfigError for an unknown one, MissingExtraError for one of a
+    wing that is not installed."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    of_wings = wings().parts("algorithm")
+    if name not in of_wings:
+        raise missing("algorithm", name) or unknown_name("algorithm", name, algorithm_names())
+    row: Algorithm = loaded(of_wings[name][0])
+    return row
 
 
 def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
@@ -37,9 +57,7 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     name, key or choice (naming the nearest known one), for a value of the wrong type or range, for
     a number that no chosen part takes, and for parts or KL terms that do not go together.
     """
-    if name not in ALGORITHMS:
-        raise unknown_name("algorithm", name, ALGORITHMS)
-    row = ALGORITHMS[name]
+    row = row_of(name)
     chosen: dict[str, Any] = {}
     given: dict[str, Any] = {}
     for key, value in overrides.items():
@@ -93,8 +111,14 @@ def describe_parts(name: str) -> list[dict[str, Any]]:
     else:
         found = [part.get(name) for part in PARTS.values() if name in part.descriptions()]
     if not found:
-        known = [*ALGORITHMS, *(each for part in PARTS.values() for each in part.descriptions())]
-        raise unknown_name("algorithm or part", name, set(known))
+        known = [
+            *algorithm_names(),
+            *(each for part in PARTS.values() for each in part.descriptions()),
+        ]
+        of_wings = (missing(kind, name) for kind in ("algorithm", *PARTS))
+        raise next(filter(None, of_wings), None) or unknown_name(
+            "algorithm or part", name, set(known)
+        )
     return [
         {"choice": part.choice, "needs": sorted(part.needs)}
         | _described(part, {key: number.default for key, number in part.numbers.items()})
@@ -112,7 +136,7 @@ def table() -> list[dict[str, Any]]:
     return [
         {entry.name: getattr(row, entry.name) for entry in fields(row)}
         | {"needs": sorted(row.needs), "note": _note(row)}
-        for row in ALGORITHMS.values()
+        for row in map(row_of, algorithm_names())
     ]
 
 

@@ -22,7 +22,15 @@ TurnNumbers = list[Floats]
 
 def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
-    return _discounted(episode.rewards_by_turn(), discount)
+    return discounted(episode.rewards_by_turn(), discount)
+
+
+def discounted(numbers: Floats, discount: float) -> Floats:
+    """x_k + discount x_{k+1} + discount^2 x_{k+2} + ... for each k, float64[K]."""
+    sums = numbers.copy()
+    for turn in range(len(sums) - 2, -1, -1):
+        sums[turn] += discount * sums[turn + 1]
+    return sums
 
 
 @part(
@@ -129,67 +137,11 @@ def gigpo(
     return advantages
 
 
-@part(
-    "estimator",
-    "information_gain",
-    "by how much each turn made the right answer likelier, and outcomes, z-scored in the group "
-    "and summed backwards (arXiv 2510.14967)",
-    of=of_turns,
-    needs=[Requirement.INFORMATION_GAIN],
-    conditions=[Need.WORDS],
-    traits=[Trait.NO_PENALTY],
-)
-def information_gain(
-    group: Sequence[EstimatorInput],
-    discount: Share = 1.0,
-    separate: Annotated[int, Range(0, 1)] = 0,
-) -> TurnNumbers:
-    """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
-    turn l in the probability of the right answer, and that of the last turn the outcome with all
-    that the environment gave.
-
-    `separate` z-scores gains and outcomes each among themselves over the group, as the authors'
-    training script does; without it all of them are z-scored together, as in the paper. A group of
-    one compares nothing: 0. Source: IGPO (arXiv 2510.14967). Raises ValueError where no gain was
-    measured.
-    """
-    gains = [_gains(episode) for episode in group]
-    outcome = np.array([episode.total_reward for episode in group], np.float64)
-    flat = np.concatenate([np.zeros(0), *gains])
-    if len(group) < 2:
-        scores = np.zeros(len(flat) + len(outcome))
-    elif separate:
-        scores = np.concatenate([grpo(flat), grpo(outcome)])
-    else:
-        scores = grpo(np.concatenate([flat, outcome]))
-    advantages, place = [], 0
-    for index, (episode, row) in enumerate(zip(group, gains, strict=True)):
-        own = scores[place : place + len(row)]
-        place += len(row)
-        numbers = np.append(own, scores[len(flat) + index])[: episode.turns]
-        advantages.append(_discounted(numbers, discount))
-    return advantages
-
-
 def _turn_rewards(episode: EstimatorInput) -> Floats:
     """The rewards of the turns without the outcome; 0 throughout where no turn has a reward."""
     rewards = episode.rewards_by_turn()
     rewards[-1:] -= episode.shaped_reward
     return rewards
-
-
-def _discounted(numbers: Floats, discount: float) -> Floats:
-    """x_k + discount x_{k+1} + discount^2 x_{k+2} + ... for each k, float64[K]."""
-    sums = numbers.copy()
-    for turn in range(len(sums) - 2, -1, -1):
-        sums[turn] += discount * sums[turn + 1]
-    return sums
-
-
-def _gains(episode: EstimatorInput) -> Floats:
-    if episode.information_gains is None:
-        raise ValueError("this estimator needs information gains, and there are none")
-    return episode.information_gains
 
 
 def _mean(numbers: Sequence[float]) -> float:

@@ -204,18 +204,19 @@ def algorithms(
     as_json: AsJson = False,
 ) -> None:
     """Show the algorithms as a table of choices, or what one of them, or one part, is made of."""
-    from turnwise.algorithms.registry import ALGORITHMS, describe, describe_parts, table
+    from turnwise.algorithms.registry import algorithm_names, describe, describe_parts, table
     from turnwise.commands.terminal import algorithm_table, algorithms_table, parts_table
 
     described: Any = table() if name is None else None
+    is_algorithm = name in algorithm_names()
     if name is not None:
-        described = describe(name) if name in ALGORITHMS else describe_parts(name)
+        described = describe(name) if is_algorithm else describe_parts(name)
     if as_json:
         print_json(described)
     elif name is None:
         print_table(algorithms_table(described))
     else:
-        print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
+        print_table((algorithm_table if is_algorithm else parts_table)(described))
 
 
 @app.command()

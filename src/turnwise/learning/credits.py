@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.estimators import Credit
-from turnwise.algorithms.monte_carlo import mean_reward
+from turnwise.algorithms.estimators import Credit, mean_reward
 from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals

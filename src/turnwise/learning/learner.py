@@ -80,6 +80,29 @@ class LearningSignal(Signal, Protocol):
         ...
 
 
+class ModelSignal(Signal, Protocol):
+    """A signal of a model beside the policy, which scores at a temperature."""
+
+    temperature: float
+    """The temperature of sampling, above 0."""
+
+
+class SecondModel(ModelSignal, LearningSignal, Protocol):
+    """The model that an algorithm has beside its policy, on this process or as a part of one."""
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """Its loss that goes into the policy's updates; None without one."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs of it."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        ...
+
+
 class PolicyScores(Protocol):
     """A policy that scores tokens as it is now."""
 

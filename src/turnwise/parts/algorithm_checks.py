@@ -20,9 +20,9 @@ from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.registry import ENGINES
 from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.learning.signals.registry import check_makers
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
-from turnwise.rollout.trees import check_tree_size
 
 EQUAL = 1e-6
 """Advantages of no more than that are 0 up to rounding."""
@@ -35,8 +35,9 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_signals(recipe.algorithm, algorithm)
     _check_sizes(recipe, algorithm)
     _check_kl(recipe, algorithm)
-    if algorithm.rollout == "random_branches" and recipe.train.steps:
-        check_tree_size(recipe.train.group_size, **algorithm.numbers_of("rollout"))
+    check_size = algorithm.part("rollout").check_size
+    if check_size is not None and recipe.train.steps:
+        check_size(recipe.train.group_size, **algorithm.numbers_of("rollout"))
     if _adds_up_itself(algorithm) and not algorithm.numbers_of("estimator")["reward_weights"]:
         raise ConfigError(
             f"algorithm {algorithm.name} adds up the parts of the reward that it is told: give "
@@ -139,7 +140,7 @@ def signal_tables(algorithm: Algorithm) -> dict[str, bool]:
         "critic": Requirement.CRITIC in algorithm.needs,
         "implicit_reward": Requirement.PROCESS_REWARDS in algorithm.needs,
         "teacher": Requirement.TEACHER in algorithm.needs,
-        "self_teacher": algorithm.self_teacher_coefficient > 0,
+        "self_teacher": Requirement.SELF_TEACHER in algorithm.needs,
     }
 
 
@@ -180,7 +181,7 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
 def _compares_equal_rewards(algorithm: Algorithm) -> bool:
     """Whether an estimator of one's own, asked about a group with equal rewards, gives anything but
     0. False for one that needs more than rewards, and for one that fails, which says so later."""
-    built_in = algorithm.estimator in PARTS["estimator"].names()
+    built_in = PARTS["estimator"].is_built_in(algorithm.estimator)
     known = algorithm.has_trait("estimator", Trait.UNGROUPED)
     if built_in or known or algorithm.part("estimator").needs:
         return False
@@ -196,8 +197,9 @@ def _compares_equal_rewards(algorithm: Algorithm) -> bool:
 
 
 def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
-    """Raise ConfigError for settings of signals that the algorithm does not have, and for a teacher
-    that is missing."""
+    """Raise ConfigError for settings of signals that the algorithm does not have, for a missing
+    teacher, and for signals that nothing installed can make."""
+    check_makers(algorithm)
     has = signal_tables(algorithm)
     for name, there in has.items():
         if getattr(config, name) is not None and not there:

@@ -7,15 +7,11 @@ its sections go together (`config`), which parts of an algorithm go together
 
 from collections.abc import Sequence
 
-from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
-from turnwise.learning.signals.hindsight import check_context
-from turnwise.learning.signals.information_gain import check_answer
-from turnwise.learning.signals.self_teacher import check_room
-from turnwise.learning.signals.teacher import check_vocabulary
+from turnwise.learning.signals.choice import check_signals
 from turnwise.monitor.trackers import check_trackers
 from turnwise.parts.algorithm_checks import check_algorithm_for_recipe
 from turnwise.parts.components import Components
@@ -39,18 +35,11 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
     check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
-    check_vocabulary(recipe, parts.tokenizer)
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)
-    context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
-    if algorithm.self_teacher_coefficient:
-        check_room(parts.scaffold, recipe.rollout.max_tokens, context)
-    if Requirement.HINDSIGHT in algorithm.needs:
-        check_context(parts.scaffold, recipe.rollout.max_tokens, context)
-    if Requirement.INFORMATION_GAIN in algorithm.needs:
-        oracle, longest = parts.environment.oracle, recipe.rollout.max_tokens
-        check_answer(tasks[0], parts.scaffold, oracle, longest, context)
+    given = parts.tokenizer, parts.scaffold, parts.environment.oracle, tasks[0]
+    check_signals(recipe, algorithm, parts.model, *given)
 
 
 def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:

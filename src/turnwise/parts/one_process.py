@@ -19,11 +19,8 @@ from turnwise.learning.preferences import PreferenceLearner
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import auxiliary_loss_of
-from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.second_model import SecondModel, second_model
-from turnwise.learning.signals.self_teacher import SelfTeacher, Words
-from turnwise.learning.signals.teacher import Teacher, load_teacher
+from turnwise.learning.signals.choice import load_teacher, second_model, teacher_of
+from turnwise.learning.signals.makers import MakeSecond, Words
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
@@ -77,25 +74,25 @@ class RunLearner(OneProcess, PolicyLearner):
         algorithm: Algorithm,
         temperature: float,
         ranks: Ranks = ALONE,
-        second: Callable[[PolicyLearner], SecondModel] | None = None,
+        second: MakeSecond | None = None,
         teacher: nn.Module | None = None,
     ) -> None:
         super().__init__(model, reference, config, algorithm, temperature, ranks)
         self.second = None if second is None else second(self)
         """The second model, of an algorithm that has one."""
-        self.teacher = None if teacher is None else Teacher(teacher, config, temperature, ranks)
+        self.teacher = None if teacher is None else teacher_of(teacher, config, temperature, ranks)
         """The teacher, where there is one."""
 
     def set_temperature(self, temperature: float) -> None:
         """Score tokens, in all models, at the temperature that they were sampled at."""
         self.temperature = temperature or 1.0
         for model in (self.second, self.teacher):
-            if isinstance(model, ImplicitReward | SelfTeacher | Teacher):
+            if model is not None:
                 model.temperature = self.temperature
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         """The loss of the second model that goes into the policy's updates; None without one."""
-        return auxiliary_loss_of(self.second, signals)
+        return None if self.second is None else self.second.auxiliary_loss(signals)
 
     def state(self) -> dict[str, Any]:
         """See PolicyLearner; of the second model too."""

@@ -15,7 +15,7 @@ from turnwise.config import Recipe, SftConfig
 from turnwise.engines.places import ServerPlaces
 from turnwise.learning.learner import Learner, OfflineLearner
 from turnwise.learning.preferences import Pair
-from turnwise.learning.signals.self_teacher import Words
+from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import PreferenceRunLearner, SupervisedRunLearner, run_learner
 from turnwise.rollout.remote_episode import Workers
 from turnwise.tokens import Tokens
@@ -42,7 +42,7 @@ class Resources:
         words: Words | None,
         cold_start: Path | None,
     ) -> Learner:
-        """The learner of a policy in RL, with the models beside it; `words` are a self-teacher's,
+        """The learner of a policy in RL, with the models beside it; `words` are the second model's,
         `cold_start` is the checkpoint that RL begins with, where there is one."""
         return run_learner(recipe, algorithm, model, words, cold_start)
 

@@ -16,8 +16,7 @@ from turnwise.learning.learner import Learner, UpdateReport
 from turnwise.learning.roles import by_role
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
-from turnwise.learning.signals.choice import signals_of
-from turnwise.learning.signals.self_teacher import Words, words_around
+from turnwise.learning.signals.choice import signals_of, words_of
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
@@ -53,7 +52,10 @@ class Learners:
         cold = checkpoint.latest(
             checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
         )
-        model, words = context.components.model, _words(context)
+        model, words = (
+            context.components.model,
+            words_of(context.algorithm, context.components.scaffold),
+        )
         self.policy: Learner = context.resources.learner(
             recipe, context.algorithm, model, words, cold
         )
@@ -169,9 +171,3 @@ class Learners:
         return demonstrations_of_step(
             self._demonstrations, recipe.sft.batch_size, step, recipe.seed
         )
-
-
-def _words(context: RunContext) -> Words | None:
-    """The words around what a self-teacher is shown; None without one."""
-    taught = context.algorithm.self_teacher_coefficient
-    return words_around(context.components.scaffold) if taught else None

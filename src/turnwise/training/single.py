@@ -18,7 +18,12 @@ from turnwise.parts.components import Components
 from turnwise.parts.one_process import run_learner
 from turnwise.types import Group
 
-OTHER_MODELS = (Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.TEACHER)
+OTHER_MODELS = (
+    Requirement.CRITIC,
+    Requirement.PROCESS_REWARDS,
+    Requirement.TEACHER,
+    Requirement.SELF_TEACHER,
+)
 
 
 def learner_of(components: Components) -> PolicyLearner:
@@ -45,8 +50,6 @@ def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
             "use turnwise.train, or set cluster.learners=1"
         )
     beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
-    if algorithm.self_teacher_coefficient:
-        beside.append("self-teacher")
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")
     if beside or recipe.algorithm.teacher:

@@ -15,17 +15,19 @@ from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory,
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.learning.signals.penalty import Penalty
-from turnwise.learning.signals.score_norms import ScoreNorms
-from turnwise.learning.signals.teacher import Teacher
 from turnwise.types import Group, TrajectoryId
 
 MakeGroups = Callable[..., list[Group]]
 ONE, OTHER = TrajectoryId("g0", 0), TrajectoryId("g0", 1)
 
 
+@pytest.mark.wing("algorithms")
 def test_measuring_leaves_the_groups_equal(load_model: Any, make_groups: MakeGroups) -> None:
     """Every array that is known of a trajectory is measured here, but those that a scaffold is
     needed for."""
+    from turnwise_algorithms.signals.score_norms import ScoreNorms
+    from turnwise_algorithms.signals.teacher import Teacher
+
     model, learning = load_model(), LearningConfig()
     signals = [
         Penalty(make_algorithm("grpo", {"reward_shaping": "overlong"}), 12),

@@ -20,8 +20,8 @@ from turnwise.engines.places import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise.learning.learner import Learner, OfflineLearner
 from turnwise.learning.preferences import Pair
-from turnwise.learning.signals.self_teacher import Words
-from turnwise.learning.signals.teacher import load_teacher
+from turnwise.learning.signals.choice import load_teacher
+from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import load_reference
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths

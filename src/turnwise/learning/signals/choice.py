@@ -1,26 +1,29 @@
 """The signals that a recipe and its algorithm ask for: the one place where they are made.
 
-Not here: the models behind some of them, which are loaded (`load_teacher`) or learn
-(`second_model.py`).
+Not here: who makes each of them (`makers.py`), and when second models learn
+(`training/learners.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe
+from turnwise.config import LearningConfig, Recipe
 from turnwise.forward.hidden import base_model
-from turnwise.learning.auxiliary import AuxiliaryLoss
-from turnwise.learning.learner import PolicyScores
-from turnwise.learning.signals.base import Signal, Signals
-from turnwise.learning.signals.hindsight import Hindsight
-from turnwise.learning.signals.information_gain import InformationGain, Oracle
+from turnwise.learning.learner import ModelSignal, PolicyScores
+from turnwise.learning.ranks import ALONE, Ranks
+from turnwise.learning.signals.base import Signal
 from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Words
 from turnwise.learning.signals.penalty import Penalty
-from turnwise.learning.signals.score_norms import ScoreNorms
-from turnwise.learning.signals.self_teacher import SelfTeacher
-from turnwise.learning.signals.value_head import ValueHead, ValueLoss
+from turnwise.learning.signals.registry import SIGNALS, signals_needed
+from turnwise.models.load import load_model
 from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Task
 
 
 def signals_of(
@@ -31,26 +34,84 @@ def signals_of(
     oracle: Oracle,
     models: Sequence[Signal | None],
 ) -> list[Signal]:
-    """The signals of a step: the penalty, those of the run's models (a critic, a model of process
-    rewards, a self-teacher, a teacher; None for an absent one), and those that the algorithm asks
-    of the policy itself, as the learner has it now."""
-    scored, policy = learner.score, base_model(learner.model)
-    context = getattr(policy.config.get_text_config(), "max_position_embeddings", None)
-    makers: dict[Requirement, Callable[[], Signal]] = {
-        Requirement.HINDSIGHT: lambda: Hindsight(scored, scaffold),
-        Requirement.INFORMATION_GAIN: lambda: InformationGain(scored, scaffold, oracle, context),
-        Requirement.SCORE_NORMS: lambda: ScoreNorms(scored),
-    }
+    """The signals of a step: the penalty, those of the run's models (a second one, a teacher; None
+    for an absent one), and those that the algorithm asks of the policy itself, as the learner has
+    it now."""
+    context = context_of(learner.model)
     signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
     signals += [model for model in models if model is not None]
-    signals += [make() for need, make in makers.items() if need in algorithm.needs]
+    for maker in makers_of(algorithm):
+        own = maker.of_policy(learner, scaffold, oracle, context)
+        signals += [] if own is None else [own]
     if algorithm.kl_reward_coefficient:
         signals.append(KLReward(learner.reference_logprobs, learner.kl_coefficient))
     return signals
 
 
-def auxiliary_loss_of(model: Signal | None, signals: Signals) -> AuxiliaryLoss | None:
-    """The loss of a model that goes into the policy's updates; None without one."""
-    if isinstance(model, ValueHead):
-        return ValueLoss(model, signals)
-    return model if isinstance(model, SelfTeacher) else None
+def check_signals(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    policy: nn.Module,
+    tokenizer: Any,
+    scaffold: Scaffold,
+    oracle: Oracle,
+    task: Task,
+) -> None:
+    """Raise ConfigError where a run lacks what an algorithm's signals are made of."""
+    for maker in makers_of(algorithm):
+        maker.check(recipe, tokenizer, scaffold, oracle, task, context_of(policy))
+
+
+def words_of(algorithm: Algorithm, scaffold: Scaffold) -> Words | None:
+    """The words that an algorithm's second model needs; None where it needs none."""
+    found = [maker.words(scaffold) for maker in makers_of(algorithm)]
+    return next((words for words in found if words is not None), None)
+
+
+def second_model(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    policy: nn.Module,
+    words: Words | None,
+    ranks: Ranks = ALONE,
+) -> MakeSecond | None:
+    """Begin to make the model that an algorithm has beside its policy, which judges trajectories
+    and learns with it; None where it has none.
+
+    To be called before ranks divide the policy, since most are copies of it; what is returned makes
+    the model, once the policy's learner is there.
+    """
+    given = recipe, algorithm, policy, words, ranks
+    begun = (maker.second_model(*given) for maker in makers_of(algorithm))
+    return next((make for make in begun if make is not None), None)
+
+
+def load_teacher(recipe: Recipe, device: str, in_files: bool = False) -> PreTrainedModel | None:
+    """Load the model that the teacher's settings name, in the type of the policy's; None without
+    settings."""
+    teacher = recipe.algorithm.teacher
+    if teacher is None:
+        return None
+    own = {"name": teacher.model, "lora_rank": 0, "device": device}
+    config = recipe.model.model_copy(update=own)
+    return load_model(config, longest=recipe.rollout.max_tokens, in_files=in_files)[0]
+
+
+def teacher_of(
+    model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
+) -> ModelSignal:
+    """The signal of a teacher's model."""
+    maker: SignalMaker = SIGNALS.get(Requirement.TEACHER)()
+    return maker.teacher(model, config, temperature, ranks)
+
+
+def makers_of(algorithm: Algorithm) -> list[SignalMaker]:
+    """The makers of the signals that an algorithm needs, in the order in which they are
+    measured."""
+    return [SIGNALS.get(need)() for need in signals_needed(algorithm)]
+
+
+def context_of(model: nn.Module) -> int | None:
+    """The longest text that a model reads; None is no limit."""
+    config = base_model(model).config.get_text_config()
+    return getattr(config, "max_position_embeddings", None)

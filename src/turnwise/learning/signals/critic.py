@@ -21,6 +21,7 @@ from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.forward.hidden import base_model, decoder_of, inputs_of, offloaded
 from turnwise.forward.packing import Row
+from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import (
@@ -62,6 +63,8 @@ class Critic(nn.Module):
     """
 
     policy: Any
+    temperature = 1.0
+    """It scores no tokens, so that of sampling changes nothing."""
 
     def __init__(
         self,
@@ -114,6 +117,10 @@ class Critic(nn.Module):
             if counts and leads(self._ranks):
                 found += list(zip(places, np.split(values, ends), strict=True))
         return found
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """None: it has a body of its own."""
+        return None
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits

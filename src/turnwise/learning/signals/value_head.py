@@ -19,6 +19,7 @@ from torch.nn import functional
 from turnwise.config import LearningConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.forward.packing import Row
+from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.ranks import ALONE, Compute, Ranks
@@ -55,6 +56,10 @@ class ValueHead(Critic):
 
     def _divide(self) -> Compute:
         return lambda function, *arguments: function(self, *arguments)
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """The value loss on the policy's body."""
+        return ValueLoss(self, signals)
 
     def add_body_gradient(self, groups: Sequence[Group], signals: Signals, credits: Credits) -> str:
         """Adds the gradient of body_coefficient times the value loss to the body's, the mean over

@@ -29,7 +29,7 @@ from turnwise.learning.preferences import Pair, PreferenceLearner
 from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.self_teacher import Words
+from turnwise.learning.signals.makers import Words
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.in_files import is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
@@ -131,7 +131,7 @@ class DistributedLearner(DistributedModel):
     Args:
         model: whole, on this process; all processes begin with its weights.
         reference: as for `PolicyLearner`; becomes a part of one.
-        words: of a self-teacher, where the algorithm has one.
+        words: of the second model, where it needs some.
         teacher: another model that teaches, where there is one; becomes a part of one.
     """
 
@@ -292,8 +292,7 @@ class DistributedPreferences(DistributedOffline):
 
 
 class DistributedSecondModel:
-    """The critic of a learner on several processes, its model of process rewards or self-teacher,
-    as `Critic`, `ImplicitReward` and `SelfTeacher` are those of one."""
+    """The second model of a learner on several processes, such as a critic."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -312,12 +311,12 @@ class DistributedSecondModel:
 
 
 class DistributedTeacher:
-    """Does what `Teacher` does, on all processes of a team."""
+    """The teacher, on all processes of a team."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """See Teacher."""
+        """See Signal."""
         found: Signals = self._team.call("measure_teacher", groups)
         return found

@@ -15,14 +15,13 @@ from turnwise.config import Recipe, SftConfig
 from turnwise.forward.hidden import Images
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.learner import UpdateReport
+from turnwise.learning.learner import SecondModel, UpdateReport
 from turnwise.learning.preferences import Pair, PreferenceLearner
 from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.second_model import SecondModel, second_model
-from turnwise.learning.signals.self_teacher import Words
-from turnwise.learning.signals.teacher import load_teacher
+from turnwise.learning.signals.choice import load_teacher, second_model
+from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import RunLearner
 from turnwise.threads import release_memory
 from turnwise.tokens import KeptTokens, Tokens
@@ -39,7 +38,7 @@ class Parts(DividedModel):
         model: of the recipe; becomes a part of one. Its weights, and those of the reference, are
             those that rank 0 has.
         whole: the model that gets whole weights from `deliver`; None but on rank 0.
-        words: of a self-teacher, where the algorithm has one.
+        words: of the second model, where it needs some.
         teacher: the model of another teacher, where there is one; becomes a part of one.
     """
 

@@ -22,7 +22,7 @@ from cluster_tests.learners.test_learner import (
     row_by_row,
 )
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.algorithms.rows import ALGORITHMS as ROWS
+from turnwise.algorithms.registry import algorithm_names, row_of
 from turnwise.config import Recipe
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
@@ -75,8 +75,11 @@ def test_neither_split_nor_padding_nor_ranks_change_a_gradient(
     assert_same_updates(one, pair(team, recipe)[1], [groups])
 
 
+DIFFERENT = {for_a_learner(row_of(name)): name for name in algorithm_names()}.values()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", {for_a_learner(row): name for name, row in ROWS.items()}.values())
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, name: str
 ) -> None:

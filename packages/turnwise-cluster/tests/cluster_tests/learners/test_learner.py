@@ -17,10 +17,10 @@ from turnwise.config import Recipe, check_recipe
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.choice import second_model
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.kl_reward import KLReward
-from turnwise.learning.signals.second_model import second_model
-from turnwise.learning.signals.self_teacher import Words
+from turnwise.learning.signals.makers import Words
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
 from turnwise.storage import checkpoint

@@ -27,7 +27,7 @@ from turnwise.errors import InfrastructureError
 from turnwise.learning.credits import estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.self_teacher import Words
+from turnwise.learning.signals.makers import Words
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 from turnwise.types import Group

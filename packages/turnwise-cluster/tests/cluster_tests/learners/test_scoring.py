@@ -12,12 +12,8 @@ from torch.distributed.tensor import DTensor
 
 from cluster_tests.learners.test_learner import REWARDS, loaded, pair, recipe_of, same
 from cluster_tests.learners.test_sequence import sliced
-from tests.learning.signals.test_hindsight import Telling
 from turnwise.forward.logprobs import score_norms
 from turnwise.learning.scoring import logprobs
-from turnwise.learning.signals.hindsight import Hindsight
-from turnwise.learning.signals.score_norms import ScoreNorms
-from turnwise.learning.signals.teacher import Teacher
 from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.team import Team
@@ -60,11 +56,16 @@ def test_two_ranks_score_what_one_does(
             assert all(map(same, expected, found))
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.long
 def test_each_rank_scores_its_share(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:
     """Of the reference, which here is the policy without its adapters, and of the policy."""
+    from telling import Telling
+    from turnwise_algorithms.signals.hindsight import Hindsight
+    from turnwise_algorithms.signals.score_norms import ScoreNorms
+
     one, two = pair(team, recipe_of(model_folders["gemma2"], DAPO, lora_rank=2))
     groups = make_groups(REWARDS)
     members = [member for group in groups for member in group.graded]
@@ -78,12 +79,15 @@ def test_each_rank_scores_its_share(
             assert same(*(getattr(signals.of(member), name) for signals in (expected, found)))
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.long
 @pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_teacher_is_divided_and_says_the_same(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, slices: int
 ) -> None:
     """Another model than the policy; it scores whole rows where the policy has slices of them."""
+    from turnwise_algorithms.signals.teacher import Teacher
+
     llama = recipe_of(model_folders["llama"], {"name": "grpo"})
     distillation = {"name": "distillation", "teacher": {"model": str(model_folders["llama"])}}
     recipe = sliced(recipe_of(model_folders["qwen3"], distillation), 2, slices)

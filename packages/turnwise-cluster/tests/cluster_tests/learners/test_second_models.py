@@ -22,7 +22,7 @@ from turnwise.learning.learner import Learner
 from turnwise.types import Group
 from turnwise_cluster.learners.team import Team
 
-pytestmark = pytest.mark.numbers
+pytestmark = [pytest.mark.numbers, pytest.mark.wing("algorithms")]
 
 MakeGroups = Callable[..., list[Group]]
 WORDS = np.array([3, 5]), np.array([4, 5])

@@ -144,6 +144,7 @@ def built(recipe: Path, pool: Workers | None, *overrides: str) -> Components:
     return build_components(load_recipe(str(recipe), overrides), workers=pool)
 
 
+@pytest.mark.wing("algorithms")
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "size"), [("counterfactual", 2), ("remax", 2), ("tree_grpo", 8)])
 def test_branches_and_baselines_are_played_by_workers_too(

@@ -1,0 +1,5 @@
+"""Algorithms that ask more of a run than its rewards: trees, hindsight, teachers, process rewards.
+
+Their parts are declared as those of the core are. Not here: what an algorithm is
+(`turnwise.algorithms`).
+"""

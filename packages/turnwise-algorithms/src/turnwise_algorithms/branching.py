@@ -1,0 +1,158 @@
+"""Episodes that begin in the middle of another one: what a turn was worth, by playing on from it.
+
+An environment that can be restored lets any turn be played again. What a branch shares with its
+parent is marked INHERITED, so that it is trained once, in the parent, whatever the number of
+branches. Not here: which turns are worth branching at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.algorithms.estimators import mean_reward
+from turnwise.errors import NotSupportedError
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.seeds import derive
+from turnwise.tokens import NO_VERSION, Source, Tokens
+from turnwise.types import Branch, Trajectory
+
+
+@dataclass(frozen=True)
+class TurnValues:
+    """Monte-Carlo values of an episode of K turns under the policy that plays on.
+
+    Example: with values [0.5, 0.5, 1.0] the first turn changed nothing and the second decided.
+    """
+
+    values: NDArray[np.float64]
+    """float64[K+1]: the mean reward of episodes that go on from before turn k; last, the episode's
+    own reward."""
+    errors: NDArray[np.float64]
+    """float64[K+1]: standard errors of the values; 0 for the last."""
+    counts: NDArray[np.int64]
+    """int64[K]: graded episodes behind each value."""
+
+    @property
+    def criticality(self) -> NDArray[np.float64]:
+        """float64[K]: by how much each turn changed what was to be expected."""
+        return np.diff(self.values)
+
+    @property
+    def criticality_errors(self) -> NDArray[np.float64]:
+        """float64[K]: standard errors of the differences."""
+        return np.hypot(self.errors[1:], self.errors[:-1])
+
+
+def branch_at(parent: Trajectory, turn: int) -> Branch:
+    """The moment before a turn of an episode whose snapshots were kept.
+
+    Raises NotSupportedError where they were not, or where it has several contexts; IndexError for
+    a turn that there was not, and for one that the episode itself inherited.
+    """
+    if not parent.snapshots:
+        raise NotSupportedError("branching needs the environment's snapshots: roll out with them")
+    if not 0 <= turn - parent.first_turn < len(parent.snapshots):
+        raise IndexError(f"episode {parent.episode} has no turn {turn} of its own")
+    tokens = parent.tokens
+    if len(tokens.contexts) > 1:
+        raise NotSupportedError("an episode of several contexts cannot be branched from")
+    own = tokens.mask & (tokens.turn >= turn)
+    end = int(np.flatnonzero(own)[0]) if own.any() else len(tokens)
+    source = tokens.source[:end].copy()
+    source[source == Source.MODEL] = Source.INHERITED
+    prefix = Tokens(
+        tokens.ids[:end],
+        source,
+        tokens.turn[:end],
+        np.full(end, NO_VERSION, np.int32),
+        np.full(end, np.nan, np.float32),
+        images=tokens.images_in(slice(0, end)),
+        experts=None if tokens.experts is None else tokens.experts[:end],
+    )
+    state = parent.snapshots[turn - parent.first_turn]
+    return Branch(prefix, parent.turns[:turn], state, parent.first)
+
+
+def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str) -> Trajectory:
+    """One that is to be played from before a turn of its parent.
+
+    Together with the run's seed, `label`, the parent's group and number, and the turn determine
+    every random number.
+    """
+    return Trajectory(
+        parent.task,
+        parent.group,
+        episode,
+        derive(seed, label, parent.group, parent.episode, turn, episode),
+        parent=parent.episode,
+        first_turn=turn,
+    )
+
+
+async def play_on(
+    runner: RolloutRunner,
+    branches: Sequence[tuple[Trajectory, int]],
+    count: int,
+    seed: int,
+    label: str,
+) -> list[list[Trajectory]]:
+    """`count` new episodes from before each (parent, turn), in that order; see `child_of`.
+
+    Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
+    """
+    starts: list[tuple[Trajectory, Branch | None]] = []
+    for parent, turn in branches:
+        start = branch_at(parent, turn)
+        starts += [(child_of(parent, turn, n, seed, label), start) for n in range(count)]
+    played = await runner.play(starts)
+    runner.check_ungraded(played)
+    rest = iter(played)
+    return [[next(rest) for _ in range(count)] for _ in branches]
+
+
+async def turn_values(
+    runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
+) -> list[TurnValues]:
+    """Measure the worth of each turn of each graded parent, by `count` episodes from before it.
+
+    This is the criticality score by counterfactual re-rolls: unbiased for the policy that plays
+    on, with its standard error. Raises ValueError for an ungraded parent.
+    """
+    if any(parent.reward is None for parent in parents):
+        raise ValueError("an ungraded episode has no value to compare with")
+    played = await play_on_from_every_turn(runner, parents, count, seed, label)
+    return [values_of(parent, rows) for parent, rows in zip(parents, played, strict=True)]
+
+
+async def play_on_from_every_turn(
+    runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
+) -> list[list[list[Trajectory]]]:
+    """Play `count` new episodes from before each own turn of each parent, in nested lists."""
+    own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
+    places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
+    played = iter(await play_on(runner, places, count, seed, label))
+    return [[next(played) for _ in turns] for turns in own]
+
+
+def values_of(parent: Trajectory, played: Sequence[Sequence[Trajectory]]) -> TurnValues:
+    """The values of a graded parent's turns, by the episodes that went on from before each."""
+    rewards = [_rewards(children) for children in played]
+    own = parent.reward if parent.reward is not None else np.nan
+    return TurnValues(
+        np.array([*map(mean_reward, rewards), own]),
+        np.array([*map(_standard_error, rewards), 0.0]),
+        np.array([len(row) for row in rewards], np.int64),
+    )
+
+
+def _rewards(children: Sequence[Trajectory]) -> list[float]:
+    return [child.reward for child in children if child.reward is not None]
+
+
+def _standard_error(rewards: Sequence[float]) -> float:
+    """The standard error of the mean of rewards; NaN for fewer than two."""
+    if len(rewards) < 2:
+        return float("nan")
+    return float(np.std(rewards, ddof=1) / np.sqrt(len(rewards)))

@@ -1,0 +1,72 @@
+"""The algorithms of this wing, each a row of choices as those of the core are.
+
+An algorithm is added by adding a row, and naming it in `wing.py`.
+"""
+
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.parts import PLAIN_SUM
+
+OTB = Algorithm("otb", "arXiv 2602.07078", estimator="otb", aggregation=PLAIN_SUM)
+DISTILLATION = Algorithm(
+    "distillation",
+    "arXiv 2306.13649",
+    estimator="distillation",
+    objective="policy_gradient",
+    aggregation="token_mean",
+)
+SDPO = Algorithm(
+    "sdpo",
+    "arXiv 2601.20802",
+    estimator="none",
+    aggregation="token_mean",
+    differs="the divergence is over the whole vocabulary, and no feedback is shown",
+    self_teacher_coefficient=1.0,
+)
+IGPO = Algorithm("igpo", "arXiv 2510.14967", estimator="information_gain")
+PRIME = Algorithm(
+    "prime",
+    "arXiv 2502.01456",
+    estimator="process_rloo",
+    whitening=True,
+    aggregation="token_mean",
+    group_filter="all_equal",
+    differs="groups with some success are kept, there those with 0.2 to 0.8",
+)
+REMAX = Algorithm(
+    "remax",
+    "arXiv 2310.10505",
+    estimator="remax",
+    objective="policy_gradient",
+    aggregation=PLAIN_SUM,
+    rollout="greedy",
+)
+TREE_GRPO = Algorithm(
+    "tree_grpo",
+    "arXiv 2509.21240",
+    estimator="tree_grpo",
+    aggregation=PLAIN_SUM,
+    rollout="random_branches",
+)
+ARPO = Algorithm(
+    "arpo",
+    "arXiv 2507.19849",
+    estimator="arpo",
+    aggregation="token_mean",
+    rollout="entropy_branches",
+)
+ARPO_SOFT = Algorithm(
+    "arpo_soft",
+    "arXiv 2507.19849",
+    estimator="arpo_soft",
+    aggregation="token_mean",
+    rollout="entropy_branches",
+)
+COUNTERFACTUAL = Algorithm(
+    "counterfactual",
+    "re-rolls of every turn",
+    estimator="counterfactual",
+    aggregation=PLAIN_SUM,
+    rollout="turn_replays",
+)
+HCA = Algorithm("hca", "Harutyunyan 2019", estimator="hca", aggregation=PLAIN_SUM)
+HCAPO = Algorithm("hcapo", "arXiv 2603.08754", estimator="hcapo")

@@ -1,0 +1,377 @@
+"""Self-distillation: the teacher is the policy's own average, shown a success at the same task.
+
+A trajectory with a successful sibling in its group is scored twice at the tokens that it sampled:
+by the policy as it was sampled, and by a moving average of the policy that has read the sibling
+first. The policy is drawn towards that average by the Jensen-Shannon divergence of the two next-
+token distributions, weighted by min(policy / sampling policy, cap). Source: SDPO (arXiv
+2601.20802), whose rate 0.05, alpha 0.5 and cap 2 are the defaults.
+
+Other than there: the divergence is over the whole vocabulary, not over 100 tokens and a rest; the
+average moves once a step; a sibling is shown whole and as it was sampled, thoughts and tool results
+included; and no feedback is shown, since what a verifier says may hold the task's secret. Not here:
+a teacher that is another model (`teacher`), and advantages from one
+(`turnwise_algorithms.distillation`).
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
+from turnwise.errors import ConfigError
+from turnwise.forward.hidden import hidden_states, note_packing
+from turnwise.forward.kept import kept_at, without_left_out
+from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
+from turnwise.learning.auxiliary import AuxiliaryLoss
+from turnwise.learning.batch import by_length, shifted
+from turnwise.learning.credits import Credits
+from turnwise.learning.optimizer import add_gradient
+from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
+from turnwise.learning.scoring import Sequenced
+from turnwise.learning.signals.base import Signals, graded
+from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Words, copied
+from turnwise.scaffolds.base import Scaffold
+from turnwise.tokens import KeptTokens, Source
+from turnwise.types import Group, Observation, Task, Trajectory
+from turnwise_algorithms.divergences import jensen_shannon
+
+BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
+BEGUN = (Source.MODEL, Source.INHERITED)
+
+
+class Lesson(NamedTuple):
+    """A trajectory, and the successful one of its group that its teacher has read."""
+
+    member: Trajectory
+    sibling: Trajectory
+
+
+class Divided(NamedTuple):
+    """A policy on ranks that learn together, and a copy of it to be divided as well."""
+
+    ranks: Ranks
+    compute: Compute
+    """Computes with the policy's parts."""
+    copied: nn.Module
+    """The policy again, not divided yet."""
+
+    @classmethod
+    def alone(cls, policy: nn.Module) -> "Divided":
+        """Take a policy that one process has whole."""
+        return cls(ALONE, ALONE.shard(policy), copy.deepcopy(policy))
+
+
+class SelfTeacher:
+    """The average of the policy, and its gradient on the policy.
+
+    Args:
+        policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
+            the parameters that are trained follow it. Averages are kept in float32.
+        words: the tokens before and after a sibling's: see `words_around`.
+        config: rate, alpha and cap.
+        learning: micro-batches, autocast.
+        coefficient: of the loss, the algorithm's self_teacher_coefficient.
+        temperature: of sampling; both distributions are at it. 0 means 1.
+        divided: where ranks learn together, each from a part of the trajectories: the ranks, how to
+            compute with the policy's parts, and a copy of it that is to be divided.
+    """
+
+    signals = Signals()
+    """Its loss is made of the trajectories alone."""
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        words: Words,
+        config: SelfTeacherConfig,
+        learning: LearningConfig,
+        coefficient: float,
+        temperature: float = 1.0,
+        divided: Divided | None = None,
+    ) -> None:
+        self.policy, self.words = policy, words
+        self.config, self.learning = config, learning
+        self.coefficient, self.temperature = coefficient, temperature or 1.0
+        divided = divided or Divided.alone(policy)
+        self._ranks, self._compute_policy, self.model = divided
+        self.device = next(policy.parameters()).device
+        note_packing(self.model, learning.autocast)
+        self._compute = self._ranks.shard(self.model)
+        self.model.requires_grad_(False).eval()
+        own = dict(self.model.named_parameters())
+        self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}
+        local = self._ranks.local
+        self._average = {n: local(mine).detach().float() for n, (_, mine) in self._pairs.items()}
+        self._divergence = self._tokens = 0.0
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """The metric is the share of graded trajectories that can be taught; there are no
+        arrays."""
+        count = len(graded(groups))
+        return Signals({}, {"self_teacher/taught": len(lessons(groups)) / count if count else 0.0})
+
+    def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
+        """Itself."""
+        return self
+
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
+        """Whether anything is taught in these groups."""
+        return bool(_trained(groups, credits))
+
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
+        """Adds the gradient of the coefficient times the mean over all taught tokens of the groups
+        of weight times divergence. Returns the problem, if any."""
+        taught = _trained(groups, credits)
+        count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
+        problem = ""
+        for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
+            divergences, weights = self._divergences(batch)
+            told = counts and leads(self._ranks)
+            total = (divergences * weights).sum() * told
+            if not math.isfinite(total.item()):
+                problem = problem or f"the self-teacher's loss is {total.item()}"
+            add_gradient(self.coefficient * total / count)
+            if told and not problem:
+                self._divergence += divergences.sum().item()
+                self._tokens += len(divergences)
+        return problem
+
+    def update(
+        self, groups: Sequence[Group], signals: Signals, credits: Credits
+    ) -> dict[str, float]:
+        """Moves the average towards the policy: rate of it new, the rest as it was. Returns what
+        the gradients since the last update measured; nothing else is looked at."""
+        ranks = self._ranks
+        with torch.no_grad():
+            for name, (theirs, mine) in self._pairs.items():
+                now = ranks.local(theirs).to(ranks.dtype(theirs)).float()
+                self._average[name].lerp_(now, self.config.rate)
+                ranks.local(mine).copy_(self._average[name])
+        own = self._divergence, self._tokens
+        divergence, tokens = map(sum, zip(*ranks.gather(own), strict=True))
+        self._divergence = self._tokens = 0.0
+        if not tokens:
+            return {}
+        return {
+            "self_teacher/divergence": divergence / tokens,
+            "self_teacher/tokens": tokens,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The averages of the trained weights, divided as these are."""
+        divided, pairs = self._ranks.divided, self._pairs
+        return {"average": {n: divided(own, pairs[n][1]) for n, own in self._average.items()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        with torch.no_grad():
+            for name, (_, mine) in self._pairs.items():
+                self._average[name].copy_(self._ranks.local(state["average"][name]))
+                self._ranks.local(mine).copy_(self._average[name])
+
+    def _divergences(self, batch: Sequence[Lesson]) -> tuple[Tensor, Tensor]:
+        """float32[N] each, of the taught tokens: divergences with their gradient, and weights."""
+        own = [(lesson.member.tokens.ids, _wanted(lesson.member)) for lesson in batch]
+        shown = [with_demonstration(lesson, self.words) for lesson in batch]
+        with torch.no_grad():
+            shown_layer, told = self._compute(self._told, shown)
+        ids = np.concatenate([row[wanted] for row, wanted in own])
+        sampled = [lesson.member.tokens.logprob[_wanted(lesson.member)] for lesson in batch]
+        targets = torch.from_numpy(ids).to(self.device)
+        kept = KeptTokens.chosen(
+            [(one.member.tokens.kept, np.flatnonzero(_wanted(one.member))) for one in batch]
+        )
+        divergences, logprobs = self._compute_policy(
+            self._compared, own, shown_layer, told, targets, kept
+        )
+        drift = logprobs - torch.from_numpy(np.concatenate(sampled)).to(self.device)
+        ratios = drift.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        return divergences, ratios.clamp(max=self.config.cap)
+
+    def _told(self, model: nn.Module, sequences: Sequence[Sequenced]) -> tuple[OutputLayer, Tensor]:
+        """The teacher's output layer, which of a divided one is kept for the gradient, and what its
+        body says."""
+        layer = OutputLayer.of(model, self.temperature)
+        if self._ranks.count > 1:
+            layer = replace(layer, head=copy.deepcopy(layer.head))
+        return layer, self._read(model, sequences)
+
+    def _compared(
+        self,
+        policy: nn.Module,
+        sequences: Sequence[Sequenced],
+        shown_layer: OutputLayer,
+        told: Tensor,
+        targets: Tensor,
+        kept: KeptTokens | None,
+    ) -> tuple[Tensor, Tensor]:
+        """The divergences from what the teacher says, and the policy's log-probabilities."""
+        layer = OutputLayer.of(policy, self.temperature)
+        function = partial(_compared, layer, shown_layer, self.config.alpha, kept)
+        rows, hidden = layer.rows(LOGITS_PER_CHUNK // 2), self._read(policy, sequences)
+        tensors = hidden, told, targets, torch.arange(len(targets))
+        divergences, logprobs = in_chunks(function, rows, *tensors)
+        return divergences, logprobs
+
+    def _read(self, model: nn.Module, sequences: Sequence[Sequenced]) -> Tensor:
+        inputs, selected = shifted(sequences)
+        places = inputs.to(self.device), selected.to(self.device)
+        return hidden_states(model, *places, self.learning.autocast)
+
+    def _cost(self, lesson: Lesson) -> int:
+        return length_shown(lesson, self.words)
+
+    def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
+        """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
+        for places in by_length([*map(self._cost, taught)], self.learning.tokens_per_micro_batch):
+            yield [taught[place] for place in places]
+
+
+class SelfTeacherMaker(SignalMaker):
+    """Makes `SelfTeacher`."""
+
+    def check(
+        self,
+        recipe: Recipe,
+        tokenizer: Any,
+        scaffold: Scaffold,
+        oracle: Oracle,
+        task: Task,
+        context: int | None,
+    ) -> None:
+        """See SignalMaker."""
+        check_room(scaffold, recipe.rollout.max_tokens, context)
+
+    def words(self, scaffold: Scaffold) -> Words:
+        """See SignalMaker."""
+        return words_around(scaffold)
+
+    def second_model(
+        self,
+        recipe: Recipe,
+        algorithm: Algorithm,
+        policy: nn.Module,
+        words: Words | None,
+        ranks: Ranks,
+    ) -> MakeSecond:
+        """See SignalMaker."""
+        assert words is not None
+        config, learning = recipe.algorithm.self_teacher or SelfTeacherConfig(), recipe.learning
+        average = copied(policy, ranks)
+        return lambda own: SelfTeacher(
+            own.model,
+            words,
+            config,
+            learning,
+            algorithm.self_teacher_coefficient,
+            own.temperature,
+            None if average is None else Divided(ranks, own.compute, average),
+        )
+
+
+def lessons(groups: Sequence[Group]) -> list[Lesson]:
+    """A lesson for each graded trajectory with a success among the others of its group; of several
+    successes the lowest episode, so that the order of a group does not matter. A trajectory without
+    sampled tokens neither learns nor teaches."""
+    found = []
+    for group in groups:
+        members = [member for member in group.graded if _wanted(member).any()]
+        successes = sorted(
+            (m for m in members if m.verdict is not None and m.verdict.success),
+            key=lambda member: member.episode,
+        )
+        for member in members:
+            others = [sibling for sibling in successes if sibling is not member]
+            if others:
+                found.append(Lesson(member, others[0]))
+    return found
+
+
+def _trained(groups: Sequence[Group], credits: Credits) -> list[Lesson]:
+    """The lessons of the trajectories that are in the loss; the others may still teach."""
+    return [lesson for lesson in lessons(groups) if lesson.member.id in credits.trained]
+
+
+def words_around(scaffold: Scaffold) -> Words:
+    """The tokens of the words before and after a sibling's tokens."""
+    return _message(scaffold, BEFORE), _message(scaffold, AFTER)
+
+
+def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
+    """The teacher's text, and its taught tokens: the prompt, the sibling's tokens after its
+    prompt with a message before and after them, and the trajectory after its prompt."""
+    ids, start = lesson.member.tokens.ids, _start(lesson.member)
+    shown = lesson.sibling.tokens.ids[_start(lesson.sibling) :]
+    wanted = _wanted(lesson.member)
+    between = np.concatenate([words[0], shown, words[1]])
+    return (
+        np.concatenate([ids[:start], between, ids[start:]]),
+        np.concatenate([wanted[:start], np.zeros(len(between), np.bool_), wanted[start:]]),
+    )
+
+
+def length_shown(lesson: Lesson, words: Words) -> int:
+    """The length of the teacher's text."""
+    shown = len(lesson.sibling.tokens) - _start(lesson.sibling)
+    return len(lesson.member.tokens) + shown + sum(map(len, words))
+
+
+def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
+    """Raise ConfigError when two episodes of `max_tokens` and the words between them are longer
+    than the model's context; None is no limit."""
+    words = sum(map(len, words_around(scaffold)))
+    if context is not None and 2 * max_tokens + words > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {max_tokens}, but a self-teacher reads two episodes and "
+            f"{words} tokens more: the model's context is {context}, lower rollout.max_tokens "
+            f"to {(context - words) // 2}"
+        )
+
+
+def _compared(
+    own: OutputLayer,
+    shown: OutputLayer,
+    alpha: float,
+    kept: KeptTokens | None,
+    hidden: Tensor,
+    told: Tensor,
+    targets: Tensor,
+    places: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Divergences of whole distributions, and without a gradient the policy's log-probabilities
+    over the tokens that are kept at the places, float32[n] each."""
+    policy = own(hidden)
+    with torch.no_grad():
+        teacher = shown(told)
+    left = policy.detach()
+    if kept is not None:
+        left = without_left_out(left, kept_at(kept, places)).log_softmax(-1)
+    logprobs = left.gather(1, targets[:, None])[:, 0]
+    return jensen_shannon(policy, teacher, alpha), logprobs
+
+
+def _wanted(member: Trajectory) -> np.ndarray:
+    """Sampled tokens that something stands before."""
+    wanted = member.tokens.mask.copy()
+    wanted[:1] = False
+    return wanted
+
+
+def _start(member: Trajectory) -> int:
+    """The prompt's end: the first token that a policy sampled, or the end without one."""
+    begun = np.isin(member.tokens.source, BEGUN)
+    return int(np.argmax(begun)) if begun.any() else len(begun)
+
+
+def _message(scaffold: Scaffold, text: str) -> np.ndarray:
+    segments = scaffold.extend(Observation(text, Source.USER))
+    return np.array([token for segment in segments for token in segment.tokens], np.int64)

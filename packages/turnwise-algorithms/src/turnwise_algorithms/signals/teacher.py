@@ -1,0 +1,107 @@
+"""The teacher of on-policy distillation: a second model that scores what the policy sampled.
+
+It must read the same tokens. Not here: what is made of its log-probabilities (the estimator
+`distillation` in `distillation.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.config import LearningConfig, Recipe
+from turnwise.errors import ConfigError
+from turnwise.forward.hidden import note_packing
+from turnwise.forward.logprobs import check_supported
+from turnwise.learning.ranks import ALONE, Ranks
+from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
+from turnwise.learning.signals.makers import Oracle, SignalMaker
+from turnwise.models.load import load_tokenizer
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Group, Task
+
+
+class Teacher:
+    """Log-probabilities of a trajectory's sampled tokens under a model that never changes.
+
+    Args:
+        model: a causal model of transformers.
+        config: micro-batches, autocast.
+        temperature: of sampling; the teacher's logits are divided by it too. 0 means 1.
+        ranks: score together, each some trajectories, rows whole; all are to make the same calls.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: LearningConfig,
+        temperature: float,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.model = model.requires_grad_(False).eval()
+        self.config = config
+        self.temperature = temperature or 1.0
+        check_supported(model)
+        self._ranks = ranks
+        note_packing(model, config.autocast)
+        self._compute = ranks.shard(model)
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """Measure the `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing
+        was sampled, and at a first token, which nothing predicts.
+
+        The metric is the mean over all those tokens of log policy - log teacher, an estimate of the
+        reverse divergence; it is absent where there are none.
+        """
+        members = graded(groups)
+        given = members, self.config, self.temperature, self._ranks, self._compute
+        scores = sampled_logprobs(self.model, *given)
+        pairs = zip(members, scores, strict=True)
+        gaps = [(member.tokens.logprob - own)[~np.isnan(own)] for member, own in pairs]
+        flat = np.concatenate([np.zeros(0), *gaps])
+        return Signals(
+            by_trajectory(
+                members, [SignalArrays(teacher_logprobs=own.astype(np.float32)) for own in scores]
+            ),
+            {"teacher/reverse_kl": float(flat.mean())} if len(flat) else {},
+        )
+
+
+class TeacherMaker(SignalMaker):
+    """Makes `Teacher`."""
+
+    def check(
+        self,
+        recipe: Recipe,
+        tokenizer: Any,
+        scaffold: Scaffold,
+        oracle: Oracle,
+        task: Task,
+        context: int | None,
+    ) -> None:
+        """See SignalMaker."""
+        check_vocabulary(recipe, tokenizer)
+
+    def teacher(
+        self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
+    ) -> Teacher:
+        """See SignalMaker."""
+        return Teacher(model, config, temperature, ranks)
+
+
+def check_vocabulary(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise ConfigError for a teacher that reads other tokens than the policy does; loads its
+    tokenizer alone. Without a teacher there is nothing to check."""
+    teacher = recipe.algorithm.teacher
+    if teacher is None:
+        return
+    theirs: Any = load_tokenizer(recipe.model.model_copy(update={"name": teacher.model}))
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        raise ConfigError(
+            f"algorithm.teacher.model {teacher.model} has another vocabulary than the "
+            "policy: distillation compares probabilities token by token, so choose a model of the "
+            "same family"
+        )

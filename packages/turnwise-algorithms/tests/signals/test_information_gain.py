@@ -1,0 +1,124 @@
+"""Information gain: the model's own probabilities of the answer, and nothing that an agent sees."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fakes import Capitals, byte_tokenizer
+from tests.learning.changing import with_one
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.credits import estimate
+from turnwise.learning.scoring import scored_by
+from turnwise.learning.signals.base import Signals
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Action, Group, Task
+from turnwise_algorithms.signals.information_gain import InformationGain, right_answer
+
+GOLD = [7, 9, 8]
+
+
+class Written:
+    """An answer is its letters between two tokens and one."""
+
+    def render(self, action: Action) -> list[int]:
+        assert action.answer is not None
+        letters = GOLD if action.answer == "gold" else [ord(action.answer) % 16 + 12]
+        return [3, 4, *letters, 5]
+
+
+def oracle(task: Task) -> Sequence[Action]:
+    return [Action("", thought="search"), Action("", answer="gold")]
+
+
+def measure(groups: list[Group], model: Any, budget: int = 8192) -> Signals:
+    learning = LearningConfig(tokens_per_micro_batch=budget)
+    scaffold: Any = Written()
+    scored, context = scored_by(model, learning, 0.7), model.config.max_position_embeddings
+    return InformationGain(scored, scaffold, oracle, context).measure(groups)
+
+
+def probability(model: Any, read: list[int]) -> float:
+    """exp of the mean log-probability of the answer after what was read, from full logits."""
+    ids = torch.tensor([[*read, 3, 4, *GOLD, 5]])
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits[0].double() / 0.7
+    logprobs = torch.log_softmax(logits, dim=-1)
+    places = range(len(read) + 2, len(read) + 2 + len(GOLD))
+    own = [logprobs[place - 1, ids[0, place]].item() for place in places]
+    return float(np.exp(np.mean(own)))
+
+
+def test_gains_are_the_models_own(load_model: Any, make_groups: Any) -> None:
+    """IGPO (arXiv 2510.14967): p(answer | h_{k+1}) - p(answer | h_k), p = exp(mean log pi)."""
+    groups, model = make_groups([[1.0, 0.0, None], [0.5, 0.0]]), load_model("qwen3").eval()
+    signals = measure(groups, model)
+    gains = []
+    for member in (m for group in groups for m in group.graded):
+        tokens = member.tokens
+        turns = sorted(set(tokens.turn[tokens.mask].tolist()))
+        starts = [int(np.flatnonzero(tokens.mask & (tokens.turn == k))[0]) for k in turns]
+        expected = [probability(model, tokens.ids[:start].tolist()) for start in starts]
+        found = signals.of(member).information_gains
+        assert found is not None
+        np.testing.assert_allclose(found, np.diff(expected), atol=1e-5)
+        gains += np.diff(expected).tolist()
+    assert signals.metrics["information/gain"] == pytest.approx(np.mean(gains), abs=1e-5)
+    assert signals.of(groups[0].trajectories[2]).information_gains is None
+    assert len(gains)
+
+
+def test_micro_batches_change_nothing(load_model: Any, make_groups: Any) -> None:
+    model = load_model("qwen3").eval()
+    groups = make_groups([[1.0, 0.0]])
+    small, large = measure(groups, model, budget=64), measure(groups, model)
+    for member in groups[0].trajectories:
+        found, expected = (signals.of(member).information_gains for signals in (small, large))
+        assert found is not None
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_turn_without_a_token_gained_nothing(load_model: Any, make_groups: Any) -> None:
+    model, prompt = load_model("qwen3").eval(), [Segment([1, 2], Source.USER)]
+    silent = tokens = Tokens.empty().with_segments(prompt, 0)
+    for turn in (1, 3):
+        tokens = tokens.with_sampled([6, 6], [-0.1, -0.1], 0, turn)
+    groups = with_one(with_one(make_groups([[1.0, 0.0]]), 0, 0, tokens=tokens), 0, 1, tokens=silent)
+    signals = measure(groups, model)
+    first, second = (signals.of(member).information_gains for member in groups[0].trajectories)
+    before, after = probability(model, [1, 2]), probability(model, [1, 2, 6, 6])
+    assert first is not None
+    np.testing.assert_allclose(first, [0, after - before, 0], atol=1e-5)
+    assert second is not None
+    assert len(second) == 0
+    credits = estimate(groups, signals, make_algorithm("igpo", {}))
+    advantage = credits.advantages[groups[0].trajectories[0].id]
+    assert np.isfinite(advantage).all()
+    assert advantage[2] != advantage[4]
+
+
+def test_what_is_the_answer_in_a_turn_is_found() -> None:
+    """Whatever stands around it, and whatever it begins with."""
+    scaffold = TagsScaffold(byte_tokenizer(), Capitals().tools())
+    tokenizer = byte_tokenizer()
+    for answer in ("Paris", "0", "x", "0x0", "00"):
+        task = Task("t", "?")
+        ids, own = right_answer(task, scaffold, lambda _, said=answer: [Action("", answer=said)])
+        assert ids.tolist() == scaffold.render(Action("", answer=answer))
+        assert tokenizer.decode(ids[own].tolist()) == answer
+
+
+def test_there_must_be_room_for_the_answer(load_model: Any, make_groups: Any) -> None:
+    model = load_model("qwen3").eval()
+    tokens = Tokens.empty()
+    limit = model.config.max_position_embeddings
+    tokens = tokens.with_segments([Segment([1] * (limit - 2), Source.USER)], 0)
+    tokens = tokens.with_sampled([6], [-0.1], 0, 0)
+    groups = with_one(make_groups([[1.0, 0.0]]), 0, 0, tokens=tokens)
+    with pytest.raises(ConfigError, match=r"lower rollout\.max_tokens by 4"):
+        measure(groups, model)

@@ -1,0 +1,207 @@
+"""Credit in trees: against the paths written out, by hand, and in degenerate cases."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.algorithms.declared import functions
+from tests.algorithms.random_episodes import forests
+from turnwise.algorithms.aggregation import Totals, token_mean
+from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.outcome_advantages import grpo
+from turnwise.algorithms.registry import make_algorithm
+from turnwise_algorithms.trees import (
+    arpo,
+    arpo_soft,
+    path_lengths,
+    path_mean,
+    path_sum,
+    roots,
+    tree_grpo,
+)
+
+AGGREGATIONS = functions("aggregation")
+
+ESTIMATORS = (tree_grpo, arpo, arpo_soft)
+
+
+def owner(group: list[EstimatorInput], index: int, turn: int) -> int:
+    """Who sampled that turn of an episode's path."""
+    while turn < group[index].first_turn:
+        parent = group[index].parent
+        assert parent is not None
+        index = parent
+    return index
+
+
+def through(group: list[EstimatorInput], index: int, turn: int) -> list[int]:
+    """All episodes whose path has that turn of that episode."""
+    return [
+        other
+        for other, episode in enumerate(group)
+        if turn < episode.turns and owner(group, other, turn) == index
+    ]
+
+
+def episode(reward: float, turns: int, parent: int, first_turn: int = 0) -> EstimatorInput:
+    turn = np.arange(turns, dtype=np.int32)
+    return EstimatorInput(reward, turn, turn >= first_turn, parent=parent, first_turn=first_turn)
+
+
+@given(forests(), st.integers(0, 2**32))
+def test_a_turn_gets_what_all_episodes_through_it_have(
+    group: list[EstimatorInput], seed: int
+) -> None:
+    numbers = np.random.default_rng(seed).normal(size=len(group))
+    sums, means = path_sum(group, numbers), path_mean(group, numbers)
+    for index, member in enumerate(group):
+        assert len(sums[index]) == len(means[index]) == member.turns
+        for turn in range(member.turns):
+            if turn < member.first_turn:
+                assert sums[index][turn] == means[index][turn] == 0
+                continue
+            shared = [numbers[other] for other in through(group, index, turn)]
+            assert sums[index][turn] == pytest.approx(np.sum(shared), abs=1e-12)
+            assert means[index][turn] == pytest.approx(np.mean(shared), abs=1e-12)
+
+
+@given(forests())
+def test_soft_attribution_is_grpo_on_copies(group: list[EstimatorInput]) -> None:
+    """Every episode with all of its path sampled by itself, weighted as the aggregation does."""
+    advantages = grpo(np.array([member.total_reward for member in group]))
+    lengths = {
+        (index, turn): int((member.mask & (member.turn == turn)).sum())
+        for index, member in enumerate(group)
+        for turn in range(member.first_turn, member.turns)
+    }
+    once = np.array([member.mask.sum() for member in group], np.int64)
+    copied = np.array(
+        [
+            sum(lengths[owner(group, index, turn), turn] for turn in range(member.turns))
+            for index, member in enumerate(group)
+        ],
+        np.int64,
+    )
+    names = ["task"] * len(group)
+    weight = token_mean(once, names, Totals.of(once, names))[0]
+    copy_weight = token_mean(copied, names, Totals.of(copied, names))[0]
+    factor = copied.sum() / once.sum()
+    found = arpo_soft(group)
+    for (index, turn), length in lengths.items():
+        if length:
+            copies = sum(advantages[other] for other in through(group, index, turn))
+            expected = copies * copy_weight * factor
+            assert found[index][turn] * weight == pytest.approx(expected, abs=1e-12)
+
+
+@given(forests())
+def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[EstimatorInput]) -> None:
+    """arXiv 2509.21240: 1/G sum_i 1/|H_i| sum_t A_i over copies of all tokens of each path; here
+    every token stands once, with the weight 1/G of `sequence_mean_token_sum`."""
+    whole = grpo(np.array([member.total_reward for member in group]))
+    trees = roots(group)
+    scores = whole.copy()
+    for root in set(trees):
+        members = [index for index, own in enumerate(trees) if own == root]
+        scores[members] += grpo(np.array([group[index].total_reward for index in members]))
+    lengths = {
+        (index, turn): int((member.mask & (member.turn == turn)).sum())
+        for index, member in enumerate(group)
+        for turn in range(member.first_turn, member.turns)
+    }
+    path = [
+        sum(lengths[owner(group, index, turn), turn] for turn in range(member.turns))
+        for index, member in enumerate(group)
+    ]
+    np.testing.assert_array_equal(path_lengths(group), path)
+    found = tree_grpo(group)
+    for (index, turn), length in lengths.items():
+        if length:
+            copies = sum(scores[other] / path[other] for other in through(group, index, turn))
+            assert found[index][turn] == pytest.approx(copies, abs=1e-12)
+
+
+def two_leaves(first: float, second: float) -> list[EstimatorInput]:
+    """90 tokens in common, 10 of each one's own; the first has sampled what they share."""
+    turn = np.repeat([0, 1], [90, 10]).astype(np.int32)
+    whole = EstimatorInput(first, turn, np.ones(100, np.bool_), parent=0)
+    return [whole, EstimatorInput(second, turn, turn == 1, parent=0, first_turn=1)]
+
+
+def test_who_sampled_what_two_leaves_share_does_not_matter() -> None:
+    """Both have paths of 100 tokens; z-scores of 0.707 in the tree and in the group."""
+    algorithm = make_algorithm("tree_grpo", {})
+    weigh = AGGREGATIONS[algorithm.aggregation]
+    for rewards in ((1.0, 0.0), (0.0, 1.0)):
+        group = two_leaves(*rewards)
+        rows = tree_grpo(group)
+        counts = np.array([100, 10], np.int64)
+        weights = weigh(counts, ["task"] * 2, Totals.of(counts, ["task"] * 2))
+        loss = [row * weight for row, weight in zip(rows, weights, strict=True)]
+        good, bad = (0, 1) if rewards[0] else (1, 0)
+        assert loss[good][1] == pytest.approx(2 * 0.70711 / 100 / 2, abs=1e-6)
+        assert loss[bad][1] == pytest.approx(-2 * 0.70711 / 100 / 2, abs=1e-6)
+        assert loss[0][0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_by_hand() -> None:
+    """Episode 1 branches off 0 before its last turn, 2 off 1, and 3 is a tree of its own."""
+    group = [episode(1.0, 2, 0), episode(0.0, 3, 0, 1), episode(1.0, 3, 1, 2), episode(0.0, 1, 3)]
+    assert roots(group) == [0, 0, 0, 3]
+    whole = np.array([0.5, -0.5, 0.5, -0.5]) / (np.sqrt(1 / 3) + 1e-6)
+    tree = np.array([1 / 3, -2 / 3, 1 / 3, 0]) / (
+        np.array([1, 1, 1, np.inf]) * np.sqrt(1 / 3) + 1e-6
+    )
+    hard = arpo(group)
+    np.testing.assert_allclose(hard[0], [whole[:3].mean(), whole[0]])
+    np.testing.assert_allclose(hard[1], [0, whole[1:3].mean(), whole[1]], atol=1e-15)
+    np.testing.assert_allclose(hard[2], [0, 0, whole[2]])
+    np.testing.assert_allclose(hard[3], [whole[3]])
+    both = (whole + tree) / [2, 3, 3, 1]
+    found = tree_grpo(group)
+    np.testing.assert_allclose(found[0], [both[:3].sum(), both[0]], atol=1e-12)
+    np.testing.assert_allclose(found[1], [0, both[1:3].sum(), both[1]], atol=1e-12)
+    np.testing.assert_allclose(found[2], [0, 0, both[2]], atol=1e-12)
+    np.testing.assert_allclose(found[3], [whole[3]])
+    np.testing.assert_allclose(arpo_soft(group)[0], [whole[:3].sum(), whole[0]])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_without_branches_it_is_grpo(estimator: object) -> None:
+    """And a tree of one adds nothing."""
+    group = [episode(reward, 2, index) for index, reward in enumerate([1.0, 0.0, 0.3])]
+    expected = grpo(np.array([1.0, 0.0, 0.3])) / (2 if estimator is tree_grpo else 1)
+    for row, number in zip(estimator(group), expected, strict=True):  # type: ignore[operator]
+        np.testing.assert_allclose(row, [number, number])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_degenerate_groups(estimator: object) -> None:
+    alone = [episode(0.7, 2, 0)]
+    equal = [episode(0.1, 2, 0), *(episode(0.1, 2, 0, 1) for _ in range(9))]
+    silent = [episode(0.0, 2, 0), episode(1.0, 1, 0, 1)]
+    assert silent[1].turns == 0
+    for group in (alone, equal):
+        for row in estimator(group):  # type: ignore[operator]
+            np.testing.assert_array_equal(row, np.zeros(len(row)))
+    assert [len(row) for row in estimator(silent)] == [2, 0]  # type: ignore[operator]
+    with pytest.raises(ValueError, match="the rollout has none"):
+        estimator([replace(alone[0], parent=None)])  # type: ignore[operator]
+
+
+@pytest.mark.long
+@given(forests(), st.randoms())
+def test_the_order_of_the_group_does_not_matter(
+    group: list[EstimatorInput], random: object
+) -> None:
+    order = list(range(len(group)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    places = {index: place for place, index in enumerate(order)}
+    shuffled = [replace(group[i], parent=places[group[i].parent or 0]) for i in order]
+    for estimator in ESTIMATORS:
+        plain, other = estimator(group), estimator(shuffled)
+        for place, index in enumerate(order):
+            np.testing.assert_allclose(other[place], plain[index], atol=1e-8)

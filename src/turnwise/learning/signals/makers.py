@@ -1,0 +1,81 @@
+"""Makers of signals: what the maker of each gives, for an algorithm that needs it.
+
+Not here: which makers there are (`registry.py`), and when they are asked (`choice.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe
+from turnwise.learning.learner import ModelSignal, PolicyScores, SecondModel
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.ranks import Ranks
+from turnwise.learning.signals.base import Signal
+from turnwise.models.copies import copy_to_divide
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Action, Task
+
+Oracle = Callable[[Task], Sequence[Action]]
+"""The actions of a perfect agent, from a task with its secret (`Environment.oracle`)."""
+Words = tuple[NDArray[np.int64], ...]
+"""Tokens of a scaffold that a second model puts around what it reads."""
+MakeSecond = Callable[[PolicyLearner], SecondModel]
+
+
+class SignalMaker:
+    """Makes one signal: of the policy, of a second model that learns, or of a teacher.
+
+    One's own derives from it, overrides what its signal has, and is named by a wing as a part of
+    the kind "signal".
+    """
+
+    def check(
+        self,
+        recipe: Recipe,
+        tokenizer: Any,
+        scaffold: Scaffold,
+        oracle: Oracle,
+        task: Task,
+        context: int | None,
+    ) -> None:
+        """Raise ConfigError where a run lacks what the signal is made of. `task` is one of
+        training, with its secret; `context` the longest text that the policy reads."""
+
+    def of_policy(
+        self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
+    ) -> Signal | None:
+        """The signal that is measured of the policy, as it is now; None for one of a model of its
+        own."""
+        return None
+
+    def words(self, scaffold: Scaffold) -> Words | None:
+        """The words that the second model needs; None where it needs none."""
+        return None
+
+    def second_model(
+        self,
+        recipe: Recipe,
+        algorithm: Algorithm,
+        policy: nn.Module,
+        words: Words | None,
+        ranks: Ranks,
+    ) -> MakeSecond | None:
+        """Begin to make the second model: see `choice.second_model`. None for a signal that has
+        none."""
+        return None
+
+    def teacher(
+        self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
+    ) -> ModelSignal:
+        """The signal of a teacher's model. Raises NotImplementedError where that is none."""
+        raise NotImplementedError
+
+
+def copied(policy: nn.Module, ranks: Ranks) -> nn.Module | None:
+    """A copy for ranks to divide; None on one process, where a second model makes its own."""
+    return None if ranks.count == 1 else copy_to_divide(policy)
