@@ -7,6 +7,7 @@ themselves (scripts/reference/), and the prose of the others.
 
 from pathlib import Path
 
+from scripts.reference.afternoon import afternoon_page
 from scripts.reference.algorithm_parts import parts_page
 from scripts.reference.api import api_page
 from scripts.reference.command_line import command_page
@@ -18,6 +19,7 @@ from turnwise.monitor.meanings import page as metrics_page
 FOLDER = Path(__file__).resolve().parents[1] / "docs/reference"
 MADE = "<!-- Made from the code: change its docstrings, then `make reference`. -->\n\n"
 PAGES = {
+    "afternoon.md": afternoon_page,
     "algorithm_parts.md": parts_page,
     "api.md": api_page,
     "command_line.md": command_page,

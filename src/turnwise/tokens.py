@@ -2,6 +2,8 @@
 
 Each token knows where it came from, and the loss mask is derived from that alone. How messages
 become tokens is in `scaffolds`.
+
+Next: `config/recipe.py`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The records that everything else passes on: plain data, no I/O, no torch.
 
-Data flows Task -> Turn, Trajectory -> Group -> batch. Not here: the record of a trajectory's tokens
-(`tokens.py`).
+Data flows Task -> Turn, Trajectory -> Group -> batch.
+
+Next: `tokens.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -190,8 +191,8 @@ class Verdict:
     turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Numbers that were measured of its turns, one for each."""
     turn_rewards: Sequence[float] | None = None
-    """The turns' rewards, one for each, in place of those of its steps; None leaves these as they
-    are, and none at all is that turns have no rewards."""
+    """The turns' rewards, one for each: None keeps those of the steps; an empty sequence means that
+    turns have no rewards."""
     roles: Mapping[str, float] = field(default_factory=dict)
     """Rewards of single roles in place of `reward`, where an agent has several and each gets its
     own credit."""
@@ -233,7 +234,7 @@ class Branch:
     """Everything before the turn; what was sampled is INHERITED."""
     turns: tuple[Turn, ...]
     state: bytes
-    """The environment's."""
+    """The environment's snapshot."""
     first: Observation | None = None
     """The episode's first message."""
 

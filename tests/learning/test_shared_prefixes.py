@@ -15,7 +15,7 @@ from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.prefix_trees import batch_trees, prefix_tree, tree_logprobs
 from turnwise.learning.batch import Example, collate, policy_examples, supervised_examples
 from turnwise.learning.credits import estimate
-from turnwise.learning.optimizer import Moved
+from turnwise.learning.optimizer import UpdateStats
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
 from turnwise.learning.signals.base import Signals
@@ -133,7 +133,7 @@ def test_an_update_is_the_same_with_fewer_tokens(
         )
         apply = learner.optimizer.apply
 
-        def keep() -> Moved:
+        def keep() -> UpdateStats:
             kept.extend(parameter.grad.flatten() for parameter in model.parameters())
             return apply()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from turnwise_view.dashboard.security import Door
+from turnwise_view.dashboard.security import AccessGuard
 from turnwise_view.dashboard.server import application
 from turnwise_view.playing import Player
 from turnwise_view.viewing import dashboard_of
@@ -23,7 +23,7 @@ def asked(
     """What `body` makes of a client that was let in."""
 
     async def main() -> Any:
-        door = Door("127.0.0.1", 8080)
+        door = AccessGuard("127.0.0.1", 8080)
         transport = httpx2.ASGITransport(application(dashboard_of(paths, player), door))
         async with httpx2.AsyncClient(transport=transport, base_url=HOST) as client:
             opened = await client.get(f"/?token={door.secret}")

@@ -23,14 +23,14 @@ from turnwise.tokens import Source
 from turnwise_view.dashboard.notes import notes_file
 from turnwise_view.dashboard.reports import NAMES
 from turnwise_view.dashboard.runs import COUNTED
-from turnwise_view.dashboard.security import Door
+from turnwise_view.dashboard.security import AccessGuard
 from turnwise_view.dashboard.server import application
 from turnwise_view.viewing import dashboard_of
 
 
 def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:
     async def main() -> None:
-        door = Door("127.0.0.1", 8080)
+        door = AccessGuard("127.0.0.1", 8080)
         app = application(dashboard_of([run]), door)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HOST) as client:
             for address in ("/", "/static/app.js", "/api/runs", "/?token=wrong", "/api/events"):

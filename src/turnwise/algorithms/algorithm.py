@@ -1,6 +1,8 @@
 """An algorithm is a choice of parts, and their numbers that are not at the defaults.
 
 Not here: the algorithms that there are (`rows.py`), what a part is (`parts.py`).
+
+Next: `algorithms/outcome_advantages.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,6 +3,8 @@
 Flat float32[n] tensors, one row per trained token: no padding and no observation is there. The
 log-ratio x = log(policy / old policy) has a gradient. Weights, KL and entropy terms are added
 in `losses.py`. Ratios are exp of x clamped to [-20, 20].
+
+Next: `learning/batch.py`.
 """
 
 import math

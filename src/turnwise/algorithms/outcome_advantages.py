@@ -3,6 +3,8 @@
 Pure float64 numpy on float64[n] rewards of graded members. A group of one, and one whose rewards
 are all equal, compares nothing: its advantages are exactly 0. Not here: credit for single turns
 (`turns.py`), critics (`values.py`), numbers over a whole batch (`advantages.py`).
+
+Next: `algorithms/objectives.py`.
 """
 
 from math import comb

@@ -2,6 +2,8 @@
 
 Not here: what the names of environments, algorithms and engines stand for; each registry checks its
 own. Nor how a recipe is read (`loading.py`).
+
+Next: `parts/components.py`.
 """
 
 from collections.abc import Iterator

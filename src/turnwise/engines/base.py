@@ -1,6 +1,8 @@
 """The engine seam: token ids in, sampled token ids and their log-probabilities out.
 
 An engine knows nothing of messages, tools or tasks. One request is one model turn.
+
+Next: `engines/embedded.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

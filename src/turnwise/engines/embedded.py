@@ -2,6 +2,8 @@
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Which
 requests run is in `schedule.py`, the division of the cache in `cache_allocator.py`.
+
+Next: `engines/sampling.py`.
 """
 
 import asyncio

@@ -2,6 +2,8 @@
 
 Randomness is a counter-based stream for each request: the same seed draws the same numbers whatever
 is sampled beside it.
+
+Next: `rewards/composition.py`.
 """
 
 import math

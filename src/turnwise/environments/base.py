@@ -4,6 +4,8 @@ A user's own environment is a class with `tasks`, some methods marked `@tool`, a
 instance is one episode; the instance that a recipe builds is the prototype, and `fresh()` makes
 one for each episode (a shallow copy: what the prototype loaded, an index or a table, is shared and
 must not be changed).
+
+Next: `tools/tool.py`.
 """
 
 import copy

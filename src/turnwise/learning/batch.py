@@ -2,6 +2,8 @@
 
 The loss mask, the denominators and the shift by one (position t predicts token t+1) are decided
 here and nowhere else.
+
+Next: `learning/policy.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +20,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.forward.routing import Replay
 from turnwise.learning.credits import Credits
-from turnwise.learning.ranks import Ranks, leads, own_batches
+from turnwise.learning.ranks import Ranks, is_leader, own_batches
 from turnwise.tokens import NO_EXPERT, Image, KeptTokens, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
@@ -222,7 +224,7 @@ def own_micro_batches(
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
     for members, counts in own_batches(ranks, trained, _length, cut):
         if counts:
-            yield members if leads(ranks) else [], collate(members, device)
+            yield members if is_leader(ranks) else [], collate(members, device)
         else:
             unweighted = [replace(member, weight=0.0) for member in members]
             yield [], collate(unweighted, device)

@@ -2,6 +2,8 @@
 trajectory.
 
 `turnwise.algorithms.advantages` has the estimators, `signals` the measurements.
+
+Next: `algorithms/algorithm.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,7 @@ class Credits:
     """The mean over sampled tokens of log(sampling policy / reference), where the KL term is in the
     reward."""
 
-    def beside(self, others: "Credits") -> "Credits":
+    def merged_with(self, others: "Credits") -> "Credits":
         """Join these credits and those of other trajectories."""
         return replace(
             self,

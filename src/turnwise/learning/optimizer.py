@@ -47,7 +47,7 @@ def warm_up_then_cosine(steps: int, total: int, floor: float = 0.1) -> Schedule:
 
 
 @dataclass(frozen=True)
-class Moved:
+class UpdateStats:
     """The effect of one update."""
 
     gradient_norm: float
@@ -121,7 +121,7 @@ class Optimizer:
         """The learning rate of the next update."""
         return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
-    def apply(self) -> Moved:
+    def apply(self) -> UpdateStats:
         """Clip the accumulated gradient, move the weights, clear the gradient.
 
         When the gradient's norm is not finite, weights and state stay exactly as they were.
@@ -138,7 +138,7 @@ class Optimizer:
         self.clear()
         changed, rounded = map(self._share_changed, before, self._samples())
         any_rounded = any(map(self._is_rounded, self.parameters, self._masters))
-        return Moved(norm, changed, rounded if any_rounded else None)
+        return UpdateStats(norm, changed, rounded if any_rounded else None)
 
     def clear(self) -> None:
         """Forget the accumulated gradient."""
@@ -255,7 +255,7 @@ def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
 
 def add_gradient(loss: Tensor) -> None:
     """Adds a loss's gradient to those of the weights. A loss in which no trained weight has
-    a part adds nothing; `Moved.gradient_norm` is then 0, and the run reports it
+    a part adds nothing; `UpdateStats.gradient_norm` is then 0, and the run reports it
     (`monitor/no_signal.py`)."""
     if loss.requires_grad:
         torch.autograd.backward(loss)

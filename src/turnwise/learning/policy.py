@@ -1,7 +1,7 @@
-"""The policy update: groups of graded trajectories in, new weights and metrics out.
+"""The policy update: groups of graded trajectories in, new weights and metrics out. An update is an
+optimizer step: micro-batches add up losses whose weights come from the whole optimizer batch.
 
-An update is one optimizer step; its gradient is the sum over micro-batches of weighted token
-losses, whose weights come from the whole optimizer batch.
+Next: `storage/checkpoint.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ from turnwise.learning.scoring import (
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, own_tree_batches
 from turnwise.learning.token_numbers import no_numbers, together
-from turnwise.learning.watch import Watch
+from turnwise.learning.watch import UpdateMetrics
 from turnwise.models.in_files import put_weights
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
@@ -170,7 +170,7 @@ class PolicyLearner:
             first = totals.updates == 0
             noise = GradientNoise(weights, self._ranks) if measure_variance and first else None
             # Numbers of tokens are those of the first epoch.
-            watch = Watch(first, tokens if number < count else None, noise)
+            watch = UpdateMetrics(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
             sums, problem = self._update_once(examples, watch, terms, other)
@@ -261,7 +261,7 @@ class PolicyLearner:
     def _update_once(
         self,
         examples: Sequence[Example],
-        watch: Watch,
+        watch: UpdateMetrics,
         terms: Sequence[AuxiliaryTerm],
         other: Callable[[], str] | None,
     ) -> tuple[MetricSums, str]:
@@ -295,7 +295,7 @@ class PolicyLearner:
         examples: Sequence[Example],
         algorithm: Algorithm,
         sums: MetricSums,
-        watch: Watch,
+        watch: UpdateMetrics,
     ) -> str:
         """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
         returns the first problem."""

@@ -24,7 +24,7 @@ from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
-from turnwise.learning.ranks import ALONE, Ranks, leads, own_batches
+from turnwise.learning.ranks import ALONE, Ranks, is_leader, own_batches
 from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
@@ -174,7 +174,7 @@ class PreferenceLearner:
         losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
         loss = losses.sum() * counts / count
         add_gradient(loss)
-        told = counts and leads(self._ranks)
+        told = counts and is_leader(self._ranks)
         found: NDArray[np.float32] = margins.detach().cpu().numpy()
         return (float(loss.detach()), found) if told else (0.0, found[:0])
 

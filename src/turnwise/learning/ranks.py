@@ -120,16 +120,16 @@ class Alone:
 ALONE = Alone()
 
 
-def leads(ranks: Ranks) -> bool:
+def is_leader(ranks: Ranks) -> bool:
     """Whether this rank is the one that counts, of those that compute rows together."""
     return ranks.slicing is None or ranks.slicing.rank == 0
 
 
-def dealt(costs: Sequence[int], count: int) -> list[list[int]]:
+def partition(costs: Sequence[int], count: int) -> list[list[int]]:
     """Deal the places of rows to `count` ranks, the dearest first, each to the rank that has least;
     a rank's places are in order.
 
-    >>> dealt([5, 1, 1, 4, 2], 2)
+    >>> partition([5, 1, 1, 4, 2], 2)
     [[0, 2], [1, 3, 4]]
     """
     hands: list[list[int]] = [[] for _ in range(count)]
@@ -157,7 +157,7 @@ def own_batches(
     """
     slices = 1 if ranks.slicing is None else ranks.slicing.count
     # Ranks that compute rows together are neighbours, and have one hand.
-    hands = dealt([cost(row) for row in rows], ranks.count // slices)
+    hands = partition([cost(row) for row in rows], ranks.count // slices)
     cuts = [list(cut([rows[place] for place in hand])) for hand in hands]
     own = cuts[ranks.rank // slices]
     missing = range(max(map(len, cuts)) - len(own))

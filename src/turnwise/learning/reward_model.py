@@ -28,7 +28,7 @@ from turnwise.config import LearningConfig, RewardModelConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model, hidden_states
 from turnwise.learning.batch import by_length
-from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.optimizer import Optimizer, UpdateStats, add_gradient, prepare_for_training
 from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.model_parts import REWARD_MODEL
@@ -147,7 +147,7 @@ class RewardModel(nn.Module):
                 moved = self.optimizer.apply()
             else:
                 self.optimizer.clear()
-                moved = Moved(math.nan, 0.0, None)
+                moved = UpdateStats(math.nan, 0.0, None)
         return {
             "reward_model/loss": loss,
             "reward_model/accuracy": sum(right for _, right in measured) / len(lessons),

@@ -16,7 +16,7 @@ from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.packing import Slicing
 from turnwise.forward.prefix_trees import tree_logprobs
 from turnwise.learning.batch import MicroBatch, by_length, rows_of_images, shifted
-from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
+from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.tokens import KeptTokens
 from turnwise.types import Trajectory
 
@@ -123,7 +123,7 @@ def score(
                 temperature,
                 config.autocast,
             )
-        if counts and leads(ranks):
+        if counts and is_leader(ranks):
             parts = torch.split(measured.cpu(), [len(wanted[i]) for i in batch])
             own += [(i, part.numpy()) for i, part in zip(batch, parts, strict=True)]
     # One exchange for all passes: every rank needs the scores of every sequence.

@@ -29,7 +29,7 @@ from turnwise.learning.optimizer import (
     prepare_for_training,
     warm_up_then_cosine,
 )
-from turnwise.learning.ranks import ALONE, Ranks, leads
+from turnwise.learning.ranks import ALONE, Ranks, is_leader
 from turnwise.learning.scoring import batch_logprobs
 from turnwise.seeds import derive
 from turnwise.tokens import Tokens
@@ -119,7 +119,7 @@ class SupervisedLearner:
         logprob, _ = self._compute(self._scores, batch, 1.0, self.learning)
         loss = -(logprob * batch.weight).sum()
         add_gradient(loss)
-        return float(loss.detach()) * leads(self._ranks)
+        return float(loss.detach()) * is_leader(self._ranks)
 
     def _batch(self, step: int) -> list[Example]:
         size, count = self.config.batch_size, len(self._examples)

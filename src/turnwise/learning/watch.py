@@ -13,7 +13,7 @@ from turnwise.learning.token_numbers import NUMBERS, TokenNumbers
 
 
 @dataclass(frozen=True)
-class Watch:
+class UpdateMetrics:
     """The measurements that are asked of one update."""
 
     gap: bool

@@ -2,6 +2,8 @@
 
 Training, evaluation and play begin here, so that they mean the same thing by a recipe. What cannot
 work together is refused here, before anything slow begins.
+
+Next: `training/run.py`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -27,7 +27,7 @@ from turnwise.storage.tensors import read
 
 
 class OneProcess:
-    """What a run asks of a learner beside learning, where this process has the whole model."""
+    """The learner of a run whose process has the whole model: it saves, broadcasts and ends it."""
 
     model: Any
     """The model whose weights a checkpoint has."""
@@ -52,7 +52,7 @@ class OneProcess:
         """Do nothing: the run's model is the one that learns."""
 
     def broadcast(self) -> None:
-        """Do nothing: nobody else has its weights."""
+        """Do nothing: the weights are here alone."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to end."""

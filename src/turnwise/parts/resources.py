@@ -24,7 +24,7 @@ from turnwise.wings import wings
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run works with. `Resources()` is this process alone; a wing's class has more."""
+    """The processes of a run. `Resources()` is this one alone; a wing's class has more."""
 
     workers: Workers | None = None
     """Play its episodes; None where the run's process does."""

@@ -6,6 +6,8 @@ The numbers of turns are the turns' rewards, all others are the outcome's. Succe
 lowest reward is above the highest of failure, whatever the parts are within their ranges; the
 check is made before a run begins. Not here: what is measured (`parts.py` and the modules that it
 names), and the loop (`rollout/loop.py`).
+
+Next: `training/learners.py`.
 """
 
 import asyncio

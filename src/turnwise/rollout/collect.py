@@ -1,7 +1,8 @@
 """Ways to play a step's groups, by name, for algorithms that need more than independent episodes.
 
-Each function gives one group for each task. Not here: rollouts of wings, and what is made of it all
-(`algorithms/`).
+Each function gives one group for each task.
+
+Next: `rollout/runner.py`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -4,6 +4,8 @@
 
 Where `rollout.context` says so, a full window is followed by another one, with some of its tokens.
 The loop, and what can go wrong in it, is in `loop.py`.
+
+Next: `environments/base.py`.
 """
 
 import asyncio

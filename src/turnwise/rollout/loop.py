@@ -7,6 +7,8 @@ truncation, an action that goes on past its deadline is the agent's failure, a f
 or grader leaves the episode ungraded. Each kind of episode has a policy of its own: tokens that are
 sampled (`episode.py`), an endpoint's messages (`chat_episode.py`), a client's calls
 (`turnwise-environments`).
+
+Next: `rollout/episode.py`.
 """
 
 import asyncio

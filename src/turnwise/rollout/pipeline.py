@@ -10,6 +10,8 @@ older than that at its update: admission is paced. Nothing finished is thrown aw
 episode is put off in favour of a quicker one, so the batch has no bias towards short episodes; a
 slow one holds its own update up, while up to max_staleness steps behind it are sampled. An episode
 that is under way when weights change goes on with the new ones. `collect.py` plays a step.
+
+Next: `rollout/collect.py`.
 """
 
 import asyncio

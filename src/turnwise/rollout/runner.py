@@ -1,4 +1,7 @@
-"""Many episodes at once: every task `group_size` times, a bounded number of them under way."""
+"""Many episodes at once: every task `group_size` times, a bounded number of them under way.
+
+Next: `rollout/loop.py`.
+"""
 
 import asyncio
 from abc import ABC, abstractmethod

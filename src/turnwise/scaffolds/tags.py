@@ -6,6 +6,8 @@ assistant turn, so that a trajectory is one growing sequence. With `parallel_cal
 several tool tags, and goes on until the model ends it.
 
 Source: Jin et al. 2025 (arXiv 2503.09516), section 3.2.
+
+Next: `engines/base.py`.
 """
 
 import json

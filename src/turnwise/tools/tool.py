@@ -2,6 +2,8 @@
 
 Not here: what runs inside a tool (that is the environment's business) and how a call is written in
 tokens (that is the scaffold's).
+
+Next: `scaffolds/tags.py`.
 """
 
 import asyncio

@@ -1,6 +1,8 @@
 """The models that learn in RL: the policy, and what its algorithm has beside it.
 
 Not here: when they learn (`reinforcement.py`), and how (`learning`).
+
+Next: `learning/credits.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +79,7 @@ class Learners:
         be updated alone. Replies of a judge that is trained (`refinement`) are measured, filtered
         and compared apart, and learned from in the same updates. Where roles get credit of their
         own, the parts of roles are what is learned from."""
-        groups = self.parted(groups)
+        groups = self.split_by_role(groups)
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
         policy.set_temperature(temperature_at(recipe.rollout, step))
         second = policy.second
@@ -90,8 +92,8 @@ class Learners:
             taught = groups
             if refinement:
                 apart = measure(asked, refinement)
-                credits = credits.beside(estimate(refinement, apart, self.algorithm))
-                signals, taught = signals.beside(apart), evenly_mixed(groups, refinement)
+                credits = credits.merged_with(estimate(refinement, apart, self.algorithm))
+                signals, taught = signals.merged_with(apart), evenly_mixed(groups, refinement)
         metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
         critic = recipe.algorithm.critic
@@ -113,14 +115,14 @@ class Learners:
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(groups, signals, credits, report)
 
-    def parted(self, groups: Sequence[Group]) -> Sequence[Group]:
+    def split_by_role(self, groups: Sequence[Group]) -> Sequence[Group]:
         """The groups whose members are compared: of episodes, or of the parts of their roles."""
         agent = self._context.recipe.agent
         return by_role(groups) if agent is not None and agent.credit == "role" else groups
 
     def kept(self, groups: Sequence[Group]) -> int:
         """The number of groups of which something would be learned from."""
-        names = [group.id for group in kept_groups(self.parted(groups), self.algorithm)]
+        names = [group.id for group in kept_groups(self.split_by_role(groups), self.algorithm)]
         return sum(
             group.id in names or any(name.startswith(f"{group.id}@") for name in names)
             for group in groups
@@ -145,7 +147,7 @@ class Learners:
         if self.reward_model is not None:
             self.reward_model.load_state(read(state["reward_model"]))
 
-    def go_back(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
+    def rollback(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
         """Let policy and second model be what they were in a checkpoint, whose weights are given;
         the learning rate stays lowered as far as it is now."""
         factor = self.policy.state()["learning_rate_factor"]

@@ -85,7 +85,7 @@ def roll_back(situation: Situation) -> str:
     assert situation.best is not None  # check_reaction has seen to it
     kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best, in_files=True)
-    situation.learners.go_back(kept, weights)
+    situation.learners.rollback(kept, weights)
     return (
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)

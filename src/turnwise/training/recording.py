@@ -93,11 +93,11 @@ class Recorder:
         drawn = curve([of["reward/mean"] for of in self.history if "reward/mean" in of], WIDTH)
         context.display.advance("  ".join(filter(None, [*drawn, step_text(metrics, why)])))
         if why is not None:
-            self.taught_nothing(step, why)
+            self.log_no_signal(step, why)
         self._warn_of_judgements(step)
         self._skipped.count("; ".join(learned.update.problems))
 
-    def taught_nothing(self, step: int, why: str) -> None:
+    def log_no_signal(self, step: int, why: str) -> None:
         """Write down, and say once, why a step has taught the policy nothing."""
         self._context.folder.append("no_signal.jsonl", {"step": step, "reason": why})
         self._no_signal.check(step, why)

@@ -8,6 +8,8 @@ step does depends on the recipe, the seed, the step number and what a checkpoint
 that goes on from one ends with the weights of one that never stopped; of steps sampled ahead no
 task is lost and none is counted twice. Not here: how an episode is played (`rollout`), and what an
 update computes (`learning`).
+
+Next: `rollout/pipeline.py`.
 """
 
 import asyncio
@@ -200,7 +202,7 @@ class ReinforcementLoop:
         try:
             check_staleness([*played.groups, *played.refinement], self.step, bound)
         except StalenessError:
-            self.recorder.taught_nothing(self.step + 1, BEYOND_BOUND)
+            self.recorder.log_no_signal(self.step + 1, BEYOND_BOUND)
             raise
 
     @property

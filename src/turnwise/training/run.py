@@ -2,6 +2,8 @@
 
 It can be stopped anywhere and goes on from its newest checkpoint. Not here: what a stage does, and
 how signals end a run (`stopping.py`).
+
+Next: `training/reinforcement.py`.
 """
 
 from typing import Any

@@ -67,7 +67,7 @@ async def _serve(
     dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
 ) -> None:
     from turnwise_environments.serving.web_server import free_address, serving
-    from turnwise_view.dashboard.security import Door
+    from turnwise_view.dashboard.security import AccessGuard
     from turnwise_view.dashboard.server import application
 
     name_main_task()
@@ -77,7 +77,7 @@ async def _serve(
         raise InfrastructureError(
             f"{host}:{port} cannot be listened at: {error.strerror}; choose another --port"
         ) from None
-    door = Door(host, bound.getsockname()[1])
+    door = AccessGuard(host, bound.getsockname()[1])
     async with serving(application(dashboard, door), bound) as address:
         place = f"{address}/?token={door.secret}"
         count = f"{len(dashboard.runs)} run{'' if len(dashboard.runs) == 1 else 's'}"

@@ -58,7 +58,7 @@ class Signals:
         """The measurements of a trajectory."""
         return self.by_trajectory.get(member.id, NOTHING)
 
-    def beside(self, others: "Signals") -> "Signals":
+    def merged_with(self, others: "Signals") -> "Signals":
         """Join these measurements and those of other trajectories; the numbers for the log stay
         as they are here."""
         return replace(self, by_trajectory={**self.by_trajectory, **others.by_trajectory})

@@ -25,12 +25,12 @@ from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import (
-    Moved,
     Optimizer,
+    UpdateStats,
     add_gradient,
     prepare_for_training,
 )
-from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
+from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.models.copies import copy_to_divide
@@ -114,7 +114,7 @@ class Critic(nn.Module):
             with torch.no_grad():
                 values = self._values([members[place] for place in places]).cpu().numpy()
             ends = np.cumsum([_wanted(members[place]).sum() for place in places])[:-1]
-            if counts and leads(self._ranks):
+            if counts and is_leader(self._ranks):
                 found += list(zip(places, np.split(values, ends), strict=True))
         return found
 
@@ -160,7 +160,7 @@ class Critic(nn.Module):
             moved = self.optimizer.apply()
         else:
             self.optimizer.clear()
-            moved = Moved(math.nan, 0.0, None)
+            moved = UpdateStats(math.nan, 0.0, None)
         return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Critic(nn.Module):
         values = self._values([lesson.member for lesson in lessons])
         loss = self._losses(values, lessons).sum() * counts / count
         add_gradient(loss)
-        return float(loss.detach()) * leads(self._ranks)
+        return float(loss.detach()) * is_leader(self._ranks)
 
     def _losses(self, values: Tensor, lessons: Sequence[ValueLesson]) -> Tensor:
         """float32[M], of the tokens that have a target; `values` as `_values` gives them."""

@@ -35,7 +35,7 @@ from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
-from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
+from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Words, copied
@@ -135,7 +135,7 @@ class SelfTeacher:
         problem = ""
         for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
             divergences, weights = self._divergences(batch)
-            told = counts and leads(self._ranks)
+            told = counts and is_leader(self._ranks)
             total = (divergences * weights).sum() * told
             if not math.isfinite(total.item()):
                 problem = problem or f"the self-teacher's loss is {total.item()}"

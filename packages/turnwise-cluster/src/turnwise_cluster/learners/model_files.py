@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers.core_model_loading import revert_weight_conversion
 
 from turnwise.forward.images import reader_of
-from turnwise.learning.ranks import dealt
+from turnwise.learning.ranks import partition
 from turnwise_cluster.learners.process_group import ProcessGroup
 
 FILE_BYTES = 4 << 30
@@ -54,7 +54,7 @@ class ModelFiles:
             layers.setdefault(_layer(name), []).append(name)
         names = list(layers.values())
         sizes = [sum(_bytes(weights[name]) for name in layer) for layer in names]
-        for rank, hand in enumerate(dealt(sizes, ranks.count)):
+        for rank, hand in enumerate(partition(sizes, ranks.count)):
             for name in (name for place in hand for name in names[place]):
                 whole = ranks.whole(weights[name])
                 if rank == ranks.rank:
@@ -139,7 +139,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 def _files(weights: dict[str, Tensor], count: int, most: int) -> list[tuple[int, list[str]]]:
     """The rank and the weights of each file; ranks write about as much as each other."""
     names = list(weights)
-    hands = dealt([_bytes(tensor) for tensor in weights.values()], count)
+    hands = partition([_bytes(tensor) for tensor in weights.values()], count)
     held = [{names[place]: weights[names[place]] for place in hand} for hand in hands]
     return [(rank, list(file)) for rank, own in enumerate(held) for file in _cut(own, most)]
 

@@ -25,8 +25,8 @@ HEADERS = {
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-class Door:
-    """Lets in who has the secret. Example: `Door("127.0.0.1", 8080).refusal(scope)`."""
+class AccessGuard:
+    """Lets in who has the secret. Example: `AccessGuard("127.0.0.1", 8080).refusal(scope)`."""
 
     def __init__(self, host: str, port: int) -> None:
         """The address that is served; of one that is not this machine's own any name will do."""

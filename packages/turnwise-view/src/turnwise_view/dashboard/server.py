@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from turnwise.errors import ConfigError, DataError, TurnwiseError
 from turnwise_view.dashboard.answers import ROUTES, Asked, Dashboard, File
-from turnwise_view.dashboard.security import HEADERS, Door
+from turnwise_view.dashboard.security import HEADERS, AccessGuard
 from turnwise_view.dashboard.watching import changes
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
@@ -33,7 +33,7 @@ LARGEST_BODY = 100_000
 """Bytes of a request, at most."""
 
 
-def application(dashboard: Dashboard, door: Door) -> Starlette:
+def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:
     """The dashboard as an application of ASGI."""
 
     async def answer(request: Request) -> Response:
