@@ -15,6 +15,7 @@ from turnwise import errors, wings
 from turnwise.config import Recipe, load_recipe, loading
 from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError
+from turnwise.training import run
 from turnwise.wings import Wing, wings_of
 
 ONE = Wing(commands={"fly": "one:fly", "land": "one:land"})
@@ -139,6 +140,41 @@ def test_a_wing_that_raises_on_import_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     found = wings_of([point("two", "raising_wing:WING")])
     assert "ZeroDivisionError: division by zero" in found.problems[0]
+
+
+class Tidy:
+    """A stage of a wing."""
+
+
+STAGED = Wing(stages={"preferences": ("tests.test_wings:Tidy", "after RL")})
+
+
+def test_a_section_asks_for_the_stage_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = wings_of([point("staged", "STAGED")])
+    asked = load_recipe("demo", ["preferences.steps=1"])
+    assert found.stages(asked) == dict(STAGED.stages)
+    assert found.stages(load_recipe("demo")) == {}, "its steps are 0"
+    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict))
+    context = SimpleNamespace(recipe=asked, components=components)
+    monkeypatch.setattr(run, "wings", lambda: found)
+    names = [type(stage).__name__ for stage in run.stages_of(context)]  # type: ignore[arg-type]
+    assert names.index("Reinforcement") + 1 == names.index("Tidy")
+
+
+@pytest.mark.parametrize(
+    ("asked", "stage"),
+    [
+        ("preferences.steps=1", "preferences"),
+        ('reward_model.data=["a"] reward.parts.reward_model=1', "reward_model"),
+    ],
+)
+def test_a_stage_of_a_wing_that_is_not_installed_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, asked: str, stage: str
+) -> None:
+    recipe, none = load_recipe("demo", asked.split()), wings_of([])
+    monkeypatch.setattr(wings, "wings", lambda: none)
+    with pytest.raises(errors.MissingExtraError, match=rf"stage {stage}.*'turnwise\[judges\]'"):
+        none.stages(recipe)
 
 
 def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:

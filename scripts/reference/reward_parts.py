@@ -3,20 +3,22 @@
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from scripts.reference.text import allowed, default_text, table
 from turnwise.commands.rewards import described, range_text
 from turnwise.config import (
+    LearningConfig,
     PairwiseJudgeConfig,
     PointwiseJudgeConfig,
+    RewardModelConfig,
     RubricJudgeConfig,
     ScriptedJudgeModel,
 )
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
-from turnwise.learning.reward_model import FORMS
 from turnwise.parts.judge import Judge
+from turnwise.parts.reward_model import RewardModel
 from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.wings import wings
@@ -87,8 +89,10 @@ def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     ):
         judge: Judge = wings().section("judge")(config, 0, None, None)
         yield "judge", f'`judge.form = "{config.form}"`', judge.part
-    for form, model in FORMS.items():
-        yield "reward_model", f'`reward_model.form = "{form}"`', model.part
+    for form in get_args(RewardModelConfig.model_fields["form"].annotation):
+        settings = RewardModelConfig(form=form, data=("data",))
+        learned: RewardModel = wings().section("reward_model")(settings, LearningConfig(), None)
+        yield "reward_model", f'`reward_model.form = "{form}"`', learned.part
     for name, part in CERTAINTY.items():
         yield name, "the policy", part
 

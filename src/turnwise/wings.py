@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
@@ -98,7 +98,11 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "tool": ("calculate",),
     },
     "gateway": {"command": ("agent",), "section": ("agent",)},
-    "judges": {"command": ("judge",), "section": ("judge",)},
+    "judges": {
+        "command": ("judge",),
+        "section": ("judge", "reward_model"),
+        "stage": ("preferences", "reward_model"),
+    },
     "sandbox": {"sandbox": ("docker", "local", "sandbox_fusion")},
     "studies": {
         "command": ("build-tiny", "export", "rescore", "study", "transfer"),
@@ -134,6 +138,10 @@ class Wing:
     `Wings.section`, and its part has the protocol that stands there. That of a section of
     `settings` gets the section and the run's `Components`, and returns the components that the run
     is to have: with a player of episodes, for instance."""
+    stages: Mapping[str, tuple[str, Literal["first", "after RL"]]] = field(default_factory=dict)
+    """Stages of runs, by the section that asks for each: its class, as `package.module:Class`,
+    which is made without arguments and has the core's protocol `Stage`, and its place among the
+    run's own stages."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Sections that it adds to recipes, by name: the class of their settings
     (`turnwise.config.section.Section`), as `package.module:Class`."""
@@ -146,6 +154,7 @@ class Wing:
         named = [*self.parts.items(), *self.files.items()]
         own = {(kind, name) for kind, found in named for name in found}
         own |= {("section", name) for name in (*self.sections, *self.settings)}
+        own |= {("stage", name) for name in self.stages}
         return own | {("command", name) for name in self.commands}
 
     def without(self, names: set[tuple[str, str]]) -> "Wing":
@@ -159,6 +168,7 @@ class Wing:
             commands=kept("command", self.commands),
             parts={kind: kept(kind, found) for kind, found in self.parts.items()},
             sections=kept("section", self.sections),
+            stages=kept("stage", self.stages),
             settings=kept("section", self.settings),
             files={kind: kept(kind, found) for kind, found in self.files.items()},
         )
@@ -200,6 +210,24 @@ class Wings:
                 made: Callable[..., Any] = loaded(wing.sections[name])
                 return made
         raise missing("section", name) or ConfigError(f"no wing has the section {name}")
+
+    def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
+        """The stages that a recipe asks for, each with the place of its class and its own place in
+        the run: a section asks for the stage of its name where the recipe has it, unless its
+        `steps` are 0. Raises MissingExtraError where the wing of one is not installed."""
+        known: dict[str, tuple[str, str]] = {}
+        for wing in self.usable.values():
+            known |= wing.stages
+        own = {name for names in OWN.values() for name in names.get("stage", ())}
+        found = {}
+        for name in sorted(own | known.keys()):
+            section = getattr(recipe, name, None)
+            if section is None or getattr(section, "steps", 1) == 0:
+                continue
+            if name not in known:
+                raise missing("stage", name) or ConfigError(f"no wing has the stage {name}")
+            found[name] = known[name]
+        return found
 
     def settings(self) -> dict[str, str]:
         """The sections that wings add to recipes: the place of each one's class by its name."""

@@ -1,6 +1,5 @@
 """Images in records and batches: where they stand, what is trained, what is kept of them."""
 
-import io
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from turnwise.errors import NotSupportedError
 from turnwise.forward.hidden import hidden_states
 from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import collate, loss_mask, supervised_examples
-from turnwise.learning.preferences import _images, _tensors, saved_pairs
 from turnwise.tokens import Image, Segment, Source, Tokens
 
 pytestmark = pytest.mark.numbers
@@ -69,20 +67,6 @@ def test_examples_have_the_images_before_their_last_trained_token() -> None:
     (plain,) = supervised_examples(words, "words")
     assert collate([plain, example], torch.device("cpu")).images == ((), tokens.images)
     assert collate([plain], torch.device("cpu")).images == ()
-
-
-def test_pairs_are_saved_with_their_images() -> None:
-    pair = record(), record()
-    state: dict[str, Any] = {
-        "pairs": [[_tensors(tokens) for tokens in pair]],
-        "images": [[_images(tokens) for tokens in pair]],
-    }
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    ((better, worse),) = saved_pairs(torch.load(file, weights_only=True))
-    assert better.images == worse.images == pair[0].images
-    np.testing.assert_array_equal(better.ids, pair[0].ids)
 
 
 def test_a_model_of_words_is_not_shown_images(load_model: Any) -> None:

@@ -17,14 +17,12 @@ from turnwise.config import (
     ImplicitRewardConfig,
     LearningConfig,
     ModelConfig,
-    PreferencesConfig,
     SftConfig,
 )
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.optimizer import Optimizer
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.preferences import PreferenceLearner, best_and_worst
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
@@ -109,13 +107,6 @@ def supervised_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
     return learner, lambda _: learner.step(), learner.model
 
 
-def preference_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
-    pairs = best_and_worst(make_groups(REWARDS))
-    config = PreferencesConfig(steps=9, batch_size=2, learning_rate=RATE)
-    learner = PreferenceLearner(lower(load_model), pairs, config, LearningConfig(), 1.0, 3)
-    return learner, lambda _: learner.step(), learner.model
-
-
 def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
     made = Critic(lower(load_model), CriticConfig(learning_rate=RATE), LearningConfig())
     torch.nn.init.ones_(made.head.weight)
@@ -147,7 +138,6 @@ def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
 LEARNERS = {
     "policy": policy_learner,
     "sft": supervised_learner,
-    "preferences": preference_learner,
     "critic": critic,
     "implicit_reward": implicit_reward,
 }
@@ -160,15 +150,19 @@ NAMES = [*list(LEARNERS)[:-1], pytest.param("implicit_reward", marks=WING)]
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(
     load_model: LoadModel, make_groups: MakeGroups, name: str
 ) -> None:
+    assert_resumes_exactly(name, lambda: LEARNERS[name](load_model, make_groups))
+
+
+def assert_resumes_exactly(name: str, make: Callable[[], Any]) -> None:
     """Model and state are saved after two updates; what is between two numbers of bfloat16 too."""
-    whole, step, model = LEARNERS[name](load_model, make_groups)
+    whole, step, model = make()
     for seed in range(2):
         metrics = step(seed)
         assert metrics[f"{name}/weights_changed"] > 0.5
         assert metrics[f"{name}/weights_changed_rounded"] < 0.1
     kept = io.BytesIO()
     torch.save((model.state_dict(), whole.state()), kept)
-    resumed, step_again, model_again = LEARNERS[name](load_model, make_groups)
+    resumed, step_again, model_again = make()
     kept.seek(0)
     weights, state = torch.load(kept, weights_only=True)
     model_again.load_state_dict(weights)

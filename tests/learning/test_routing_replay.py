@@ -17,7 +17,7 @@ from transformers import (
 
 from tests.fakes import byte_tokenizer, small_mixture, small_model
 from turnwise.algorithms import make_algorithm
-from turnwise.config import ImplicitRewardConfig, LearningConfig, PreferencesConfig
+from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, NotSupportedError
@@ -26,7 +26,6 @@ from turnwise.forward.routing import Replay, check_routing, recorded_experts, ro
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.preferences import PreferenceLearner, saved_pairs
 from turnwise.tokens import NO_EXPERT, Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
@@ -164,22 +163,10 @@ def test_one_wrong_expert_is_seen() -> None:
     assert metrics["policy/routing_changed"] == pytest.approx(1 / sum(len(t) - 1 for t in tokens))
 
 
-@pytest.mark.long
-def test_what_is_compared_is_routed_alike() -> None:
-    """A reference is measured as the model routes, and so is what is compared with it."""
-    model = nudged(mixture())
-    tokens = played(mixture())
-    config = PreferencesConfig(steps=1, batch_size=1)
-    pairs = [(tokens[0], tokens[2])]
-    learner = PreferenceLearner(copy.deepcopy(model), pairs, config, LearningConfig(), 1.0, 0)
-    ((better, _),) = saved_pairs(learner.state())
-    assert np.array_equal(better.ids, tokens[0].ids)
-    assert learner.step()["preferences/margin"] == pytest.approx(0, abs=1e-5)
-
-
 @pytest.mark.wing("algorithms")
 @pytest.mark.long
 def test_a_reward_of_tokens_is_measured_as_the_model_routes() -> None:
+    """And so is what is compared with it."""
     model = nudged(mixture())
     tokens = played(mixture())
     moved = [_rewarded(model, rows) for rows in (tokens, without(tokens))]

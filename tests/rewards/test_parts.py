@@ -13,7 +13,6 @@ import pytest
 from tests.rewards.episodes import answer, call, episode, malformed, reporting, sampled
 from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.reward_model import RewardModel
 from turnwise.rewards.composition import make_reward
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.types import Group, Trajectory, Turn
@@ -135,7 +134,7 @@ def test_the_recipes_of_the_page_are_rewards(
     monkeypatch.chdir(tmp_path)
     recipes = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)]
     assert len(recipes) == 5
-    learned = {"reward_model": RewardModel.part}
+    learned = {"reward_model": RewardPart(0, 1, "chance of success")}
     for recipe in recipes:
         made = make_reward(RewardConfig.model_validate(recipe["reward"]), REPORTED, 8, learned)
         assert made.terms

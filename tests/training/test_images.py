@@ -211,11 +211,11 @@ OVERRIDES = [
     ["algorithm.name=ppo"],
     ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
     ["algorithm.name=ppo", "algorithm.critic.kind=head", "algorithm.critic.body_coefficient=0.1"],
-    ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
     ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
     ["train.max_staleness=1", "engine.deterministic=false"],
     ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
 ]
+PAIRS = ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"]
 
 
 @pytest.mark.long
@@ -227,6 +227,7 @@ OVERRIDES = [
         pytest.param(
             ["algorithm.name=otb"], marks=[pytest.mark.slow, pytest.mark.wing("algorithms")]
         ),
+        pytest.param(PAIRS, marks=[pytest.mark.slow, pytest.mark.wing("judges")]),
     ],
     ids=" ".join,
 )

@@ -1,4 +1,4 @@
-"""Runs with preferences, mixed-in demonstrations and a teacher go on exactly from any checkpoint.
+"""Runs with mixed-in demonstrations and a teacher go on exactly from any checkpoint.
 
 A killed run is a copy of a whole one without what was written after some checkpoint.
 """
@@ -43,10 +43,6 @@ keep_checkpoints = 9
 [evaluation]
 tasks = 2
 """
-PREFERENCES = (
-    *("train.steps=1", "preferences.steps=3", "preferences.pairs=3"),
-    *("preferences.batch_size=2", "preferences.learning_rate=1e-3"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +69,6 @@ def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
         assert not files[0].exists() or files[0].read_bytes() == files[1].read_bytes()
     trained = [figures(folder.evaluation("trained")) for folder in (whole, other)]
     assert trained[0] == trained[1]
-
-
-@pytest.mark.slow
-def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    whole = train(recipe, tmp_path / "whole", *PREFERENCES)
-    lines = whole.lines("preferences.jsonl")
-    assert [line["step"] for line in lines] == [1, 2, 3]
-    assert lines[0]["preferences/loss"] != lines[2]["preferences/loss"]
-    evaluation = whole.evaluation("trained")
-    assert evaluation is not None
-    assert evaluation["step"] == 1 + 3
-    steps = [f"preferences/step-00000{step}" for step in range(4)]
-    after = interrupted(whole, tmp_path / "late", *steps[2:])
-    assert_same(whole, resume(after), steps[3])
-    before = interrupted(whole, tmp_path / "early", "preferences")
-    assert_same(whole, resume(before), steps[3])
-    finished = interrupted(whole, tmp_path / "finished")
-    assert_same(whole, resume(finished), steps[3])
 
 
 @pytest.mark.slow
@@ -176,18 +154,6 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert lines[:2] == before[:2]
     assert folder.evaluation("sft") is not None
-
-
-@pytest.mark.long
-def test_groups_that_are_all_equal_give_no_preferences(
-    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Said, not passed over in silence; the rest of the run is as without them."""
-    capitals = f"environment.name={small_runs.FAKES}:Capitals"
-    run = train(recipe, tmp_path / "run", *PREFERENCES, capitals)
-    assert "no preferences" in " ".join(capsys.readouterr().err.split())
-    assert run.lines("preferences.jsonl") == []
-    assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
 
 
 @pytest.mark.wing("algorithms")

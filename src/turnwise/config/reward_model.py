@@ -1,6 +1,6 @@
 """Settings of a reward model: its form, its data, and how long it is trained.
 
-Not here: the model itself (`learning/reward_model.py`).
+Not here: the model itself (a wing's).
 """
 
 from collections.abc import Iterator

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from turnwise.config import Recipe
 from turnwise.forward.hidden import Images
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
+from turnwise.learning.optimizer import Optimizer
+from turnwise.learning.ranks import Ranks
 from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.token_numbers import TokenNumbers
@@ -178,6 +181,43 @@ class Learner(PolicyScores, Resumable, Protocol):
     def broadcast(self) -> None:
         """Let all processes of the learner have what was written into the model's weights."""
         ...
+
+
+class OfflineSteps(Protocol):
+    """Makes the updates of a learner whose data is there before its first step: all of them, or
+    those of one of its ranks, which all make the same calls."""
+
+    name: str
+    """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
+    optimizer: Optimizer
+    steps_done: int
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that it moves."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        ...
+
+    def step(self) -> dict[str, float]:
+        """One update; returns its metrics."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs beside the weights."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        ...
+
+
+MakeOffline = Callable[[Recipe, nn.Module, Ranks], OfflineSteps]
+"""Makes them on a rank, which divides the model. Other processes get it pickled: it is a function
+of a module, or a `functools.partial` of one with the data."""
 
 
 class OfflineLearner(Resumable, Protocol):

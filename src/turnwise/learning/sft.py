@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from turnwise.algorithms.aggregation import token_mean
-from turnwise.config import LearningConfig, SftConfig
+from turnwise.config import LearningConfig, Recipe, SftConfig
 from turnwise.errors import DataError
 from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
@@ -125,6 +125,17 @@ class SupervisedLearner:
         size, count = self.config.batch_size, len(self._examples)
         chosen = batch_of_step(count, size, step, self.seed, "sft")
         return [example for index in chosen for example in self._examples[index]]
+
+
+def supervised(
+    demonstrations: Sequence[Tokens],
+    config: SftConfig,
+    recipe: Recipe,
+    model: nn.Module,
+    ranks: Ranks,
+) -> SupervisedLearner:
+    """Make a run's learner of demonstrations, on one of its ranks."""
+    return SupervisedLearner(model, demonstrations, config, recipe.learning, recipe.seed, ranks)
 
 
 def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:

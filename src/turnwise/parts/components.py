@@ -18,17 +18,17 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.places import ServerPlaces
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import ConfigError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
-from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
 from turnwise.parts.first_checks import checked_environment
 from turnwise.parts.judge import Judge, Policy, judge_of
+from turnwise.parts.reward_model import RewardModel, trained_reward_model
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -37,8 +37,7 @@ from turnwise.rollout.runner import Player, Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
-from turnwise.storage.tensors import read
+from turnwise.storage.checkpoint import StageName
 from turnwise.wings import wings
 
 
@@ -208,7 +207,7 @@ def build_components(
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     engine = _engine(recipe, model, tokenizer, folder, servers)
     judge = judge_of(recipe, folder, _policy(recipe, engine, tokenizer))
-    reward_model = _reward_model(recipe, model, weights)
+    reward_model = trained_reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
     reward = reward_of(recipe, environment, models)
@@ -304,33 +303,6 @@ def _policy(recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase) 
     date = str(recipe.scaffold.options.get("date", ""))
     longest = recipe.rollout.max_tokens
     return Policy(engine, tokenizer, lambda: f"policy {engine.version}", longest, date)
-
-
-def _reward_model(
-    recipe: Recipe, model: PreTrainedModel, weights: Path | None
-) -> RewardModel | None:
-    """The reward model of a recipe, as a run has trained it whose checkpoint is given. Raises
-    DataError where that run has none, or a damaged one."""
-    if recipe.reward_model is None:
-        return None
-    made = FORMS[recipe.reward_model.form](model, recipe.reward_model, recipe.learning)
-    if weights is None:
-        return made
-    run = checkpoint.checkpoints_beside(weights)
-    saved: Checkpoint | None = checkpoint.load(weights)
-    damaged: dict[Path, str] = {}
-    if saved is not None and "reward_model" not in saved.learner:
-        root = checkpoint.root_of(run, StageName.REWARD_MODEL)
-        saved, damaged = checkpoint.newest_of_stage(root)
-    if saved is None:
-        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
-        raise DataError(
-            f"{why}: train anew, or leave it out with reward=false reward_model=false "
-            "evaluation.best_of="
-        )
-    checkpoint.check_learner(saved.folder)
-    made.load_state(read(saved.learner["reward_model"]))
-    return made
 
 
 def _copied(recipe: Recipe) -> bool:

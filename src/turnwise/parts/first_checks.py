@@ -29,6 +29,7 @@ from turnwise.rollout.demonstrations import check_behaviours
 from turnwise.rollout.order import choose_tasks
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.types import Task
+from turnwise.wings import wings
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     """
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_algorithm_for_recipe(recipe, algorithm)
+    wings().stages(recipe)  # raises where one is missing
     check_trackers(recipe.monitor.trackers)
     check_demonstrations(recipe, algorithm, fresh)
     environment = checked_environment(recipe)

@@ -14,10 +14,9 @@ from transformers import PreTrainedModel
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.learning.auxiliary import AuxiliaryLoss
+from turnwise.learning.learner import OfflineSteps
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.preferences import PreferenceLearner
 from turnwise.learning.ranks import ALONE, Ranks
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import load_teacher, second_model, teacher_of
 from turnwise.learning.signals.makers import MakeSecond, Words
@@ -107,20 +106,38 @@ class RunLearner(OneProcess, PolicyLearner):
             self.second.load_state(own["critic"])
 
 
-class SupervisedRunLearner(OneProcess, SupervisedLearner):
-    """A `SupervisedLearner` of a run."""
+class OfflineRunLearner(OneProcess):
+    """The learner of a run whose data is there before its first step.
+
+    Args:
+        steps: makes its updates, alone.
+    """
+
+    def __init__(self, steps: OfflineSteps) -> None:
+        self._steps = steps
+        self.model, self.name = steps.model, steps.name
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps that are done."""
+        return self._steps.steps_done
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        return self._steps.finished
+
+    def step(self) -> dict[str, float]:
+        """One update; returns its metrics."""
+        return self._steps.step()
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs beside the weights."""
+        return self._steps.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, also one of a checkpoint."""
-        super().load_state(read(state))
-
-
-class PreferenceRunLearner(OneProcess, PreferenceLearner):
-    """A `PreferenceLearner` of a run."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken, also one of a checkpoint."""
-        super().load_state(read(state))
+        self._steps.load_state(read(state))
 
 
 def run_learner(

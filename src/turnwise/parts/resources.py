@@ -3,7 +3,6 @@
 They are the wing's of the section `cluster`. Not here: what is asked of them, and when.
 """
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,13 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe, SftConfig
+from turnwise.config import Recipe
 from turnwise.engines.places import ServerPlaces
-from turnwise.learning.learner import Learner, OfflineLearner
-from turnwise.learning.preferences import Pair
+from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
+from turnwise.learning.ranks import ALONE
 from turnwise.learning.signals.makers import Words
-from turnwise.parts.one_process import PreferenceRunLearner, SupervisedRunLearner, run_learner
+from turnwise.parts.one_process import OfflineRunLearner, run_learner
 from turnwise.rollout.remote_episode import Workers
-from turnwise.tokens import Tokens
 from turnwise.wings import wings
 
 
@@ -46,23 +44,11 @@ class Resources:
         `cold_start` is the checkpoint that RL begins with, where there is one."""
         return run_learner(recipe, algorithm, model, words, cold_start)
 
-    def supervised_learner(
-        self,
-        recipe: Recipe,
-        model: PreTrainedModel,
-        demonstrations: Sequence[Tokens],
-        config: SftConfig,
+    def offline_learner(
+        self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
     ) -> OfflineLearner:
-        """The learner of demonstrations."""
-        given = demonstrations, config, recipe.learning, recipe.seed
-        return SupervisedRunLearner(model, *given)
-
-    def preference_learner(
-        self, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
-    ) -> OfflineLearner:
-        """The learner of pairs."""
-        given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
-        return PreferenceRunLearner(model, pairs, *given)
+        """The learner of what is there before its first step: demonstrations, or pairs."""
+        return OfflineRunLearner(make(recipe, model, ALONE))
 
 
 def resources_of(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Resources]:

@@ -5,7 +5,6 @@ Not here: how parts are added up (`rewards/composition.py`), and how the models 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from turnwise.algorithms.parts import Trait
@@ -14,19 +13,19 @@ from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.parts.judge import Judge, judge_of
+from turnwise.parts.reward_model import RewardModel, reward_model_of
 from turnwise.rewards.composition import Reward, make_reward
-from turnwise.rewards.model_parts import CERTAINTY, REWARD_MODEL
+from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import RewardPart, Scope
 
 if TYPE_CHECKING:
     from turnwise.learning.certainty import Certainty
-    from turnwise.learning.reward_model import RewardModel
 
 
 def parts_of_models(
     recipe: Recipe,
     judge: Judge | None = None,
-    reward_model: "RewardModel | None" = None,
+    reward_model: RewardModel | None = None,
     certainty: "Certainty | None" = None,
 ) -> dict[str, RewardPart]:
     """The parts that models measure: a judge's, a reward model's, the policy's certainty. Without
@@ -35,10 +34,9 @@ def parts_of_models(
     described = judge or judge_of(recipe)
     if described is not None:
         parts["judge"] = described.part
-    if recipe.reward_model is not None:
-        part = REWARD_MODEL[recipe.reward_model.form]
-        function = None if reward_model is None else reward_model.part_of
-        parts["reward_model"] = replace(part, function=function)
+    learned = reward_model or reward_model_of(recipe)
+    if learned is not None:
+        parts["reward_model"] = learned.part
     return parts
 
 

@@ -3,9 +3,9 @@
     run.py           the list, and the loop over it
     cold_start.py    supervised learning on demonstrations
     reinforcement.py RL: sample, measure, learn, record
-    preferences.py   learning from pairs of the policy's own trajectories
     imitation.py     the supervised run that RL is compared with
     evaluations.py   one episode on each held-out task
 
-Not here: how episodes are played (`rollout`), what an update computes (`learning`).
+Not here: how episodes are played (`rollout`), what an update computes (`learning`), and the stages
+that wings add (`Wing.stages`).
 """

@@ -109,9 +109,7 @@ class Learners:
             with self._context.phases.of("critic"):
                 metrics |= second.update(taught, signals, credits)
         if self.reward_model is not None:
-            lessons = self.reward_model.lessons_of_step(groups)
-            metrics |= self.reward_model.update(lessons)
-            self.reward_model.finish(lessons)  # the centre of pairs moves with the model
+            metrics |= self.reward_model.learn(groups)
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(groups, signals, credits, report)
 

@@ -1,6 +1,6 @@
 """Steps of a learner that needs no rollouts: the loop of every stage but RL and evaluation.
 
-Not here: what a step computes (`learning/sft.py`, `learning/preferences.py`).
+Not here: what a step computes (`learning/sft.py`).
 """
 
 import asyncio

@@ -1,15 +1,16 @@
-"""Learners of demonstrations and of pairs, from their making to their end.
+"""Learners of demonstrations and the like, from their making to their end.
 
-Not here: when they learn (`cold_start.py`, `imitation.py`, `preferences.py`), and how (`learning`).
+Not here: when they learn (`cold_start.py`, `imitation.py`, stages of wings), and how (`learning`).
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 
 from turnwise.config import SftConfig
 from turnwise.errors import InfrastructureError
-from turnwise.learning.learner import OfflineLearner
-from turnwise.learning.preferences import Pair
+from turnwise.learning.learner import MakeOffline, OfflineLearner
+from turnwise.learning.sft import supervised
 from turnwise.storage.checkpoint import Checkpoint
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
@@ -21,24 +22,18 @@ def supervised_learner(
     config: SftConfig,
     saved: Checkpoint | None,
 ) -> AbstractContextManager[OfflineLearner]:
-    """Make the learner of demonstrations: see `_going_on`."""
-    recipe, model = context.recipe, context.components.model
-    made = context.resources.supervised_learner(recipe, model, demonstrations, config)
-    return _going_on(made, saved)
-
-
-def preference_learner(
-    context: RunContext, pairs: Sequence[Pair], saved: Checkpoint | None
-) -> AbstractContextManager[OfflineLearner]:
-    """Make the learner of pairs: see `_going_on`."""
-    recipe, model = context.recipe, context.components.model
-    return _going_on(context.resources.preference_learner(recipe, model, pairs), saved)
+    """Make the learner of demonstrations: see `offline_learner`."""
+    return offline_learner(context, partial(supervised, demonstrations, config), saved)
 
 
 @contextmanager
-def _going_on(learner: OfflineLearner, saved: Checkpoint | None) -> Iterator[OfflineLearner]:
+def offline_learner(
+    context: RunContext, make: MakeOffline, saved: Checkpoint | None
+) -> Iterator[OfflineLearner]:
     """Inside, the learner goes on from a checkpoint of it if one is given. Afterwards the run's
     model has its weights, its checkpoints are whole, and its processes have ended."""
+    model = context.components.model
+    learner = context.resources.offline_learner(context.recipe, model, make)
     try:
         if saved is not None:
             learner.load_state(saved.learner)

@@ -14,12 +14,12 @@ from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
 from turnwise.parts.components import build_components
 from turnwise.parts.first_checks import Known, demonstrates, known_of
 from turnwise.parts.resources import Resources
+from turnwise.parts.reward_model import reward_model_of
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import Demonstrations, RunContext
 from turnwise.training.reactions import check_reaction
-from turnwise.training.reward_data import check_sources
 
 
 def prepare(
@@ -40,8 +40,8 @@ def prepare(
     check_recipe_and_algorithm(recipe, algorithm)
     check_reaction(recipe, algorithm)
     known = known or known_of(recipe, folder.fresh)
-    if folder.fresh and recipe.reward_model is not None:
-        check_sources(recipe.reward_model.data, folder.path)
+    if folder.fresh and (described := reward_model_of(recipe)) is not None:
+        described.check_data(folder.path)
     saved = (
         None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
     )

@@ -21,10 +21,9 @@ from turnwise.training.cold_start import ColdStart
 from turnwise.training.context import RunContext, Stage
 from turnwise.training.evaluations import Evaluation, Untrained
 from turnwise.training.imitation import Imitation
-from turnwise.training.preferences import Preferences
 from turnwise.training.preflight import write_preflight
 from turnwise.training.reinforcement import Reinforcement
-from turnwise.training.reward_learning import RewardLearning
+from turnwise.wings import loaded, wings
 
 
 async def run(context: RunContext) -> dict[str, Any]:
@@ -37,7 +36,7 @@ async def run(context: RunContext) -> dict[str, Any]:
     stages = stages_of(context)
     step = 0
     if context.saved is not None:
-        stages = stages[_position(stages, context.saved.stage) :]
+        stages = stages[_position(context.recipe, stages, context.saved.stage) :]
         if context.saved.stage is StageName.PREFERENCES:
             step = context.folder.lines("metrics.jsonl")[-1]["step"]
     try:
@@ -53,9 +52,7 @@ async def run(context: RunContext) -> dict[str, Any]:
 def stages_of(context: RunContext) -> list[Stage]:
     """List the stages that the recipe asks for, in order."""
     recipe, environment = context.recipe, context.components.environment
-    stages: list[Stage] = []
-    if recipe.reward_model is not None:
-        stages.append(RewardLearning())
+    stages = _of_wings(recipe, "first")
     base = recipe.evaluation.base
     if base:
         stages.append(Untrained(base) if isinstance(base, str) else Evaluation("base", environment))
@@ -65,8 +62,7 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Evaluation("cold_start", environment))
     if recipe.train.steps:
         stages.append(Reinforcement())
-    if recipe.preferences.steps:
-        stages.append(Preferences())
+    stages += _of_wings(recipe, "after RL")
     stages.append(Evaluation("trained", environment))
     if recipe.evaluation.ablations and recipe.agent is None:  # whose tools are its own
         stages += [Evaluation(*variant) for variant in environment.ablations().items()]
@@ -75,13 +71,17 @@ def stages_of(context: RunContext) -> list[Stage]:
     return stages
 
 
-def _position(stages: list[Stage], saved: StageName) -> int:
+def _of_wings(recipe: Recipe, place: str) -> list[Stage]:
+    """The stages of wings that the recipe asks for at a place of the run."""
+    return [loaded(kind)() for kind, at in wings().stages(recipe).values() if at == place]
+
+
+def _position(recipe: Recipe, stages: list[Stage], saved: StageName) -> int:
     """The index of the stage at which a run goes on, given the stage of its newest checkpoint."""
-    kinds = {
-        StageName.REWARD_MODEL: RewardLearning,
+    kinds: dict[str, type] = {
         StageName.COLD_START: ColdStart,
         StageName.REINFORCEMENT: Reinforcement,
-        StageName.PREFERENCES: Preferences,
+        **{name: loaded(kind) for name, (kind, _) in wings().stages(recipe).items()},
     }
     return next(at for at, stage in enumerate(stages) if isinstance(stage, kinds[saved]))
 

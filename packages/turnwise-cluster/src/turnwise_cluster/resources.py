@@ -6,7 +6,7 @@ an engine's servers.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +15,18 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe, SftConfig, StartedServers
+from turnwise.config import Recipe, StartedServers
 from turnwise.engines.places import ServerPlaces
 from turnwise.errors import ConfigError
-from turnwise.learning.learner import Learner, OfflineLearner
-from turnwise.learning.preferences import Pair
+from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
 from turnwise.learning.signals.choice import load_teacher
 from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import load_reference
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths
-from turnwise.tokens import Tokens
 from turnwise_cluster.checks import check_cluster, check_model
 from turnwise_cluster.learners.launcher import OnNodes
-from turnwise_cluster.learners.learner import (
-    DistributedLearner,
-    DistributedPreferences,
-    DistributedSupervised,
-)
+from turnwise_cluster.learners.learner import DistributedLearner, DistributedOffline
 from turnwise_cluster.learners.team import Team
 from turnwise_cluster.placement import PlacementGroup, ProcessSpec
 
@@ -70,26 +64,13 @@ class ClusterResources(Resources):
         team = self._team(recipe, model)
         return DistributedLearner(team, recipe, model, reference, words, teacher)
 
-    def supervised_learner(
-        self,
-        recipe: Recipe,
-        model: PreTrainedModel,
-        demonstrations: Sequence[Tokens],
-        config: SftConfig,
+    def offline_learner(
+        self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
     ) -> OfflineLearner:
         """See Resources."""
         if recipe.cluster.learners == 1:
-            return super().supervised_learner(recipe, model, demonstrations, config)
-        team = self._team(recipe, model)
-        return DistributedSupervised(team, recipe, model, demonstrations, config)
-
-    def preference_learner(
-        self, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
-    ) -> OfflineLearner:
-        """See Resources."""
-        if recipe.cluster.learners == 1:
-            return super().preference_learner(recipe, model, pairs)
-        return DistributedPreferences(self._team(recipe, model), recipe, model, pairs)
+            return super().offline_learner(recipe, model, make)
+        return DistributedOffline(self._team(recipe, model), recipe, model, make)
 
     def _team(self, recipe: Recipe, model: PreTrainedModel) -> Team:
         """The processes that a recipe's learner has, of which this one is the first."""

@@ -13,7 +13,6 @@ from typing import Any
 
 from turnwise.config import AnyJudgeConfig, PolicyJudgeModel
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.agreement import agreement, ranking
 from turnwise.evaluation.policies import newest_checkpoint
 from turnwise.monitor.display import Display
 from turnwise.parts.components import build_components
@@ -22,6 +21,7 @@ from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of
 from turnwise.types import Group, Trajectory, TrajectoryId
+from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.making import Judge, make_judge
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge

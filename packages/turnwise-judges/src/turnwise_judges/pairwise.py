@@ -2,7 +2,7 @@
 
 Both orders are asked. Where the answer goes with the place and not with the episode, it is a tie,
 and counted: judges favour a place (arXiv 2306.05685, section 3.3). Not here: agreement with gold
-labels (`evaluation/agreement.py`).
+labels (`agreement.py`).
 """
 
 import asyncio

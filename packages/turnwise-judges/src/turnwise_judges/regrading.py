@@ -1,6 +1,6 @@
 """Groups whose rewards are a judge's: preference pairs by a model (RLAIF, arXiv 2309.00267).
 
-Not here: which members of a group make a pair (`learning/preferences.py`).
+Not here: which members of a group make a pair (`preferences/learner.py`).
 """
 
 import asyncio

@@ -18,30 +18,23 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedModel
 
-from turnwise.config import Recipe, SftConfig
+from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.forward.hidden import Images
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.learner import UpdateReport
-from turnwise.learning.preferences import Pair, PreferenceLearner
+from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.scoring import Measure, Sequenced
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.makers import Words
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.in_files import is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
-from turnwise.tokens import KeptTokens, Tokens
+from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
-from turnwise_cluster.learners.parts import (
-    OfflineParts,
-    Parts,
-    preference_parts,
-    supervised_parts,
-)
+from turnwise_cluster.learners.parts import OfflineParts, Parts
 from turnwise_cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise_cluster.learners.team import Team
 
@@ -229,66 +222,40 @@ class DistributedLearner(DistributedModel):
 
 
 class DistributedOffline(DistributedModel):
-    """A learner whose data is there before its first step, on all processes of a team.
+    """Does what `OfflineRunLearner` does, on all processes of a team.
 
     Args:
         model: whole, on this process.
+        make: makes the learner of a rank.
     """
 
-    name: str
-    """The beginning of its metrics' names."""
-
-    _parts: OfflineParts
+    def __init__(
+        self, team: Team, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
+    ) -> None:
+        super().__init__(team, model)
+        part = copy_to_divide(model)
+        self._learner = team.build(
+            lambda: OfflineParts(team.ranks, recipe, make, part, model),
+            "build_offline",
+            recipe,
+            make,
+        ).learner
+        self.name = self._learner.name
 
     @property
     def steps_done(self) -> int:
-        """See SupervisedLearner."""
-        return self._parts.learner.steps_done
+        """See OfflineSteps."""
+        return self._learner.steps_done
 
     @property
     def finished(self) -> bool:
-        """See SupervisedLearner."""
-        return self._parts.learner.finished
+        """See OfflineSteps."""
+        return self._learner.finished
 
     def step(self) -> dict[str, float]:
-        """See SupervisedLearner."""
+        """See OfflineSteps."""
         found: dict[str, float] = self.team.call("step")
         return found
-
-
-class DistributedSupervised(DistributedOffline):
-    """Does what `SupervisedLearner` does, on all processes of a team."""
-
-    name = SupervisedLearner.name
-
-    def __init__(
-        self,
-        team: Team,
-        recipe: Recipe,
-        model: PreTrainedModel,
-        demonstrations: Sequence[Tokens],
-        config: SftConfig,
-    ) -> None:
-        super().__init__(team, model)
-        part, given = copy_to_divide(model), (recipe, demonstrations, config)
-        self._parts = team.build(
-            lambda: supervised_parts(team.ranks, *given, part, model), "build_supervised", *given
-        )
-
-
-class DistributedPreferences(DistributedOffline):
-    """Does what `PreferenceLearner` does, on all processes of a team."""
-
-    name = PreferenceLearner.name
-
-    def __init__(
-        self, team: Team, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
-    ) -> None:
-        super().__init__(team, model)
-        part, given = copy_to_divide(model), (recipe, pairs)
-        self._parts = team.build(
-            lambda: preference_parts(team.ranks, *given, part, model), "build_preferences", *given
-        )
 
 
 class DistributedSecondModel:

@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
-from turnwise.config import Recipe, SftConfig
+from turnwise.config import Recipe
 from turnwise.forward.hidden import Images
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.learner import SecondModel, UpdateReport
-from turnwise.learning.preferences import Pair, PreferenceLearner
+from turnwise.learning.learner import MakeOffline, SecondModel, UpdateReport
 from turnwise.learning.scoring import Measure, Sequenced
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import load_teacher, second_model
 from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import RunLearner
 from turnwise.threads import release_memory
-from turnwise.tokens import KeptTokens, Tokens
+from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
 from turnwise_cluster.learners.agreement import check_agreement
 from turnwise_cluster.learners.divided import DividedModel, device_of, model_of_worker
@@ -147,72 +145,28 @@ class OfflineParts(DividedModel):
         self,
         ranks: ProcessGroup,
         recipe: Recipe,
-        make: Callable[[], SupervisedLearner | PreferenceLearner],
+        make: MakeOffline,
         model: nn.Module,
         whole: nn.Module | None,
     ) -> None:
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model, ranks.slicing)
-        self.learner = make()
+        self.learner = make(recipe, model, ranks)
         super().__init__(ranks, self.learner, whole)
 
     def step(self) -> dict[str, float]:
-        """See `SupervisedLearner.step`, and that of `PreferenceLearner`."""
+        """See `OfflineSteps.step`."""
         return self.learner.step()
 
 
-def supervised_parts(
-    ranks: ProcessGroup,
-    recipe: Recipe,
-    demonstrations: Sequence[Tokens],
-    config: SftConfig,
-    model: nn.Module,
-    whole: nn.Module | None,
-) -> OfflineParts:
-    """Make a learner of demonstrations. Arguments as for `Parts` and `SupervisedLearner`."""
-
-    def make() -> SupervisedLearner:
-        given = demonstrations, config, recipe.learning, recipe.seed
-        return SupervisedLearner(model, *given, ranks)
-
-    return OfflineParts(ranks, recipe, make, model, whole)
-
-
-def preference_parts(
-    ranks: ProcessGroup,
-    recipe: Recipe,
-    pairs: Sequence[Pair],
-    model: nn.Module,
-    whole: nn.Module | None,
-) -> OfflineParts:
-    """Make a learner of pairs. Arguments as for `Parts` and `PreferenceLearner`."""
-
-    def make() -> PreferenceLearner:
-        given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
-        return PreferenceLearner(model, pairs, *given, ranks)
-
-    return OfflineParts(ranks, recipe, make, model, whole)
-
-
-def supervised_of_worker(
-    ranks: ProcessGroup, recipe: Recipe, demonstrations: Sequence[Tokens], config: SftConfig
-) -> OfflineParts:
+def offline_of_worker(ranks: ProcessGroup, recipe: Recipe, make: MakeOffline) -> OfflineParts:
     """Make the parts of a rank but 0."""
-    model = model_of_worker(ranks, recipe)
-    return supervised_parts(ranks, recipe, demonstrations, config, model, None)
-
-
-def preferences_of_worker(
-    ranks: ProcessGroup, recipe: Recipe, pairs: Sequence[Pair]
-) -> OfflineParts:
-    """Make the parts of a rank but 0."""
-    return preference_parts(ranks, recipe, pairs, model_of_worker(ranks, recipe), None)
+    return OfflineParts(ranks, recipe, make, model_of_worker(ranks, recipe), None)
 
 
 MAKERS: dict[str, Callable[..., DividedModel]] = {
     "build": parts_of_worker,
-    "build_supervised": supervised_of_worker,
-    "build_preferences": preferences_of_worker,
+    "build_offline": offline_of_worker,
 }
 """Makers of the parts of a rank but 0, by the name of the call."""

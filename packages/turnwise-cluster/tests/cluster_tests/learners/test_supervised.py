@@ -1,18 +1,19 @@
 """Promise 6 for demonstrations: a step does not depend on the number of processes that make it."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cluster_tests.learners.test_learner import assert_same_weights, loaded, recipe_of
 from turnwise.config import SftConfig
-from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.sft import SupervisedLearner, supervised
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Saveable
 from turnwise.storage.tensors import read
 from turnwise.types import Group
-from turnwise_cluster.learners.learner import DistributedSupervised
+from turnwise_cluster.learners.learner import DistributedOffline
 from turnwise_cluster.learners.team import Team
 
 pytestmark = pytest.mark.numbers
@@ -38,7 +39,8 @@ def test_two_ranks_imitate_as_one_does_and_one_goes_on(
     config = SftConfig(steps=4, batch_size=batch_size, warmup_steps=1, learning_rate=1e-4)
     given = config, recipe.learning, recipe.seed
     one = SupervisedLearner(loaded(recipe, 1), demonstrations, *given)
-    two = DistributedSupervised(team, recipe, loaded(recipe, 1), demonstrations, config)
+    make = partial(supervised, demonstrations, config)
+    two = DistributedOffline(team, recipe, loaded(recipe, 1), make)
     for _ in range(3):
         expected = one.step()
         assert two.step() == pytest.approx(expected, rel=2e-6, abs=1e-6)

@@ -19,7 +19,7 @@ from turnwise.errors import InfrastructureError
 from turnwise.storage.checkpoint import Saveable
 from turnwise.training.offline_learners import supervised_learner
 from turnwise.types import Group
-from turnwise_cluster.learners.learner import DistributedSupervised
+from turnwise_cluster.learners.learner import DistributedOffline
 from turnwise_cluster.resources import ClusterResources
 
 pytestmark = pytest.mark.numbers
@@ -44,7 +44,7 @@ def test_a_rank_that_ends_is_told_and_not_the_checkpoint_that_is_lost_with_it(
     def learn() -> None:
         config = SftConfig(steps=2)
         with supervised_learner(context, demonstrations, config, None) as learner:
-            assert isinstance(learner, DistributedSupervised)
+            assert isinstance(learner, DistributedOffline)
             learner.save(tmp_path / "saved", 0, held, {}, learner.state(), lambda: None)
             os.kill(learner.team._arrivals[1].process, signal.SIGKILL)
             held.go_on.set()

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from turnwise.evaluation.agreement import agreement, ranking
 from turnwise.evaluation.intervals import wilson
+from turnwise_judges.agreement import agreement, ranking
 
 
 def labels(

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from turnwise.config import LearningConfig, RewardModelConfig
-from turnwise.learning.reward_model import FORMS, ProcessRewardModel, RewardModel
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Group, Trajectory, Turn
+from turnwise_judges.reward_model.model import FORMS, ProcessRewardModel, RewardModel
 
 pytestmark = pytest.mark.numbers
 

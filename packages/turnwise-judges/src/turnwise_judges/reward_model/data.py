@@ -1,6 +1,6 @@
 """The data of a reward model: episodes of runs and of files, with what was said of them.
 
-Not here: what a model makes of them (`learning/reward_model.py`).
+Not here: what a model makes of them (`model.py`).
 """
 
 import json
@@ -13,25 +13,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from turnwise.environments.records import lines_of
 from turnwise.errors import DataError
-from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.parts.conversations import Message, checked_messages, conversation_tokens
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
-
-
-def check_sources(data: Sequence[str], run: Path) -> None:
-    """Raise DataError for a source that is not there, or that lies in the folder of the new run,
-    which would delete it."""
-    for source in map(Path, data):
-        if source.resolve().is_relative_to(run.resolve()):
-            raise DataError(
-                f"reward_model.data: {source} lies in {run}, which the new run replaces: choose "
-                "another folder with --run"
-            )
-        if not source.exists():
-            raise DataError(f"reward_model.data: there is no {source}")
+from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
 
 
 def read_lessons(

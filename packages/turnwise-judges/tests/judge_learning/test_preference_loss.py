@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.algorithms.preferences import dpo
+from turnwise_judges.preferences.loss import dpo
 
 PAIRS = st.lists(st.tuples(st.floats(-30, 30), st.floats(-30, 30)), min_size=1, max_size=6)
 

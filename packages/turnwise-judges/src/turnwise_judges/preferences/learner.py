@@ -4,7 +4,7 @@ Pairs are the best and the worst of a group that the policy has just sampled: To
 self-critic stage (arXiv 2505.16410), with the verifier as critic. The reference is the policy as it
 was when the stage began; since it is only ever asked about the pairs, its log-probabilities are
 kept, and no second model is. Which pairs make up which batch follows from the seed and the step
-number alone. Not here: the loss (`algorithms/preferences.py`), the sampling (the trainer).
+number alone. Not here: the loss (`loss.py`), the sampling (the trainer).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from turnwise.algorithms.preferences import dpo
-from turnwise.config import LearningConfig, PreferencesConfig
+from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import DataError
 from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
@@ -29,6 +28,7 @@ from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
 from turnwise.types import Group, Trajectory
+from turnwise_judges.preferences.loss import dpo
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
@@ -191,6 +191,14 @@ class PreferenceLearner:
             current.append(pair)
         if current:
             yield current
+
+
+def preferences(
+    pairs: Sequence[Pair], recipe: Recipe, model: nn.Module, ranks: Ranks
+) -> PreferenceLearner:
+    """Make a run's learner of pairs, on one of its ranks."""
+    given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
+    return PreferenceLearner(model, pairs, *given, ranks)
 
 
 def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:

@@ -1,16 +1,18 @@
 """Learning from preferences: pairs of the policy's own trajectories, sampled when RL is done.
 
-Not here: the loss (`learning/preferences.py`).
+Not here: the loss (`learner.py`, `loss.py`).
 """
 
-from turnwise.learning.preferences import best_and_worst, saved_pairs
+from functools import partial
+
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
-from turnwise.training.offline_learners import preference_learner
+from turnwise.training.offline_learners import offline_learner
 from turnwise.types import Group
+from turnwise_judges.preferences.learner import best_and_worst, preferences, saved_pairs
 
 
 class Preferences:
@@ -31,7 +33,7 @@ class Preferences:
             return step
         await context.components.engine.sleep()
         stage, every = StageName.PREFERENCES, recipe.train.checkpoint_every
-        with preference_learner(context, pairs, saved) as learner:
+        with offline_learner(context, partial(preferences, pairs), saved) as learner:
             if saved is None:
                 save_offline(context, learner, stage)
             context.display.phase("preferences", config.steps)

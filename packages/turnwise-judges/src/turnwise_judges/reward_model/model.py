@@ -8,7 +8,7 @@ An outcome model is the verifier of Cobbe et al. 2021 (arXiv 2110.14168). The pr
 outcome as the label of every prefix, which is Math-Shepherd's soft label with one completion
 (arXiv 2312.08935), and rewards progress (arXiv 2410.08146). Pairs: loss -log sigma(s_w - s_l), the
 Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centred score as in arXiv
-2402.00742. Not here: where the data comes from (`training/reward_data.py`).
+2402.00742. Not here: where the data comes from (`data.py`).
 """
 
 import copy
@@ -31,10 +31,10 @@ from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Optimizer, UpdateStats, add_gradient, prepare_for_training
 from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
-from turnwise.rewards.model_parts import REWARD_MODEL
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
+from turnwise_judges.reward_model.parts import PARTS
 
 HEAD_SPREAD = 1e-3
 """Standard deviation of the head's weights at the beginning."""
@@ -66,7 +66,7 @@ class RewardModel(nn.Module):
         learning: micro-batches, autocast, gradient clipping, betas, weight decay, warm-up.
     """
 
-    part: ClassVar[RewardPart] = REWARD_MODEL["outcome"]
+    part: ClassVar[RewardPart] = PARTS["outcome"]
 
     def __init__(
         self, policy: nn.Module, config: RewardModelConfig, learning: LearningConfig
@@ -256,7 +256,7 @@ class RewardModel(nn.Module):
 class ProcessRewardModel(RewardModel):
     """The form `process`."""
 
-    part: ClassVar[RewardPart] = REWARD_MODEL["process"]
+    part: ClassVar[RewardPart] = PARTS["process"]
 
     def _reading(self, tokens: Tokens, turns: int) -> Reading:
         """Read before each turn, with all that was observed until then, and at the end."""
@@ -275,7 +275,7 @@ class ProcessRewardModel(RewardModel):
 class PairsRewardModel(RewardModel):
     """The form `pairs`."""
 
-    part: ClassVar[RewardPart] = REWARD_MODEL["pairs"]
+    part: ClassVar[RewardPart] = PARTS["pairs"]
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
         """Pair the best of each group with its worst, the second with the second last, and so on,

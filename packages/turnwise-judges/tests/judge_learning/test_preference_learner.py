@@ -1,6 +1,7 @@
 """The preference stage: which pairs, the loss by hand, exact resumption."""
 
 import copy
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,20 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning import test_optimizer, test_routing_replay
 from tests.learning.changing import changed, each, put, with_one
 from turnwise.config import LearningConfig, PreferencesConfig
 from turnwise.errors import DataError
-from turnwise.learning.preferences import (
+from turnwise.tokens import Image, Segment, Source, Tokens
+from turnwise.types import Group
+from turnwise_judges.preferences.learner import (
     Pair,
     PreferenceLearner,
+    _images,
+    _tensors,
     best_and_worst,
     saved_pairs,
 )
-from turnwise.tokens import Source, Tokens
-from turnwise.types import Group
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
@@ -179,3 +183,44 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
 def test_a_stage_without_pairs_is_refused(load_model: LoadModel) -> None:
     with pytest.raises(DataError, match="no pair"):
         learner(load_model(), [])
+
+
+@pytest.mark.long
+def test_it_has_masters_and_resumes_exactly_through_a_file(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    def make() -> Any:
+        pairs = best_and_worst(make_groups(test_optimizer.REWARDS))
+        config = PreferencesConfig(steps=9, batch_size=2, learning_rate=test_optimizer.RATE)
+        model = test_optimizer.lower(load_model)
+        made = PreferenceLearner(model, pairs, config, LearningConfig(), 1.0, 3)
+        return made, lambda _: made.step(), made.model
+
+    test_optimizer.assert_resumes_exactly("preferences", make)
+
+
+@pytest.mark.long
+def test_the_reference_is_routed_as_the_policy() -> None:
+    model = test_routing_replay.nudged(test_routing_replay.mixture())
+    tokens = test_routing_replay.played(test_routing_replay.mixture())
+    config = PreferencesConfig(steps=1, batch_size=1)
+    pairs = [(tokens[0], tokens[2])]
+    trained = PreferenceLearner(copy.deepcopy(model), pairs, config, LearningConfig(), 1.0, 0)
+    ((better, _),) = saved_pairs(trained.state())
+    assert np.array_equal(better.ids, tokens[0].ids)
+    assert trained.step()["preferences/margin"] == pytest.approx(0, abs=1e-5)
+
+
+def test_pairs_are_saved_with_their_images() -> None:
+    words = Tokens.empty().with_segments([Segment([9] * 3, Source.USER, b"one")], 0)
+    pair = (words.with_sampled([3, 4], [-0.1, -0.2], 0, 0),) * 2
+    state: dict[str, Any] = {
+        "pairs": [[_tensors(tokens) for tokens in pair]],
+        "images": [[_images(tokens) for tokens in pair]],
+    }
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    ((better, worse),) = saved_pairs(torch.load(file, weights_only=True))
+    assert better.images == worse.images == pair[0].images == (Image(0, 3, b"one"),)
+    np.testing.assert_array_equal(better.ids, pair[0].ids)

@@ -1,7 +1,7 @@
 """The training of a reward model, before the policy learns from it.
 
-Not here: the model (`learning/reward_model.py`), its data (`reward_data.py`), and its updates
-beside the policy (`learners.py`).
+Not here: the model (`model.py`), its data (`data.py`), and its updates beside the policy
+(`section.py`).
 """
 
 import json
@@ -13,8 +13,6 @@ from transformers import PreTrainedModel
 
 from turnwise.config import RewardModelConfig
 from turnwise.errors import DataError
-from turnwise.evaluation.agreement import agreement, ranking
-from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.learning.sft import batch_of_step
 from turnwise.parts.one_process import OneProcess
 from turnwise.storage import checkpoint
@@ -22,7 +20,10 @@ from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
-from turnwise.training.reward_data import parted, read_lessons
+from turnwise_judges.agreement import agreement, ranking
+from turnwise_judges.reward_model.data import parted, read_lessons
+from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
+from turnwise_judges.reward_model.section import RewardModelOfRun
 
 
 class RewardModelLearner(OneProcess):
@@ -78,9 +79,10 @@ class RewardLearning:
 
     async def run(self, context: RunContext, step: int) -> int:
         recipe, saved = context.recipe, context.saved_in(StageName.REWARD_MODEL)
-        config, model = recipe.reward_model, context.components.reward_model
+        config, found = recipe.reward_model, context.components.reward_model
         assert config is not None  # the recipe asks for this stage
-        assert model is not None
+        assert isinstance(found, RewardModelOfRun)  # whose section this package has too
+        model = found.model
         if model.trained:
             return step
         lessons, heldout = parted(
@@ -98,9 +100,9 @@ class RewardLearning:
         stage = StageName.REWARD_MODEL
         await learn_offline(context, learner, stage, "reward_model.jsonl", every)
         model.finish(lessons)
-        found = {"form": config.form, "trained_on": len(lessons), **measured(model, heldout)}
-        context.folder.write_text("reward_model.json", json.dumps(found, indent=2) + "\n")
-        context.display.say(_sentence(found))
+        facts = {"form": config.form, "trained_on": len(lessons), **measured(model, heldout)}
+        context.folder.write_text("reward_model.json", json.dumps(facts, indent=2) + "\n")
+        context.display.say(_sentence(facts))
         save_offline(context, learner, stage)
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, stage), 1)
         return step

@@ -255,7 +255,7 @@ def test_a_trained_model_needs_no_data_any_more(
     def gone(*_: Any) -> None:
         raise DataError("the data is gone")
 
-    monkeypatch.setattr("turnwise.training.reward_learning.read_lessons", gone)
+    monkeypatch.setattr("turnwise_judges.reward_model.stage.read_lessons", gone)
     resume(folder)
     assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
 
@@ -304,19 +304,6 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             load_recipe(str(recipe), changes)
 
 
-@pytest.mark.long
-def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    more = ("reward.dominance=false", "reward.parts.self_certainty=0.5", "reward.parts.entropy=-1")
-    train(recipe, folder, *more, "train.steps=1")
-    for name in ("step-000001", "evaluation-trained"):
-        for found in parts(folder, name):
-            assert 0 <= found["entropy"] <= 1
-            assert found["self_certainty"] > 0
-    with pytest.raises(ConfigError, match=r"learns meanwhile: set train\.max_staleness=0"):
-        load_recipe(str(recipe), [*more, "train.max_staleness=1", "engine.deterministic=false"])
-
-
 def test_what_an_evaluation_cannot_have_is_refused(
     whole: RunFolder, recipe: Path, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -327,15 +314,6 @@ def test_what_an_evaluation_cannot_have_is_refused(
         with pytest.raises(SystemExit, match="2"):
             main(["evaluate", *arguments])
         assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
-    for parts, message in (
-        ((), "no number of an episode is measured: name a part"),
-        (("reward.parts.length=-0.1",), "did you mean 'length'"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            train(recipe, RunFolder.new(tmp_path / "run"), *parts, "evaluation.best_of=lenght")
 
 
 def test_data_is_found_again_from_anywhere(recipe: Path) -> None:

@@ -1,0 +1,1 @@
+"""Learning from preferences: pairs of the policy's own trajectories, after RL."""

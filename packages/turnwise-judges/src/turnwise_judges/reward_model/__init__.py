@@ -1,0 +1,1 @@
+"""Reward models: learned from verdicts or pairs of episodes, a part of the reward."""

@@ -1,0 +1,82 @@
+"""The reward model of a run, as turnwise asks for it: what its section makes.
+
+Not here: the model alone (`model.py`), and its training before the policy learns (`stage.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnwise.config import LearningConfig, RewardModelConfig
+from turnwise.errors import DataError
+from turnwise.rewards.parts import RewardPart
+from turnwise.types import Group
+from turnwise_judges.reward_model.parts import PARTS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from turnwise_judges.reward_model.model import RewardModel
+
+
+@dataclass(frozen=True)
+class RewardModelOfRun:
+    """A reward model in a run. Example: make_reward_model(recipe.reward_model, learning, policy).
+
+    Without a policy there is no model: it has a part without a function, and data to check.
+    """
+
+    settings: RewardModelConfig
+    made: "RewardModel | None"
+
+    @property
+    def model(self) -> "RewardModel":
+        """The model."""
+        assert self.made is not None  # a run has its policy
+        return self.made
+
+    @property
+    def part(self) -> RewardPart:
+        """The model as a part of the reward."""
+        function = None if self.made is None else self.made.part_of
+        return replace(PARTS[self.settings.form], function=function)
+
+    def check_data(self, run: Path) -> None:
+        """Raise DataError for a source that is not there, or that lies in the folder of the new
+        run, which would delete it."""
+        for source in map(Path, self.settings.data):
+            if source.resolve().is_relative_to(run.resolve()):
+                raise DataError(
+                    f"reward_model.data: {source} lies in {run}, which the new run replaces: "
+                    "choose another folder with --run"
+                )
+            if not source.exists():
+                raise DataError(f"reward_model.data: there is no {source}")
+
+    def learn(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Make one update on the groups of a step, by what the verifier says of them."""
+        lessons = self.model.lessons_of_step(groups)
+        metrics = self.model.update(lessons)
+        self.model.finish(lessons)  # the centre of pairs moves with the model
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizer state, and how far the training is."""
+        return self.model.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken. Raises ConfigError for a state of another
+        form."""
+        self.model.load_state(state)
+
+
+def make_reward_model(
+    settings: RewardModelConfig, learning: LearningConfig, policy: "nn.Module | None"
+) -> RewardModelOfRun:
+    """The reward model of a recipe's section, a copy of the policy as it is now."""
+    if policy is None:
+        return RewardModelOfRun(settings, None)
+    from turnwise_judges.reward_model.model import FORMS
+
+    return RewardModelOfRun(settings, FORMS[settings.form](policy, settings, learning))

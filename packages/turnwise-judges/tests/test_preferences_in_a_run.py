@@ -1,0 +1,50 @@
+"""Runs that learn from preference pairs: they go on exactly from any checkpoint."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import small_runs
+from tests.small_runs import interrupted, write_recipe
+from tests.training.test_stages import TABLES, assert_same, resume, train
+
+PREFERENCES = (
+    *("train.steps=1", "preferences.steps=3", "preferences.pairs=3"),
+    *("preferences.batch_size=2", "preferences.learning_rate=1e-3"),
+)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
+
+
+@pytest.mark.slow
+def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    whole = train(recipe, tmp_path / "whole", *PREFERENCES)
+    lines = whole.lines("preferences.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert lines[0]["preferences/loss"] != lines[2]["preferences/loss"]
+    evaluation = whole.evaluation("trained")
+    assert evaluation is not None
+    assert evaluation["step"] == 1 + 3
+    steps = [f"preferences/step-00000{step}" for step in range(4)]
+    after = interrupted(whole, tmp_path / "late", *steps[2:])
+    assert_same(whole, resume(after), steps[3])
+    before = interrupted(whole, tmp_path / "early", "preferences")
+    assert_same(whole, resume(before), steps[3])
+    finished = interrupted(whole, tmp_path / "finished")
+    assert_same(whole, resume(finished), steps[3])
+
+
+@pytest.mark.long
+def test_groups_that_are_all_equal_give_no_preferences(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said, not passed over in silence; the rest of the run is as without them."""
+    capitals = f"environment.name={small_runs.FAKES}:Capitals"
+    run = train(recipe, tmp_path / "run", *PREFERENCES, capitals)
+    assert "no preferences" in " ".join(capsys.readouterr().err.split())
+    assert run.lines("preferences.jsonl") == []
+    assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
