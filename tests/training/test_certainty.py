@@ -45,7 +45,7 @@ def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> 
             found = json.loads(row["parts"])
             assert 0 <= found["entropy"] <= 1
             assert found["self_certainty"] > 0
-    with pytest.raises(ConfigError, match=r"learns meanwhile: set train\.max_staleness=0"):
+    with pytest.raises(ConfigError, match=r"while it learns: set train\.max_staleness=0"):
         load_recipe(str(recipe), [*more, "train.max_staleness=1", "engine.deterministic=false"])
 
 
