@@ -38,8 +38,9 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)
-    given = parts.tokenizer, parts.scaffold, parts.environment.oracle, tasks[0]
-    check_signals(recipe, algorithm, parts.model, *given)
+    if tasks:  # else nothing is learned, and no signal asked for
+        given = parts.tokenizer, parts.scaffold, parts.environment.oracle, tasks[0]
+        check_signals(recipe, algorithm, parts.model, *given)
 
 
 def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
