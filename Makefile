@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-all coverage test-bounds test-slow test-vllm chromium check docs format reference setup
+.PHONY: demo test test-all test-wings coverage test-bounds test-slow test-vllm chromium check docs format reference setup
 
 # `make demo CHANGES="train.steps=30"` changes the recipe.
 demo: .venv/ready
@@ -24,9 +24,14 @@ demo: .venv/ready
 test: .venv/developing
 	$(PYTEST) -m $(QUICK)
 
-# All of it but what is marked `slow` or `vllm`: what CI runs.
+# All of it but what is marked `slow` or `vllm`. CI runs it in two parts: the core without wings
+# (.ci/alone), and the rest here.
 test-all: .venv/developing
 	$(PYTEST)
+
+test-wings: .venv/developing
+	$(PYTEST) packages
+	$(PYTEST) -m "wing and not slow and not vllm" tests
 
 # Which lines `make test` runs, in this process; what tests start in others is not counted.
 coverage: .venv/developing

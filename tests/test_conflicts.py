@@ -4,8 +4,8 @@ import pytest
 
 from tests.algorithms.test_algorithm_registry import SENSELESS
 from tests.config.test_claims import CONTRADICTIONS as OF_SECTIONS
-from tests.training.test_checks import CONTRADICTIONS as OF_ALGORITHMS
-from tests.training.test_checks import LACKS
+from tests.parts.test_checks import CONTRADICTIONS as OF_ALGORITHMS
+from tests.parts.test_checks import LACKS
 from turnwise.conflicts import Claim, Need, check, conflicts
 from turnwise.errors import ConfigError
 
