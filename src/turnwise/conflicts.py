@@ -4,8 +4,8 @@
     Claim("train.max_staleness = 1", denies={Need.STILL_POLICY: "samples while it learns"})
 
 are one sentence about the two, neither of which knows the other. Sections of a recipe, parts of an
-algorithm, environments and wings make claims. A wing that needs what is not among `Need` words it
-itself. Not here: numbers that do not fit each other (`config/bounds.py`).
+algorithm, environments and wings make claims. A need is any text: a wing that needs what is not
+among `Need` words it itself. Not here: numbers that do not fit each other (`config/bounds.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

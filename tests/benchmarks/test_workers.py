@@ -2,6 +2,10 @@
 
 import argparse
 
+import pytest
+
+pytest.importorskip("turnwise_cluster")
+
 from workers import measure
 
 

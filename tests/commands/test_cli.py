@@ -353,6 +353,7 @@ def test_the_demo_recipe_is_what_its_documentation_says() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize("name", sorted(catalogue()["recipes"]))
 def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> None:
     recipe = load_recipe(name)

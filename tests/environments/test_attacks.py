@@ -42,6 +42,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 
 
 @pytest.mark.long
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, program: str) -> None:
     names = {tool.name for tool in environment.tools()}

@@ -110,6 +110,7 @@ def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.wing("environments")
 def test_what_cannot_be_measured_is_none(own: Path) -> None:
     row = measure(f"{own}:Blind", {}, 4)
     assert (row.oracle, row.snapshot) == (None, None)

@@ -70,6 +70,7 @@ def one(*messages: Message, **options: Any) -> tuple[Trajectory, Server]:
 
 
 @pytest.mark.long
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize("name", ["mathematics", "desk", "sql", "multi_tool"])
 def test_the_oracle_behind_an_endpoint_is_the_oracle(name: str) -> None:
     environment = make_environment(name, {})

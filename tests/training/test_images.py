@@ -252,17 +252,17 @@ def test_what_else_images_pass_through(
         (["scaffold.name=native", "scaffold.options={}"], "choose tags, react or code"),
         (
             ["model.name=tiny"],
-            r"model tiny \(qwen3\) takes none: name one of the families",
+            r"model tiny \(qwen3\) takes words alone: name one of the families",
         ),
         ([f"engine={__file__}:Blind"], "set engine.name=embedded or vllm"),
         (
             ["rollout.context=truncate", "rollout.max_turn_tokens=9"],
-            'set it to "drop", "summarise" or "fail"',
+            "set rollout.context to 'fail'",
         ),
-        (["learning.share_prefixes=true"], "learning.share_prefixes has no place"),
+        (["learning.share_prefixes=true"], "learning.share_prefixes needs observations in words"),
         pytest.param(
             ["algorithm.name=hca"],
-            "log-probabilities in hindsight has no place",
+            "hca needs observations in words",
             marks=pytest.mark.wing("algorithms"),
         ),
     ],

@@ -258,7 +258,7 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
     assert line["rollout/episodes"] == 3 * 2 * 4
     rows = read_rows(run / "trajectories" / "step-000001.parquet")
     assert len({row["group"] for row in rows}) == 6
-    with pytest.raises(ConfigError, match="drops none"):
+    with pytest.raises(ConfigError, match="leaves none out"):
         run_here(recipe, tmp_path / "refused", "train.dynamic_sampling_rounds=1")
 
 

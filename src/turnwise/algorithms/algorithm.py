@@ -42,7 +42,7 @@ class Algorithm:
     """Ratio and advantage -> loss of a token."""
     ratio_level: str = "token"
     aggregation: str = "sequence_mean_token_mean"
-    """Token losses -> one loss."""
+    """Numbers of trained tokens of a batch's sequences -> the weight of each one's token losses."""
     group_filter: str = "none"
     """Filter of the groups of the batch."""
     trajectory_filter: str = "none"
@@ -50,7 +50,7 @@ class Algorithm:
     reward_shaping: str = "none"
     """The penalty that is taken off the task's reward before trajectories are compared."""
     token_filter: str = "none"
-    """Filter of tokens that are taken out, or held back."""
+    """Filter of tokens that are taken out, or held back, by advantages and probabilities alone."""
     correction: str = BYPASS
     """Weights for samples of another policy."""
     divergence: str = "k3"

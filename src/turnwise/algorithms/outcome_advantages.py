@@ -2,7 +2,9 @@
 
 Pure float64 numpy on float64[n] rewards of graded members. A group of one, and one whose rewards
 are all equal, compares nothing: its advantages are exactly 0. Not here: credit for single turns
-(`turns.py`), critics (`values.py`), numbers over a whole batch (`advantages.py`).
+(`turns.py`), critics (`values.py`), numbers over a whole batch (`advantages.py`, where `grpo` and
+`opo` are estimators that look at penalties and lengths too). `of=of_rewards` makes one from a
+function of one group's rewards (`estimators.py`).
 
 Next: `algorithms/objectives.py`.
 """

@@ -158,6 +158,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _sections_go_together(self) -> "Recipe":
+        # The claims of all sections (`section.py`), those of wings, and numbers that do not fit.
         for sentence in chain(conflicts(self.all_claims()), misfits(self)):
             raise ValueError(sentence)
         return self

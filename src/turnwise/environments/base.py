@@ -108,8 +108,9 @@ class Environment:
     """Seconds that one tool call may take."""
 
     truncate: Callable[[str, int], str] = staticmethod(cut_words)
-    """Shorten a text to a number of tokens. Set by the rollout to the policy tokenizer's own count;
-    until then a token is a word between spaces."""
+    """Shorten a text to a number of tokens, for tools whose results may be long: nothing here calls
+    it. Set by the rollout to the policy tokenizer's own count; until then a token is a word between
+    spaces."""
 
     shows_images: bool = False
     """Whether its observations have images, which the policy's model has to take."""

@@ -122,7 +122,7 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 
     `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
     trains the model to invent tool output, and exists only to show the harm. What stands for
-    an image is never trained.
+    an image is never trained. Age is not looked at: `rollout/pipeline.py` bounds it.
     """
     if mask_observations:
         return tokens.mask

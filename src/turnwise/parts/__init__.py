@@ -1,1 +1,1 @@
-"""From a recipe to working parts: what it names, made, and checked that it goes together."""
+"""The parts of a run, made from a recipe, and the checks that they go together."""

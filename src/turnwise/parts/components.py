@@ -18,7 +18,7 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.places import ServerPlaces
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
@@ -28,7 +28,7 @@ from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
 from turnwise.parts.first_checks import checked_environment
 from turnwise.parts.judge import Judge, Policy, judge_of
-from turnwise.parts.reward_model import RewardModel, trained_reward_model
+from turnwise.parts.reward_model import RewardModel, reward_model_of
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -37,7 +37,8 @@ from turnwise.rollout.runner import Player, Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
+from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.storage.tensors import read
 from turnwise.wings import wings
 
 
@@ -207,7 +208,7 @@ def build_components(
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     engine = _engine(recipe, model, tokenizer, folder, servers)
     judge = judge_of(recipe, folder, _policy(recipe, engine, tokenizer))
-    reward_model = trained_reward_model(recipe, model, weights)
+    reward_model = _trained_reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
     reward = reward_of(recipe, environment, models)
@@ -308,3 +309,28 @@ def _policy(recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase) 
 def _copied(recipe: Recipe) -> bool:
     """Whether the engine samples from a copy of the model."""
     return recipe.train.max_staleness > 0 and ENGINES.get(recipe.engine.name).shares_weights
+
+
+def _trained_reward_model(
+    recipe: Recipe, policy: PreTrainedModel, weights: Path | None
+) -> RewardModel | None:
+    """The reward model of a recipe, as a run has trained it whose checkpoint is given. Raises
+    DataError where that run has none, or a damaged one."""
+    model = reward_model_of(recipe, policy)
+    if model is None or weights is None:
+        return model
+    run = checkpoint.checkpoints_beside(weights)
+    saved: Checkpoint | None = checkpoint.load(weights)
+    damaged: dict[Path, str] = {}
+    if saved is not None and "reward_model" not in saved.learner:
+        root = checkpoint.root_of(run, StageName.REWARD_MODEL)
+        saved, damaged = checkpoint.newest_of_stage(root)
+    if saved is None:
+        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
+        raise DataError(
+            f"{why}: train anew, or leave it out with reward=false reward_model=false "
+            "evaluation.best_of="
+        )
+    checkpoint.check_learner(saved.folder)
+    model.load_state(read(saved.learner["reward_model"]))
+    return model

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turnwise.config import Recipe
-from turnwise.errors import DataError
 from turnwise.rewards.parts import RewardPart
-from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.types import Group
 from turnwise.wings import wings
 
@@ -57,31 +54,4 @@ def reward_model_of(recipe: Recipe, policy: "nn.Module | None" = None) -> Reward
         return None
     make = wings().section("reward_model")
     model: RewardModel = make(recipe.reward_model, recipe.learning, policy)
-    return model
-
-
-def trained_reward_model(
-    recipe: Recipe, policy: "nn.Module", weights: Path | None
-) -> RewardModel | None:
-    """The reward model of a recipe, as a run has trained it whose checkpoint is given. Raises
-    DataError where that run has none, or a damaged one."""
-    model = reward_model_of(recipe, policy)
-    if model is None or weights is None:
-        return model
-    from turnwise.storage.tensors import read
-
-    run = checkpoint.checkpoints_beside(weights)
-    saved: Checkpoint | None = checkpoint.load(weights)
-    damaged: dict[Path, str] = {}
-    if saved is not None and "reward_model" not in saved.learner:
-        root = checkpoint.root_of(run, StageName.REWARD_MODEL)
-        saved, damaged = checkpoint.newest_of_stage(root)
-    if saved is None:
-        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
-        raise DataError(
-            f"{why}: train anew, or leave it out with reward=false reward_model=false "
-            "evaluation.best_of="
-        )
-    checkpoint.check_learner(saved.folder)
-    model.load_state(read(saved.learner["reward_model"]))
     return model

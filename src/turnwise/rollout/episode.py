@@ -128,6 +128,7 @@ class Episode(EpisodeLoop):
         if self.snapshots:
             self.environment_states.append(await self._snapshot())
         completion = await self._sample(turn)
+        # A turn that was cut at max_turn_tokens is read as any other: the agent is corrected.
         action = self.scaffold.parse(completion.tokens)
         if completion.stop_reason == StopReason.CONTEXT:
             self.turns.append(Turn(action))

@@ -221,6 +221,7 @@ class EpisodeLoop(ABC):
                     verdict = checked_verdict(trajectory, rewarded)
         except TimeoutError:
             self.outcome = Outcome.GRADER_TIMEOUT
+            self.problem = f"no verdict within rollout.max_seconds = {self.limits.max_seconds:g}"
         except DeadlineError as error:
             self.outcome, self.problem = Outcome.GRADER_TIMEOUT, str(error)
         except (PartError, VerdictError) as error:
