@@ -16,6 +16,7 @@ from tests.learning.changing import put, with_one
 from turnwise.config import Recipe, check_recipe
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
+from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import second_model
 from turnwise.learning.signals.critic import Critic
@@ -181,10 +182,11 @@ def local(tensor: Any) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -> None:
+def assert_same_updates(
+    one: PolicyLearner | RunLearner, other: Learner, made: list[list[Group]]
+) -> None:
     """Make an update of each of several steps' groups, and compare all that there is to compare."""
-    algorithm = one.algorithm if isinstance(one, RunLearner) else None
-    assert algorithm is not None
+    algorithm = one.algorithm
     weight = next(weight for weight in one.model.parameters() if weight.requires_grad)
     before = weight.detach().clone()
     for groups in made:
@@ -192,7 +194,9 @@ def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -
     assert not same(before, weight.detach())
 
 
-def assert_same_update(one: Learner, other: Learner, groups: list[Group], credits: Credits) -> None:
+def assert_same_update(
+    one: PolicyLearner | RunLearner, other: Learner, groups: list[Group], credits: Credits
+) -> None:
     """Make the update, and compare its metrics, tokens, weights and the optimizer's state."""
     expected, found = one.update(groups, credits), other.update(groups, credits)
     assert found.metrics.keys() == expected.metrics.keys()
