@@ -138,8 +138,10 @@ def _error(status: int, text: str) -> Response:
 def _static(name: str) -> Response:
     """A file of the page itself; no other file can be named."""
     folder = resources.files("turnwise_view.dashboard") / "static"
-    known = {one.name: one for one in folder.iterdir() if Path(one.name).suffix in STATIC}
-    if name not in known:
+    known = {
+        f"{place}{one.name}": one for place in ("", "vendor/") for one in (folder / place).iterdir()
+    }
+    if name not in known or Path(name).suffix not in STATIC:
         return _error(404, "there is nothing at this address")
     kind = STATIC[Path(name).suffix]
     return Response(known[name].read_bytes(), 200, HEADERS, f"{kind}; charset=utf-8")

@@ -77,13 +77,8 @@ async function navigate(again = false) {
     document.title = "Not shown · turnwise";
     replace(
       main,
-      h("h1", { class: "unseen" }, "Not shown"),
-      notice(
-        "This cannot be shown",
-        error.message,
-        "error",
-        h("p", {}, link(to.runs(), {}, "All runs")),
-      ),
+      h("h1.unseen", "Not shown"),
+      notice("This cannot be shown", error.message, "error", h("p", link(to.runs(), "All runs"))),
     );
   } finally {
     clearTimeout(waiting);
@@ -91,30 +86,23 @@ async function navigate(again = false) {
 }
 
 function loading() {
-  return h(
-    "div",
-    { class: "loading", role: "status" },
-    h("span", { class: "unseen" }, "Loading"),
-    h("i", {}),
-    h("i", {}),
-    h("i", {}),
-  );
+  return h("div.loading", { role: "status" }, h("span.unseen", "Loading"), h("i"), h("i"), h("i"));
 }
 
 function frame(route) {
   const crumbs = [link(to.runs(), { class: "mark" }, "turnwise")];
   if (route.run !== undefined) crumbs.push(link(to.run(route.run), { id: "run-name" }, route.run));
   if (["step", "episode", "tokens", "group"].includes(route.view)) {
-    crumbs.push(link(to.step(route.run, route.parts[0]), {}, fileTitle(route.parts[0])));
+    crumbs.push(link(to.step(route.run, route.parts[0]), fileTitle(route.parts[0])));
   }
   if (route.view === "episode" || route.view === "tokens") {
     crumbs.push(
-      link(to.episode(route.run, route.parts[0], route.parts[1]), {}, `Episode ${route.parts[1]}`),
+      link(to.episode(route.run, route.parts[0], route.parts[1]), `Episode ${route.parts[1]}`),
     );
   }
   replace(
     document.getElementById("crumbs"),
-    crumbs.map((crumb) => h("li", {}, crumb)),
+    crumbs.map((crumb) => h("li", crumb)),
   );
   const tabs = document.getElementById("tabs");
   tabs.hidden = route.run === undefined;
@@ -151,8 +139,8 @@ function changed(ids) {
     replace(
       live,
       h(
-        "button",
-        { type: "button", class: "quiet", onclick: () => navigate(true) },
+        "button.quiet",
+        { type: "button", onclick: () => navigate(true) },
         "The run has grown: show it",
       ),
     );

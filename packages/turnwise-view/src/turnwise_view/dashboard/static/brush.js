@@ -10,11 +10,10 @@ const BINS = 24,
 
 /** The element; `change(range)` is called with [low, high], or null for everything. */
 export function brush(values, name, change) {
-  if (!values.length) return h("p", { class: "quiet" }, `No ${name.toLowerCase()} was recorded.`);
+  if (!values.length) return h("p.quiet", `No ${name.toLowerCase()} was recorded.`);
   const low = values.reduce((a, b) => Math.min(a, b)),
     high = values.reduce((a, b) => Math.max(a, b));
-  if (low === high)
-    return h("p", { class: "quiet" }, `${name} is ${number(low)} in every episode.`);
+  if (low === high) return h("p.quiet", `${name} is ${number(low)} in every episode.`);
   const counts = new Array(BINS).fill(0);
   for (const value of values)
     counts[Math.min(BINS - 1, Math.floor((BINS * (value - low)) / (high - low)))] += 1;
@@ -24,10 +23,10 @@ export function brush(values, name, change) {
     return svg(
       "rect",
       { x: (bin * WIDTH) / BINS + 1, width: WIDTH / BINS - 2, y: HEIGHT - height, height, rx: 1.5 },
-      svg("title", {}, `${many} of ${values.length}`),
+      svg("title", `${many} of ${values.length}`),
     );
   });
-  const reading = h("p", { class: "reading", role: "status" });
+  const reading = h("p.reading", { role: "status" });
   let range = [0, BINS];
   const at = (edge) => low + ((high - low) * edge) / BINS;
   const handles = ["least", "greatest"].map((which, index) =>
@@ -45,11 +44,7 @@ export function brush(values, name, change) {
         ),
     }),
   );
-  const whole = h(
-    "button",
-    { type: "button", class: "quiet", onclick: () => set([0, BINS]) },
-    "All",
-  );
+  const whole = h("button.quiet", { type: "button", onclick: () => set([0, BINS]) }, "All");
   const say = () => {
     range.forEach((edge, index) => {
       handles[index].value = edge;
@@ -67,9 +62,8 @@ export function brush(values, name, change) {
     change(whole.hidden ? null : [at(range[0]), at(range[1])]);
   };
   const picture = svg(
-    "svg",
+    "svg.histogram",
     {
-      class: "histogram",
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
@@ -78,12 +72,7 @@ export function brush(values, name, change) {
   );
   drag(picture, set);
   say();
-  return h(
-    "div",
-    {},
-    h("div", { class: "brush-area" }, picture, handles),
-    h("div", { class: "brush-foot" }, reading, whole),
-  );
+  return h("div", h("div.brush-area", picture, handles), h("div.brush-foot", reading, whole));
 }
 
 function drag(picture, set) {

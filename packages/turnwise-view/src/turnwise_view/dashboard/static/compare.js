@@ -17,21 +17,18 @@ export async function show(route, signal) {
         "Choose two runs or more",
         "Mark them in the list of all runs.",
         "empty",
-        h("p", {}, link(to.runs(), {}, "All runs")),
+        h("p", link(to.runs(), "All runs")),
       ),
     };
   }
   const data = await api.compare(ids, signal);
   const element = h(
     "div",
-    {},
     h(
-      "div",
-      { class: "heading" },
-      h("h1", {}, `${data.runs.length} runs compared`),
+      "div.heading",
+      h("h1", `${data.runs.length} runs compared`),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         link(
           to.curves(ids[0], { with: ids.slice(1).map(encodeURIComponent).join(",") }),
           { class: "button" },
@@ -39,15 +36,15 @@ export async function show(route, signal) {
         ),
       ),
     ),
-    h("section", {}, h("h2", {}, "Figures"), figures(data)),
-    h("section", {}, h("h2", {}, "Recipe: what differs"), differences(data)),
+    h("section", h("h2", "Figures"), figures(data)),
+    h("section", h("h2", "Recipe: what differs"), differences(data)),
   );
   return { title: "Compare", element };
 }
 
 function heads({ runs }) {
   const called = labels(runs);
-  return runs.map((run) => ({ title: link(to.run(run.id), {}, called.get(String(run.id))) }));
+  return runs.map((run) => ({ title: link(to.run(run.id), called.get(String(run.id))) }));
 }
 
 function figures(data) {
@@ -55,9 +52,7 @@ function figures(data) {
   if (!names.length) return notice("No figures yet", "These runs have not been evaluated.");
   const cell = (run, name) => {
     const figure = run.figures.find((one) => one.name === name);
-    return figure
-      ? h("span", { class: "stacked" }, h("span", {}, rate(figure)), interval(figure))
-      : "–";
+    return figure ? h("span.stacked", h("span", rate(figure)), interval(figure)) : "–";
   };
   return table(
     "Figures of each run",
@@ -67,7 +62,7 @@ function figures(data) {
 }
 
 function differences(data) {
-  const rows = data.recipe.map((row) => [h("code", {}, row.key), ...row.values.map(plain)]);
+  const rows = data.recipe.map((row) => [h("code", row.key), ...row.values.map(plain)]);
   return rows.length
     ? table("Keys of the recipe that differ", [{ title: "Key" }, ...heads(data)], rows)
     : notice("Nothing differs", "The recipes are the same.");

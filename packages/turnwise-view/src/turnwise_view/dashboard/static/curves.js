@@ -49,13 +49,12 @@ export async function show(route, signal) {
     filter: route.query.get("filter") ?? "",
     bands: route.query.get("bands") === "1",
   };
-  const area = h("div", {});
+  const area = h("div");
   const draw = () => replace(area, panels(data, names, state));
   draw();
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Curves"), controls(state, draw, ids.length > 1)),
+    h("div.heading", h("h1", "Curves"), controls(state, draw, ids.length > 1)),
     ids.length > 1 || runs.length > 1 ? choice(route.run, ids, runs, called) : null,
     area,
   );
@@ -64,12 +63,10 @@ export async function show(route, signal) {
 
 function controls(state, draw, several) {
   return h(
-    "div",
-    { class: "actions" },
+    "div.actions",
     several
       ? h(
-          "label",
-          { class: "check" },
+          "label.check",
           h("input", {
             type: "checkbox",
             checked: state.bands,
@@ -83,9 +80,8 @@ function controls(state, draw, several) {
         )
       : null,
     h(
-      "label",
-      { class: "field" },
-      h("span", {}, "Find a metric"),
+      "label.field",
+      h("span", "Find a metric"),
       h("input", {
         type: "search",
         value: state.filter,
@@ -107,9 +103,8 @@ function choice(first, ids, runs, called) {
   };
   const shown = runs.filter((run) => run.state !== "unreadable");
   return h(
-    "fieldset",
-    { class: "legend" },
-    h("legend", {}, "Runs"),
+    "fieldset.legend",
+    h("legend", "Runs"),
     shown.map((run) => {
       const id = String(run.id),
         index = ids.indexOf(id);
@@ -217,9 +212,9 @@ function panel(title, text, charts, kind = null) {
   return h(
     "section",
     { class: kind },
-    h("h2", {}, title),
-    text ? h("p", { class: "lead" }, text) : null,
-    h("div", { class: "charts" }, kept),
+    h("h2", title),
+    text ? h("p.lead", text) : null,
+    h("div.charts", kept),
   );
 }
 

@@ -3,17 +3,28 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. `attributes`: `class`, `on…` listeners, `style` (an object), anything else. */
-export function h(name, attributes = {}, ...children) {
-  return fill(document.createElement(name), attributes, children);
-}
+/** An element: `h("p.quiet", { title }, "text", child)`. Classes may stand behind its name; then come
+ * attributes (`on…` listeners, `style` as an object, anything else) and children. */
+export const h = (name, ...rest) => fill((tag) => document.createElement(tag), name, rest);
 
 /** The same for SVG. */
-export function svg(name, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, name), attributes, children);
+export const svg = (name, ...rest) => fill((tag) => document.createElementNS(SVG, tag), name, rest);
+
+/** A link within the dashboard. */
+export const link = (href, ...rest) => h("a", { href }, ...rest);
+
+function fill(create, name, rest) {
+  const [tag, ...classes] = name.split(".");
+  const element = create(tag);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const one of rest) {
+    if (one && Object.getPrototypeOf(one) === Object.prototype) setAttributes(element, one);
+    else append(element, one);
+  }
+  return element;
 }
 
-function fill(element, attributes, children) {
+function setAttributes(element, attributes) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined) continue;
     if (key.startsWith("aria-")) element.setAttribute(key, String(value));
@@ -23,8 +34,6 @@ function fill(element, attributes, children) {
     else if (key === "value" && element.tagName !== "LI") element.value = value;
     else element.setAttribute(key, value === true ? "" : String(value));
   }
-  append(element, children);
-  return element;
 }
 
 /** Set CSS properties, custom ones too, without a style attribute in markup. */
@@ -46,11 +55,6 @@ export function replace(parent, ...children) {
   append(parent, children);
 }
 
-/** A link within the dashboard. */
-export function link(href, attributes, ...children) {
-  return h("a", { href, ...attributes }, ...children);
-}
-
 /** A table. `columns`: [{title, number?, wide?}]; `rows`: lists of cells (text or elements). */
 export function table(caption, columns, rows, attributes = {}) {
   const kind = (column) =>
@@ -65,18 +69,16 @@ export function table(caption, columns, rows, attributes = {}) {
       value,
     );
   return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    "div.scroll",
+    { tabindex: "0", role: "region", "aria-label": caption },
     h(
       "table",
       attributes,
-      h("caption", { class: "unseen" }, caption),
+      h("caption.unseen", caption),
       h(
         "thead",
-        {},
         h(
           "tr",
-          {},
           columns.map((column) =>
             h("th", { scope: "col", class: kind(column) || null }, column.title),
           ),
@@ -84,8 +86,7 @@ export function table(caption, columns, rows, attributes = {}) {
       ),
       h(
         "tbody",
-        {},
-        rows.map((row) => h("tr", {}, row.map(cell))),
+        rows.map((row) => h("tr", row.map(cell))),
       ),
     ),
   );
@@ -94,7 +95,7 @@ export function table(caption, columns, rows, attributes = {}) {
 /** A text that may be huge: its beginning, and a button for more of it. */
 export function longText(text, attributes = {}, first = 3000) {
   const area = h("pre", attributes);
-  const more = h("button", { type: "button", class: "quiet" });
+  const more = h("button.quiet", { type: "button" });
   let end = 0;
   const grow = (count) => {
     area.append(document.createTextNode(text.slice(end, end + count)));
@@ -116,7 +117,7 @@ export function select(label, options, value, change) {
     options.map(([key, text]) => h("option", { value: key }, text)),
   );
   box.value = value;
-  return h("label", { class: "field" }, h("span", {}, label), box);
+  return h("label.field", h("span", label), box);
 }
 
 /** Something said in place of data: nothing there, or a mistake with its remedy. */
@@ -124,8 +125,8 @@ export function notice(title, text, kind = "empty", ...more) {
   return h(
     "div",
     { class: `notice ${kind}`, role: kind === "error" ? "alert" : null },
-    h("p", { class: "notice-title" }, title),
-    text ? h("p", {}, text) : null,
+    h("p.notice-title", title),
+    text ? h("p", text) : null,
     more,
   );
 }

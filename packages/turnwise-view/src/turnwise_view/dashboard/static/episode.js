@@ -14,16 +14,14 @@ export async function show(route, signal) {
   const one = await api.episode(route.run, file, row, signal);
   const address = (values) => to.tokens(route.run, file, row, values);
   const element = h(
-    "article",
-    { class: "episode" },
+    "article.episode",
     heading(route, one),
     why(one, address),
     measured(one),
     siblings(route, one),
     h(
-      "section",
-      { class: "conversation" },
-      h("h2", {}, "Conversation"),
+      "section.conversation",
+      h("h2", "Conversation"),
       said("Task", "task", longText(one.prompt ?? "", { class: "text" }), pictures(one, null)),
       credit(one),
       one.turns.map((turn) =>
@@ -31,7 +29,7 @@ export async function show(route, signal) {
       ),
       verdict(one),
     ),
-    h("section", {}, h("h2", {}, "Your note"), noteBox(route.run, one.file, one.row, one.note)),
+    h("section", h("h2", "Your note"), noteBox(route.run, one.file, one.row, one.note)),
   );
   return {
     title: `Episode ${row}, ${fileTitle(file)}`,
@@ -49,22 +47,15 @@ export function heading(route, one, open = "conversation") {
   const tab = (name, title, target) =>
     link(target, { class: "button quiet", "aria-current": name === open ? "page" : null }, title);
   return h(
-    "div",
-    { class: "heading" },
-    h("h1", {}, `Episode ${row}`),
+    "div.heading",
+    h("h1", `Episode ${row}`),
     outcomeBadge(one.outcome, one.success),
     h(
-      "div",
-      { class: "actions segmented" },
+      "div.actions.segmented",
       tab("conversation", "Conversation", to.episode(route.run, file, row)),
       tab("tokens", "Tokens", to.tokens(route.run, file, row)),
       one.group ? tab("group", "Side by side", to.group(route.run, file, one.group)) : null,
-      h(
-        "details",
-        { class: "menu" },
-        h("summary", { class: "button quiet" }, "Export"),
-        exports(route.run, [{ file, row }]),
-      ),
+      h("details.menu", h("summary.button.quiet", "Export"), exports(route.run, [{ file, row }])),
     ),
   );
 }
@@ -78,10 +69,9 @@ export function exports(run, chosen) {
     ["sft", "SFT data"],
   ];
   return h(
-    "ul",
-    { class: "links" },
+    "ul.links",
     formats.map(([format, title]) =>
-      h("li", {}, h("a", { href: api.exported(run, format, chosen), download: true }, title)),
+      h("li", h("a", { href: api.exported(run, format, chosen), download: true }, title)),
     ),
   );
 }
@@ -90,39 +80,28 @@ function why(one, address) {
   const down = one.trained_down ?? {};
   const turns = (down.turns ?? []).map((index) => index + 1);
   return h(
-    "section",
-    { class: "why" },
+    "section.why",
     h(
       "h2",
-      {},
       one.success
         ? "Why it succeeded"
         : one.graded === false
           ? "Why it has no grade"
           : "Why it failed",
     ),
-    one.why?.length
-      ? one.why.map((sentence) => h("p", {}, sentence))
-      : h("p", {}, "Nothing was recorded."),
+    one.why?.length ? one.why.map((sentence) => h("p", sentence)) : h("p", "Nothing was recorded."),
     down.tokens
       ? h(
-          "p",
-          { class: "down-line" },
+          "p.down-line",
           h(
             "span",
-            {},
-            h("span", { class: "swatch down5", "aria-hidden": "true" }),
+            h("span.swatch.down5", { "aria-hidden": "true" }),
             ` ${count(down.tokens, "token")} trained down`,
             turns.length ? ` in turn${turns.length > 1 ? "s" : ""} ${turns.join(", ")}.` : ".",
           ),
           link(address({ by: "advantage", find: "down" }), { class: "button" }, "Show them"),
         )
-      : h(
-          "p",
-          { class: "quiet" },
-          "No token was trained down. ",
-          link(address(), {}, "Show its tokens"),
-        ),
+      : h("p.quiet", "No token was trained down. ", link(address(), "Show its tokens")),
   );
 }
 
@@ -159,9 +138,9 @@ function siblings(route, one) {
   const all = one.siblings ?? [];
   if (all.length < 2) return null;
   return h(
-    "nav",
-    { class: "siblings", "aria-label": "Episodes of the same task" },
-    h("span", { class: "quiet" }, "Same task"),
+    "nav.siblings",
+    { "aria-label": "Episodes of the same task" },
+    h("span.quiet", "Same task"),
     all.map((other) =>
       link(
         to.episode(route.run, one.file, other.row),
@@ -182,22 +161,18 @@ function credit(one) {
   if (!means.some(Number.isFinite)) return null;
   const most = Math.max(...means.filter(Number.isFinite).map(Math.abs));
   return h(
-    "div",
-    { class: "credits" },
-    h("h3", {}, "Credit of the turns"),
+    "div.credits",
+    h("h3", "Credit of the turns"),
     h(
-      "p",
-      { class: "quiet" },
+      "p.quiet",
       "Mean advantage of the turn's tokens: right of the line they were made more likely, left of it less. " +
         "The sum is larger the more tokens a turn has, and says nothing about which turn was best.",
     ),
     h(
       "ol",
-      {},
       one.turns.map((turn, index) =>
         h(
           "li",
-          {},
           h(
             "a",
             { href: `#turn-${index}`, onclick: (event) => jump(event, `turn-${index}`) },
@@ -205,8 +180,7 @@ function credit(one) {
           ),
           creditBar(means[index], most, "Mean credit"),
           h(
-            "span",
-            { class: "quiet" },
+            "span.quiet",
             `${count(turn.credit?.tokens ?? 0, "token")}, sum ${signed(turn.credit?.advantage_sum)}`,
           ),
         ),
@@ -228,17 +202,15 @@ function turnCard(turn, one, play) {
     Boolean(turn.observation) &&
     calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
   return h(
-    "section",
+    "section.turn",
     {
-      class: "turn",
       id: `turn-${turn.index}`,
       tabindex: "-1",
       "aria-label": `Turn ${turn.index + 1}`,
     },
     h(
       "header",
-      {},
-      h("h3", {}, `Turn ${turn.index + 1}`),
+      h("h3", `Turn ${turn.index + 1}`),
       Number.isFinite(turn.reward) ? badge(`reward ${signed(turn.reward)}`, "ungraded") : null,
       Number.isFinite(turn.credit?.advantage_mean)
         ? badge(
@@ -269,44 +241,37 @@ function written(turn, understood) {
   if (!turn.text) return null;
   const text = longText(turn.text, { class: understood ? "code" : "text" });
   return understood
-    ? h("details", { class: "raw" }, h("summary", {}, "As it was written"), text)
+    ? h("details.raw", h("summary", "As it was written"), text)
     : said("Agent", "agent", text);
 }
 
 function said(name, kind, text, more = null) {
-  return h("div", { class: `said ${kind}` }, h("p", { class: "speaker" }, name), text, more);
+  return h("div", { class: `said ${kind}` }, h("p.speaker", name), text, more);
 }
 
 function call(one, repeated) {
   const given = Object.entries(one.arguments ?? {});
   return h(
-    "div",
-    { class: "said tool" },
+    "div.said.tool",
     h(
-      "p",
-      { class: "speaker" },
+      "p.speaker",
       "Call ",
-      h("code", {}, one.name),
+      h("code", one.name),
       " ",
       one.ok === null || one.ok === undefined
         ? null
         : badge(one.ok ? "worked" : "failed", one.ok ? "good" : "bad"),
-      Number.isFinite(one.seconds)
-        ? h("span", { class: "quiet" }, ` ${duration(one.seconds)}`)
-        : null,
+      Number.isFinite(one.seconds) ? h("span.quiet", ` ${duration(one.seconds)}`) : null,
     ),
     given.length
       ? h(
-          "dl",
-          { class: "arguments" },
+          "dl.arguments",
           given.map(([name, value]) =>
             h(
               "div",
-              {},
-              h("dt", {}, name),
+              h("dt", name),
               h(
                 "dd",
-                {},
                 longText(
                   typeof value === "string" ? value : JSON.stringify(value, null, 2),
                   { class: "code" },
@@ -319,7 +284,7 @@ function call(one, repeated) {
       : null,
     !repeated && one.result !== null && one.result !== undefined && one.result !== ""
       ? [
-          h("p", { class: "speaker" }, "Result"),
+          h("p.speaker", "Result"),
           longText(
             typeof one.result === "string" ? one.result : JSON.stringify(one.result, null, 2),
             { class: "code" },
@@ -333,8 +298,7 @@ function pictures(one, turn) {
   return (one.images ?? [])
     .filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1))
     .map((image) =>
-      h("img", {
-        class: "picture",
+      h("img.picture", {
         src: image.url,
         alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`,
         loading: "lazy",
@@ -351,9 +315,8 @@ function verdict(one) {
         : "";
   if (!text && !one.problem) return null;
   return h(
-    "div",
-    { class: "said verdict" },
-    h("p", { class: "speaker" }, "Verdict"),
+    "div.said.verdict",
+    h("p.speaker", "Verdict"),
     text ? longText(text, { class: "text" }) : null,
     one.problem ? notice("Problem", one.problem, "warn") : null,
   );

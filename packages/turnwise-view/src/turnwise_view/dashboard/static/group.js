@@ -14,8 +14,7 @@ export async function show(route, signal) {
   const [file, name] = route.parts;
   const group = await api.group(route.run, file, name, signal);
   const chosen = new Set(group.episodes.slice(0, AT_FIRST).map((one) => one.row));
-  const columns = h("div", {
-    class: "scroll",
+  const columns = h("div.scroll", {
     tabindex: "0",
     role: "region",
     "aria-label": "Episodes side by side",
@@ -33,13 +32,10 @@ export async function show(route, signal) {
   draw();
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Side by side")),
-    h("p", { class: "lead" }, group.prompt || group.task),
+    h("div.heading", h("h1", "Side by side")),
+    h("p.lead", group.prompt || group.task),
     picker(group, chosen, draw),
-    branched(group)
-      ? h("section", {}, h("h2", {}, "Branches"), tree(route.run, file, group))
-      : null,
+    branched(group) ? h("section", h("h2", "Branches"), tree(route.run, file, group)) : null,
     columns,
   );
   return { title: `Group, ${fileTitle(file)}`, element };
@@ -47,13 +43,11 @@ export async function show(route, signal) {
 
 function picker(group, chosen, draw) {
   return h(
-    "fieldset",
-    { class: "legend" },
-    h("legend", {}, `${group.episodes.length} episodes`),
+    "fieldset.legend",
+    h("legend", `${group.episodes.length} episodes`),
     group.episodes.map((one) =>
       h(
-        "label",
-        { class: "check" },
+        "label.check",
         h("input", {
           type: "checkbox",
           checked: chosen.has(one.row),
@@ -80,36 +74,32 @@ function sideBySide(run, file, episodes, first) {
   const rows = [...Array(turns).keys()].map((turn) =>
     h(
       "tr",
-      {},
       h("th", { scope: "row" }, `Turn ${turn + 1}`),
       episodes.map((one) => cell(run, file, one, turn, first)),
     ),
   );
   return h(
-    "table",
-    { class: "beside" },
-    h("caption", { class: "unseen" }, "Episodes of one task, turn by turn"),
+    "table.beside",
+    h("caption.unseen", "Episodes of one task, turn by turn"),
     h(
       "thead",
-      {},
       h(
         "tr",
-        {},
-        h("td", {}),
+        h("td"),
         episodes.map((one) =>
           h(
             "th",
             { scope: "col" },
-            link(to.episode(run, file, one.row), {}, `Episode ${one.episode}`),
+            link(to.episode(run, file, one.row), `Episode ${one.episode}`),
             " ",
             outcomeBadge(one.outcome),
             " ",
-            h("span", { class: "quiet" }, number(one.reward)),
+            h("span.quiet", number(one.reward)),
           ),
         ),
       ),
     ),
-    h("tbody", {}, firstMessages(episodes), rows),
+    h("tbody", firstMessages(episodes), rows),
   );
 }
 
@@ -118,15 +108,14 @@ function firstMessages(episodes) {
   if (episodes.every((one) => one.prompt === episodes[0].prompt)) return null;
   return h(
     "tr",
-    {},
     h("th", { scope: "row" }, "First message"),
-    episodes.map((one) => h("td", {}, longText(one.prompt, { class: "text observation" }, 400))),
+    episodes.map((one) => h("td", longText(one.prompt, { class: "text observation" }, 400))),
   );
 }
 
 function cell(run, file, one, index, first) {
   const turn = one.turns[index];
-  if (!turn) return h("td", { class: "none" });
+  if (!turn) return h("td.none");
   const differs = one.first_difference;
   const here = differs && differs.turn === index,
     after = differs && index > differs.turn;
@@ -135,21 +124,14 @@ function cell(run, file, one, index, first) {
     { class: here ? "differs" : after ? "after" : null },
     here
       ? h(
-          "p",
-          { class: "mark-line" },
-          link(to.tokens(run, file, one.row, { from: differs.token }), {}, "First difference"),
+          "p.mark-line",
+          link(to.tokens(run, file, one.row, { from: differs.token }), "First difference"),
           ` from episode ${first}`,
         )
       : null,
     turn.text ? longText(turn.text, { class: "text" }, 600) : null,
     (turn.calls ?? []).map((call) =>
-      h(
-        "p",
-        { class: "call" },
-        h("code", {}, call.name),
-        " ",
-        h("span", {}, plain(call.arguments).slice(0, 300)),
-      ),
+      h("p.call", h("code", call.name), " ", h("span", plain(call.arguments).slice(0, 300))),
     ),
     turn.observation ? longText(turn.observation, { class: "text observation" }, 400) : null,
   );
@@ -173,13 +155,13 @@ function tree(run, file, group) {
     const begin = node.parent === null || node.parent === undefined ? 0 : node.first_turn;
     const joint =
       begin && ordered.includes(node.parent)
-        ? svg("path", { class: "joint", d: `M${x(begin)} ${y(node.parent)}V${y(node.episode)}` })
+        ? svg("path.joint", { d: `M${x(begin)} ${y(node.parent)}V${y(node.episode)}` })
         : null;
     return svg(
       "a",
       { href: to.episode(run, file, one?.row ?? 0), "aria-label": `Episode ${node.episode}` },
       joint,
-      svg("text", { class: "tick", x: 4, y: y(node.episode) + 4 }, `Episode ${node.episode}`),
+      svg("text.tick", { x: 4, y: y(node.episode) + 4 }, `Episode ${node.episode}`),
       svg("line", {
         class: `branch ${outcomeClass(one?.outcome, one?.outcome === "success")}`,
         x1: x(begin),
@@ -190,12 +172,11 @@ function tree(run, file, group) {
     );
   });
   return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tree of branches" },
+    "div.scroll",
+    { tabindex: "0", role: "region", "aria-label": "Tree of branches" },
     svg(
-      "svg",
+      "svg.tree",
       {
-        class: "tree",
         width: x(most) + 20,
         height: LINE * ordered.length,
         role: "group",

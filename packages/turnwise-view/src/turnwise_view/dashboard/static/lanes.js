@@ -1,7 +1,6 @@
 // Spans in lanes on a canvas that shows a part of them: scrolled over lanes, zoomed over time.
 // Not here: what the spans are (timeline.js).
 
-import { ticks } from "./chart.js";
 import { h, setStyle } from "./dom.js";
 import { duration } from "./format.js";
 
@@ -16,11 +15,10 @@ export class Lanes {
     this.from = 0;
     this.to = data.seconds || 1;
     this.canvas = h("canvas", { "aria-hidden": "true" });
-    this.rest = h("div", {});
+    this.rest = h("div");
     this.box = h(
-      "div",
+      "div.lanes",
       {
-        class: "lanes",
         tabindex: "0",
         role: "application",
         "aria-label": `Timeline with ${data.lanes.length} lanes. Plus and minus zoom, left and right move, 0 shows all. The tables below have its numbers.`,
@@ -161,7 +159,7 @@ export class Lanes {
 
   /** The colours of the page as it is, light or dark. */
   read() {
-    const probe = h("i", {});
+    const probe = h("i");
     this.box.append(probe);
     const of = (style) => {
       probe.className = style;
@@ -196,7 +194,8 @@ export class Lanes {
       if (y === null || wait.start > this.to || wait.start + wait.seconds < this.from) continue;
       const first = Math.max(this.label, this.x(wait.start));
       const last = this.x(Math.min(this.to, wait.start + wait.seconds));
-      for (let x = first; x < last; x += 5) pen.fillRect(x, y + 5, Math.min(2, last - x), LANE - 10);
+      for (let x = first; x < last; x += 5)
+        pen.fillRect(x, y + 5, Math.min(2, last - x), LANE - 10);
     }
   }
 
@@ -245,16 +244,26 @@ export class Lanes {
   /** Buttons that do what the keys do. */
   buttons() {
     const button = (text, label, act) =>
-      h("button", { type: "button", class: "quiet", "aria-label": label, onclick: act }, text);
+      h("button.quiet", { type: "button", "aria-label": label, onclick: act }, text);
     return h(
-      "div",
-      { class: "lane-tools" },
+      "div.lane-tools",
       button("−", "Zoom out", () => this.zoom(2)),
       button("+", "Zoom in", () => this.zoom(0.5)),
       button("←", "Earlier", () => this.move(-0.4)),
       button("→", "Later", () => this.move(0.4)),
       button("All", "Show all of it", () => this.whole()),
-      h("span", { class: "quiet" }, "Drag to zoom; click a bar for what it is."),
+      h("span.quiet", "Drag to zoom; click a bar for what it is."),
     );
   }
+}
+
+/** Round numbers between two others, about `count` of them. */
+function ticks(low, high, count) {
+  const raw = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step)
+    found.push(Number(at.toPrecision(12)));
+  return found;
 }

@@ -18,20 +18,19 @@ export function markdown(text) {
     const heading = /^(#+) (.*)$/.exec(line);
     if (line.trim() === "") at += 1;
     else if (heading) {
-      found.push(h(heading[1].length < 3 ? "h2" : "h3", {}, heading[2]));
+      found.push(h(heading[1].length < 3 ? "h2" : "h3", heading[2]));
       at += 1;
     } else if (line.startsWith("|")) found.push(asTable(block((one) => one.startsWith("|"))));
     else if (line.startsWith("- ")) {
       found.push(
         h(
-          "ul",
-          { class: "points" },
-          block((one) => one.startsWith("- ")).map((one) => h("li", {}, inline(one.slice(2)))),
+          "ul.points",
+          block((one) => one.startsWith("- ")).map((one) => h("li", inline(one.slice(2)))),
         ),
       );
     } else
       found.push(
-        h("p", {}, inline(block((one) => one.trim() !== "" && !/^(#|\||- )/.test(one)).join(" "))),
+        h("p", inline(block((one) => one.trim() !== "" && !/^(#|\||- )/.test(one)).join(" "))),
       );
   }
   return found;
@@ -53,5 +52,5 @@ function asTable(lines) {
 
 /** Words between double asterisks are bold. */
 function inline(text) {
-  return text.split("**").map((part, index) => (index % 2 ? h("strong", {}, part) : part));
+  return text.split("**").map((part, index) => (index % 2 ? h("strong", part) : part));
 }

@@ -9,18 +9,17 @@ import { number, outcomeTitle, percent, signed } from "./format.js";
 export function interval(figure) {
   const x = (share) => 2 + 96 * Math.min(Math.max(share ?? 0, 0), 1);
   return svg(
-    "svg",
+    "svg.interval",
     {
-      class: "interval",
       viewBox: "0 0 100 12",
       preserveAspectRatio: "none",
       "aria-hidden": "true",
     },
-    svg("line", { class: "base", x1: 2, x2: 98, y1: 6, y2: 6 }),
+    svg("line.base", { x1: 2, x2: 98, y1: 6, y2: 6 }),
     figure.low === null || figure.low === undefined
       ? null
-      : svg("line", { class: "spread", x1: x(figure.low), x2: x(figure.high), y1: 6, y2: 6 }),
-    svg("line", { class: "point", x1: x(figure.rate), x2: x(figure.rate), y1: 1, y2: 11 }),
+      : svg("line.spread", { x1: x(figure.low), x2: x(figure.high), y1: 6, y2: 6 }),
+    svg("line.point", { x1: x(figure.rate), x2: x(figure.rate), y1: 1, y2: 11 }),
   );
 }
 
@@ -32,14 +31,13 @@ export function rate(figure) {
 
 /** How far a run is, as a thin bar with words. */
 export function progress(done, planned) {
-  if (!planned) return h("span", {}, done ? `${number(done)} steps` : "–");
+  if (!planned) return h("span", done ? `${number(done)} steps` : "–");
   return h(
-    "span",
-    { class: "progress" },
-    h("span", {}, `${number(done)} of ${number(planned)} steps`),
+    "span.progress",
+    h("span", `${number(done)} of ${number(planned)} steps`),
     h(
-      "span",
-      { class: "track", "aria-hidden": "true" },
+      "span.track",
+      { "aria-hidden": "true" },
       h("span", { style: { width: `${Math.min(100, (100 * done) / planned)}%` } }),
     ),
   );
@@ -67,18 +65,17 @@ export const outcomeBadge = (outcome, success) =>
 export function creditBar(value, most, label) {
   const half = most > 0 ? (50 * Math.min(Math.abs(value ?? 0), most)) / most : 0;
   return h(
-    "span",
-    { class: "credit" },
-    h("span", { class: "unseen" }, `${label} `),
+    "span.credit",
+    h("span.unseen", `${label} `),
     h(
-      "span",
-      { class: "credit-track", "aria-hidden": "true" },
+      "span.credit-track",
+      { "aria-hidden": "true" },
       h("span", {
         class: (value ?? 0) < 0 ? "down" : "up",
         style: { left: `${(value ?? 0) < 0 ? 50 - half : 50}%`, width: `${half}%` },
       }),
     ),
-    h("span", { class: "credit-number" }, signed(value)),
+    h("span.credit-number", signed(value)),
   );
 }
 
@@ -88,8 +85,7 @@ export function facts(pairs) {
     ([, value]) => value !== null && value !== undefined && value !== "" && value !== "–",
   );
   return h(
-    "dl",
-    { class: "facts" },
-    kept.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    "dl.facts",
+    kept.map(([name, value]) => h("div", h("dt", name), h("dd", value))),
   );
 }

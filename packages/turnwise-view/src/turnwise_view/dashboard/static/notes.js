@@ -10,28 +10,23 @@ export async function show(route, signal) {
   const { notes } = await api.notes(route.run, signal);
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Notes")),
+    h("div.heading", h("h1", "Notes")),
     notes.length
       ? h(
-          "ol",
-          { class: "notes" },
+          "ol.notes",
           notes.map((one) =>
             h(
-              "li",
-              { class: "card" },
+              "li.card",
               h(
                 "p",
-                {},
                 link(
                   to.episode(route.run, one.file, one.row),
-                  {},
                   `${fileTitle(one.file)}, episode ${one.row}`,
                 ),
                 " ",
-                h("span", { class: "quiet" }, moment(one.written)),
+                h("span.quiet", moment(one.written)),
               ),
-              h("p", { class: "note-text" }, one.text),
+              h("p.note-text", one.text),
             ),
           ),
         )
@@ -51,7 +46,7 @@ export function noteBox(run, file, row, text) {
     "aria-label": "Note on this episode",
     value: text ?? "",
   });
-  const said = h("span", { class: "quiet", role: "status" });
+  const said = h("span.quiet", { role: "status" });
   const save = async (event) => {
     event.preventDefault();
     replace(said, "Saving …");
@@ -63,9 +58,9 @@ export function noteBox(run, file, row, text) {
     }
   };
   return h(
-    "form",
-    { class: "note-box", onsubmit: save },
+    "form.note-box",
+    { onsubmit: save },
     box,
-    h("div", { class: "form-end" }, h("button", { type: "submit" }, "Save the note"), said),
+    h("div.form-end", h("button", { type: "submit" }, "Save the note"), said),
   );
 }

@@ -63,10 +63,9 @@ function present(values, sources) {
 
 function keys(pairs) {
   return h(
-    "ul",
-    { class: "keys" },
+    "ul.keys",
     pairs.map(([style, text]) =>
-      h("li", {}, h("span", { class: `swatch token ${style}`, "aria-hidden": "true" }), text),
+      h("li", h("span", { class: `swatch token ${style}`, "aria-hidden": "true" }), text),
     ),
   );
 }
@@ -102,11 +101,10 @@ function signedPainter(name, column, values) {
     style: (index) => diverging(moved[index], most),
     legend: () =>
       h(
-        "div",
-        { class: "ramp" },
-        h("span", {}, `${WORDS[name][0]} ${edge(-1)}`),
+        "div.ramp",
+        h("span", `${WORDS[name][0]} ${edge(-1)}`),
         ramp(["down", "up"]),
-        h("span", {}, `${edge(1)} ${WORDS[name][1]}`),
+        h("span", `${edge(1)} ${WORDS[name][1]}`),
       ),
   };
 }
@@ -124,11 +122,10 @@ function levels(name, column, values) {
     style: (index) => sequential(moved[index], most),
     legend: () =>
       h(
-        "div",
-        { class: "ramp" },
-        h("span", {}, surprise ? "0 certain" : "0"),
+        "div.ramp",
+        h("span", surprise ? "0 certain" : "0"),
         ramp(["high"]),
-        h("span", {}, surprise ? `${number(-most)} surprising` : number(most)),
+        h("span", surprise ? `${number(-most)} surprising` : number(most)),
       ),
   };
 }
@@ -143,8 +140,8 @@ function ramp(sides) {
           .concat(steps.map((step) => `up${step}`))
       : steps.map((step) => `high${step}`);
   return h(
-    "span",
-    { class: "ramp-steps", "aria-hidden": "true" },
+    "span.ramp-steps",
+    { "aria-hidden": "true" },
     names.map((name) => h("i", { class: `token ${name}` })),
   );
 }

@@ -7,8 +7,8 @@ import { fileTitle, plain } from "./format.js";
 
 export async function show(route, signal) {
   const data = await api.environments(signal);
-  const area = h("div", { class: "conversation", "aria-live": "polite" });
-  const said = h("div", {});
+  const area = h("div.conversation", { "aria-live": "polite" });
+  const said = h("div");
   const begin = alone(async (start) => {
     replace(said);
     try {
@@ -19,19 +19,14 @@ export async function show(route, signal) {
   });
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Play")),
+    h("div.heading", h("h1", "Play")),
     data.absent || !data.environments?.length
       ? notice(
           "Playing is not possible here",
           data.absent ?? "This run names no environment that can be played.",
         )
       : [
-          h(
-            "p",
-            { class: "lead" },
-            "Be the policy yourself, with the same tools and the same verdict.",
-          ),
+          h("p.lead", "Be the policy yourself, with the same tools and the same verdict."),
           starts(route.query, begin),
           said,
         ],
@@ -53,7 +48,6 @@ function starts(query, begin) {
       ? null
       : h(
           "p",
-          {},
           h(
             "button",
             {
@@ -64,21 +58,19 @@ function starts(query, begin) {
           ),
         ),
     h(
-      "form",
-      { class: "filters", onsubmit: submit },
+      "form.filters",
+      { onsubmit: submit },
       h(
-        "label",
-        { class: "field" },
-        h("span", {}, "Task: id or number"),
+        "label.field",
+        h("span", "Task: id or number"),
         h("input", { name: "task", autocomplete: "off", placeholder: "any" }),
       ),
       h(
-        "label",
-        { class: "field" },
-        h("span", {}, "Seed"),
+        "label.field",
+        h("span", "Seed"),
         h("input", { name: "seed", type: "number", min: 0, value: "0", required: true }),
       ),
-      h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin")),
+      h("div.form-end", h("button", { type: "submit" }, "Begin")),
     ),
   ];
 }
@@ -102,7 +94,7 @@ class Game {
     this.area = area;
     this.session = start.session;
     this.tools = start.tools ?? [];
-    this.form = h("div", { class: "play" });
+    this.form = h("div.play");
     replace(area, this.form);
     this.shown(start, start.turn ? `After turn ${start.turn}` : "Task");
   }
@@ -112,7 +104,7 @@ class Game {
       h(
         "div",
         { class: `said ${kind}` },
-        h("p", { class: "speaker" }, name),
+        h("p.speaker", name),
         longText(plain(text), { class: "text" }),
       ),
     );
@@ -123,64 +115,57 @@ class Game {
     append(this.form, [
       typeof recorded === "string"
         ? h(
-            "div",
-            { class: "play-tool" },
-            h("h3", {}, "The recorded turn"),
+            "div.play-tool",
+            h("h3", "The recorded turn"),
             longText(recorded, { class: "code" }, 1500),
             h(
-              "div",
-              { class: "form-end" },
-              h("button", { type: "button", onclick: () => this.onward(recorded) }, "Do as recorded"),
+              "div.form-end",
+              h(
+                "button",
+                { type: "button", onclick: () => this.onward(recorded) },
+                "Do as recorded",
+              ),
             ),
           )
         : null,
       this.tools.map((tool) => this.toolForm(tool)),
       h(
-        "form",
+        "form.play-tool",
         {
-          class: "play-tool",
           onsubmit: (event) => this.submit(event, (values) => ({ text: values.text })),
         },
         h(
-          "label",
-          { class: "field wide" },
-          h("span", {}, "Write, or answer"),
+          "label.field.wide",
+          h("span", "Write, or answer"),
           h("textarea", { name: "text", rows: 2, required: true }),
         ),
-        h(
-          "div",
-          { class: "form-end" },
-          h("button", { type: "submit" }, "Send"),
-          this.backButton(),
-        ),
+        h("div.form-end", h("button", { type: "submit" }, "Send"), this.backButton()),
       ),
     ]);
   }
 
   backButton() {
     const act = () => this.back();
-    return h("button", { type: "button", class: "quiet", onclick: act }, "One turn back");
+    return h("button.quiet", { type: "button", onclick: act }, "One turn back");
   }
 
   toolForm(tool) {
     const schema = tool.schema?.parameters ?? tool.schema ?? {};
     const properties = Object.entries(schema.properties ?? {});
     return h(
-      "form",
+      "form.play-tool",
       {
-        class: "play-tool",
         onsubmit: (event) =>
           this.submit(event, (values) => ({
             calls: [{ name: tool.name, arguments: converted(values, schema) }],
           })),
       },
-      h("h3", {}, tool.name),
-      tool.schema?.description ? h("p", { class: "quiet" }, tool.schema.description) : null,
+      h("h3", tool.name),
+      tool.schema?.description ? h("p.quiet", tool.schema.description) : null,
       properties.map(([name, kind]) =>
         h(
-          "label",
-          { class: "field" },
-          h("span", {}, name),
+          "label.field",
+          h("span", name),
           kind.enum
             ? h(
                 "select",
@@ -195,7 +180,7 @@ class Game {
               }),
         ),
       ),
-      h("div", { class: "form-end" }, h("button", { type: "submit" }, `Call ${tool.name}`)),
+      h("div.form-end", h("button", { type: "submit" }, `Call ${tool.name}`)),
     );
   }
 
@@ -225,7 +210,7 @@ class Game {
     if (!answer.done) return this.ask(answer.recorded);
     this.say("Verdict", answer.verdict, "verdict");
     return append(this.form, [
-      h("p", { class: "quiet" }, "The episode is over; begin another one above."),
+      h("p.quiet", "The episode is over; begin another one above."),
       this.backButton(),
     ]);
   }

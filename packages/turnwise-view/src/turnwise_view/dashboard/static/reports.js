@@ -18,21 +18,17 @@ async function list(route, signal) {
   const { reports } = await api.reports(route.run, signal);
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Reports")),
+    h("div.heading", h("h1", "Reports")),
     reports.length
       ? h(
-          "ul",
-          { class: "doors" },
+          "ul.doors",
           reports.map((report) =>
             h(
               "li",
-              {},
               link(
                 to.report(route.run, report.name),
-                {},
-                h("strong", {}, report.title),
-                h("span", {}, report.kind),
+                h("strong", report.title),
+                h("span", report.kind),
               ),
             ),
           ),
@@ -45,23 +41,16 @@ async function list(route, signal) {
 async function one(route, signal) {
   const report = await api.report(route.run, route.parts[0], signal);
   const element = h(
-    "div",
-    { class: "report" },
+    "div.report",
     h(
-      "div",
-      { class: "heading" },
-      h("h1", {}, report.title),
-      h(
-        "div",
-        { class: "actions" },
-        link(to.reports(route.run), { class: "button quiet" }, "All reports"),
-      ),
+      "div.heading",
+      h("h1", report.title),
+      h("div.actions", link(to.reports(route.run), { class: "button quiet" }, "All reports")),
     ),
     (report.tables ?? []).map((part) =>
       h(
         "section",
-        {},
-        h("h2", {}, part.title),
+        h("h2", part.title),
         table(
           part.title,
           columnsOf(part),
@@ -70,9 +59,9 @@ async function one(route, signal) {
       ),
     ),
     (report.curves ?? []).length
-      ? h("section", {}, h("h2", {}, "Curves"), h("div", { class: "charts" }, curves(report)))
+      ? h("section", h("h2", "Curves"), h("div.charts", curves(report)))
       : null,
-    report.text ? h("section", { class: "written" }, markdown(report.text.slice(0, MOST))) : null,
+    report.text ? h("section.written", markdown(report.text.slice(0, MOST))) : null,
   );
   return { title: report.title, element };
 }

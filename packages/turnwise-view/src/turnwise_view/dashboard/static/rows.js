@@ -20,11 +20,10 @@ export class TokenRows {
     this.lines = [];
     this.drawn = new Map(); // elements by the number of their line
     this.at = 0;
-    this.inner = h("div", { class: "token-inner", role: "presentation" });
+    this.inner = h("div.token-inner", { role: "presentation" });
     this.box = h(
-      "div",
+      "div.tokens",
       {
-        class: "tokens",
         tabindex: 0,
         role: "listbox",
         "aria-label": "Tokens; arrow keys move, Home and End jump",
@@ -234,7 +233,7 @@ function wide(code) {
 }
 
 function characterWidth(box) {
-  const probe = h("span", { class: "token probe" }, "0".repeat(100));
+  const probe = h("span.token.probe", "0".repeat(100));
   box.append(probe);
   const width = (probe.getBoundingClientRect().width - 4) / 100;
   probe.remove();

@@ -18,9 +18,8 @@ export async function show(route, signal) {
   const last = steps[steps.length - 1];
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, run.name), stateBadge(run.state)),
-    h("p", { class: "path" }, run.path),
+    h("div.heading", h("h1", run.name), stateBadge(run.state)),
+    h("p.path", run.path),
     run.trouble ? notice("Trouble", run.trouble, "warn") : null,
     facts([
       [
@@ -40,28 +39,30 @@ export async function show(route, signal) {
           "No episodes yet",
           "They appear here as soon as the run has written its first step.",
         ),
-    learning.length ? section("Does it learn?", h("div", { class: "charts" }, learning)) : null,
-    run.figures?.length
-      ? section("Figures", h("ul", { class: "figures" }, run.figures.map(figureLine)))
-      : null,
+    learning.length ? section("Does it learn?", h("div.charts", learning)) : null,
+    run.figures?.length ? section("Figures", h("ul.figures", run.figures.map(figureLine))) : null,
     run.troubles?.length ? section("Troubles", troubles(run)) : null,
     run.moves?.length
-      ? section("Resumed with other settings", h("ul", {}, run.moves.map((one) => h("li", {}, capital(one)))))
+      ? section(
+          "Resumed with other settings",
+          h(
+            "ul",
+            run.moves.map((one) => h("li", capital(one))),
+          ),
+        )
       : null,
     run.files.length ? section("Episodes written", files(run)) : null,
     run.reports?.length
       ? section(
           "Reports",
           h(
-            "ul",
-            { class: "links" },
+            "ul.links",
             run.reports.map((report) =>
               h(
                 "li",
-                {},
-                link(to.report(route.run, report.name), {}, report.title),
+                link(to.report(route.run, report.name), report.title),
                 " ",
-                h("small", {}, report.kind),
+                h("small", report.kind),
               ),
             ),
           ),
@@ -73,7 +74,7 @@ export async function show(route, signal) {
 }
 
 function section(name, ...content) {
-  return h("section", {}, h("h2", {}, name), content);
+  return h("section", h("h2", name), content);
 }
 
 const costText = (name, value) =>
@@ -94,28 +95,21 @@ function shortcuts(run, last) {
     run.has?.timing ? [to.timeline(run.id), "Where does time go?", "Timeline of a step"] : null,
   ];
   return h(
-    "ul",
-    { class: "doors" },
+    "ul.doors",
     all
       .filter(Boolean)
-      .map(([address, name, text]) =>
-        h("li", {}, link(address, {}, h("strong", {}, name), h("span", {}, text))),
-      ),
+      .map(([address, name, text]) => h("li", link(address, h("strong", name), h("span", text)))),
   );
 }
 
 function troubles(run) {
   return h(
-    "ul",
-    { class: "troubles" },
+    "ul.troubles",
     run.troubles.map((one) =>
       h(
         "li",
-        {},
-        one.step === null || one.step === undefined
-          ? null
-          : h("span", { class: "when" }, `Step ${one.step}`),
-        h("span", {}, one.sentence),
+        one.step === null || one.step === undefined ? null : h("span.when", `Step ${one.step}`),
+        h("span", one.sentence),
       ),
     ),
   );
@@ -125,7 +119,7 @@ function files(run) {
   const newest = run.files.filter((file) => !file.earlier).reverse();
   const left = run.files.length - newest.length;
   const rows = newest.map((file) => [
-    link(to.step(run.id, file.name), {}, fileTitle(file.name)),
+    link(to.step(run.id, file.name), fileTitle(file.name)),
     number(file.rows),
     bytes(file.bytes),
   ]);
@@ -137,15 +131,13 @@ function files(run) {
   return rows.length > 12
     ? h(
         "details",
-        {},
-        h("summary", {}, `${count(run.files.length, "file")}, newest first`),
+        h("summary", `${count(run.files.length, "file")}, newest first`),
         shown,
         left
           ? h(
-              "p",
-              { class: "quiet" },
+              "p.quiet",
               `${count(left, "step")} before: choose them under `,
-              link(to.search(run.id), {}, "Episodes"),
+              link(to.search(run.id), "Episodes"),
               ".",
             )
           : null,
@@ -159,20 +151,19 @@ function recipe(run) {
   if (!keys.length) return notice("No recipe", "This folder has none.");
   const changed = new Set(run.changed ?? []);
   const columns = [{ title: "Key" }, { title: "Value", wide: true }];
-  const row = (key) => [h("code", {}, key), plain(run.recipe[key])];
+  const row = (key) => [h("code", key), plain(run.recipe[key])];
   return [
-    changed.size ? h("p", { class: "quiet" }, "What differs from the defaults:") : null,
+    changed.size ? h("p.quiet", "What differs from the defaults:") : null,
     changed.size
       ? table(
           "What differs from the defaults",
           columns,
           keys.filter((key) => changed.has(key)).map(row),
         )
-      : h("p", { class: "quiet" }, "Nothing differs from the defaults."),
+      : h("p.quiet", "Nothing differs from the defaults."),
     h(
       "details",
-      {},
-      h("summary", {}, `All ${keys.length} keys`),
+      h("summary", `All ${keys.length} keys`),
       table("The whole recipe", columns, keys.map(row)),
     ),
   ];

@@ -31,17 +31,10 @@ export async function show(route, signal) {
   };
   const element = h(
     "div",
-    {},
-    h(
-      "div",
-      { class: "heading" },
-      h("h1", {}, "Runs"),
-      runs.length > 1 ? h("div", { class: "actions" }, button) : null,
-    ),
+    h("div.heading", h("h1", "Runs"), runs.length > 1 ? h("div.actions", button) : null),
     runs.length
       ? h(
-          "ul",
-          { class: "cards" },
+          "ul.cards",
           runs.map((run) => card(run, runs.length > 1, choose)),
         )
       : notice("No runs here", "Start the viewer with a run folder: turnwise view runs/demo"),
@@ -51,14 +44,12 @@ export async function show(route, signal) {
 
 function card(run, choosable, choose) {
   const readable = run.state !== "unreadable";
-  const name = readable ? link(to.run(run.id), {}, run.name) : h("span", {}, run.name);
+  const name = readable ? link(to.run(run.id), run.name) : h("span", run.name);
   const figures = (run.figures ?? []).slice(-FIGURES);
   return h(
-    "li",
-    { class: "card" },
+    "li.card",
     h(
-      "div",
-      { class: "card-head" },
+      "div.card-head",
       choosable && readable
         ? h("input", {
             type: "checkbox",
@@ -66,11 +57,11 @@ function card(run, choosable, choose) {
             onchange: (event) => choose(run.id, event.target.checked),
           })
         : null,
-      h("h2", {}, name),
+      h("h2", name),
       stateBadge(run.state),
     ),
-    h("p", { class: "path" }, run.path),
-    run.trouble ? h("p", { class: "trouble" }, run.trouble) : null,
+    h("p.path", run.path),
+    run.trouble ? h("p.trouble", run.trouble) : null,
     readable
       ? facts([
           [
@@ -84,7 +75,7 @@ function card(run, choosable, choose) {
           ["Kind", run.kind === "run" ? null : run.kind],
         ])
       : null,
-    figures.length ? h("ul", { class: "figures" }, figures.map(figureLine)) : null,
+    figures.length ? h("ul.figures", figures.map(figureLine)) : null,
   );
 }
 
@@ -101,10 +92,9 @@ export function labels(runs) {
 export function figureLine(figure) {
   return h(
     "li",
-    {},
-    h("span", { class: "figure-name" }, figure.name),
+    h("span.figure-name", figure.name),
     interval(figure),
-    h("span", { class: "figure-rate" }, rate(figure)),
-    figure.n ? h("span", { class: "figure-count" }, count(figure.n, "episode")) : null,
+    h("span.figure-rate", rate(figure)),
+    figure.n ? h("span.figure-count", count(figure.n, "episode")) : null,
   );
 }

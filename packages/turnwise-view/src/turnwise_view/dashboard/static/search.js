@@ -33,7 +33,7 @@ export async function show(route, signal) {
   const ask = (offset) => api.episodes(route.run, { ...filters, offset, limit: LIMIT }, signal);
   const [run, first] = await Promise.all([api.run(route.run, signal), ask(0)]);
   const chosen = new Map();
-  const taken = h("div", { class: "chosen", hidden: true });
+  const taken = h("div.chosen", { hidden: true });
   const choose = (row, on) => {
     const key = `${row.file}:${row.row}`;
     if (on) chosen.set(key, { file: row.file, row: row.row });
@@ -41,19 +41,18 @@ export async function show(route, signal) {
     taken.hidden = chosen.size === 0;
     replace(
       taken,
-      h("strong", {}, `${count(chosen.size, "episode")} chosen: `),
+      h("strong", `${count(chosen.size, "episode")} chosen: `),
       exports(route.run, [...chosen.values()]),
     );
   };
   const element = h(
     "div",
-    {},
-    h("div", { class: "heading" }, h("h1", {}, "Episodes")),
+    h("div.heading", h("h1", "Episodes")),
     form(route.run, run, filters),
     taken,
     h(
-      "p",
-      { class: "quiet", role: "status" },
+      "p.quiet",
+      { role: "status" },
       `${first.complete ? "" : "At least "}${number(first.total)} found`,
     ),
     first.rows.length
@@ -68,7 +67,7 @@ function form(id, run, filters) {
     h(
       "label",
       { class: `field field-${name}` },
-      h("span", {}, title),
+      h("span", title),
       h("input", { type, name, value: filters[name] ?? "", autocomplete: "off", ...more }),
     );
   const choice = (name, title, options) => {
@@ -79,7 +78,7 @@ function form(id, run, filters) {
     );
     box.value = filters[name] ?? "";
     if (box.selectedIndex < 0) box.value = "";
-    return h("label", { class: "field" }, h("span", {}, title), box);
+    return h("label.field", h("span", title), box);
   };
   const submit = (event) => {
     event.preventDefault();
@@ -90,9 +89,8 @@ function form(id, run, filters) {
   };
   const files = run.files.map((file) => [file.name, fileTitle(file.name)]);
   return h(
-    "form",
+    "form.filters",
     {
-      class: "filters",
       role: "search",
       onsubmit: submit,
       onchange: (event) => {
@@ -115,8 +113,7 @@ function form(id, run, filters) {
     field("low", "Reward from", "number", { step: "any" }),
     field("high", "to", "number", { step: "any" }),
     h(
-      "div",
-      { class: "form-end" },
+      "div.form-end",
       h("button", { type: "submit" }, "Search"),
       link(to.search(id), { class: "button quiet" }, "Clear"),
     ),
@@ -124,8 +121,8 @@ function form(id, run, filters) {
 }
 
 function results(id, first, ask, choose) {
-  const list = h("ol", { class: "found" });
-  const more = h("button", { type: "button", class: "quiet" });
+  const list = h("ol.found");
+  const more = h("button.quiet", { type: "button" });
   let next = null;
   const add = (part) => {
     append(
@@ -154,23 +151,20 @@ function line(id, row, choose) {
   const place = `${fileTitle(row.file)}, episode ${row.row}`;
   return h(
     "li",
-    {},
     h("input", {
       type: "checkbox",
       "aria-label": `Choose ${place}`,
       onchange: (event) => choose(row, event.target.checked),
     }),
     h(
-      "div",
-      { class: "found-main" },
+      "div.found-main",
       link(
         to.episode(id, row.file, row.row),
         { class: "found-title" },
         row.prompt || row.detail || row.task || place,
       ),
       h(
-        "p",
-        { class: "quiet" },
+        "p.quiet",
         [
           place,
           row.detail && row.prompt ? row.detail : null,
@@ -184,6 +178,6 @@ function line(id, row, choose) {
       ),
     ),
     outcomeBadge(row.outcome, row.success),
-    h("span", { class: "found-reward" }, number(row.reward, 3)),
+    h("span.found-reward", number(row.reward, 3)),
   );
 }

@@ -25,8 +25,8 @@ export async function show(route, signal) {
     api.step(route.run, file, signal),
   ]);
   const state = { quantity: "reward", range: null, only: "all" };
-  const list = h("div", {}),
-    chart = h("div", { class: "brush" });
+  const list = h("div"),
+    chart = h("div.brush");
   const draw = () => replace(list, groups(route.run, file, step, state));
   const drawChart = () => {
     state.range = null;
@@ -42,22 +42,14 @@ export async function show(route, signal) {
   drawChart();
   const element = h(
     "div",
-    {},
-    h(
-      "div",
-      { class: "heading" },
-      h("h1", {}, fileTitle(file)),
-      neighbours(route.run, run, step, file),
-    ),
+    h("div.heading", h("h1", fileTitle(file)), neighbours(route.run, run, step, file)),
     summary(step),
     ungraded(step),
     h(
       "section",
-      {},
-      h("h2", {}, "Groups"),
+      h("h2", "Groups"),
       h(
-        "div",
-        { class: "controls" },
+        "div.controls",
         select(
           "Brush",
           QUANTITIES.filter(([key]) => numbers(step, key).length),
@@ -107,8 +99,7 @@ const numbers = (step, quantity) =>
 function neighbours(id, run, step, file) {
   const choices = run.files.map((one) => [one.name, fileTitle(one.name)]);
   return h(
-    "div",
-    { class: "actions" },
+    "div.actions",
     step.previous
       ? link(to.step(id, step.previous), { class: "button quiet", rel: "prev" }, "← Previous")
       : null,
@@ -163,8 +154,8 @@ function groups(id, file, step, state) {
         (state.only === "ungraded" && group.ungraded > 0)),
   );
   const shown = kept.reduce((sum, group) => sum + group.episodes.filter(inside).length, 0);
-  const element = h("ul", { class: "groups" });
-  const more = h("button", { type: "button", class: "quiet", onclick: () => grow() });
+  const element = h("ul.groups");
+  const more = h("button.quiet", { type: "button", onclick: () => grow() });
   let end = 0;
   const grow = () => {
     append(
@@ -178,8 +169,8 @@ function groups(id, file, step, state) {
   grow();
   return [
     h(
-      "p",
-      { class: "quiet", role: "status" },
+      "p.quiet",
+      { role: "status" },
       `${count(shown, "episode")} in ${count(kept.length, "group")}`,
     ),
     kept.length ? element : notice("No such groups", "Widen the range, or show all groups."),
@@ -189,18 +180,15 @@ function groups(id, file, step, state) {
 
 function row(id, file, group, inside) {
   return h(
-    "li",
-    { class: "group" },
+    "li.group",
     h(
-      "div",
-      { class: "group-head" },
+      "div.group-head",
       link(to.group(id, file, group.group), { class: "prompt" }, group.prompt || group.task),
       group.all_equal ? badge("no signal: all equal", "ungraded") : null,
       group.ungraded ? badge(`${group.ungraded} ungraded`, "cut") : null,
     ),
     h(
-      "div",
-      { class: "episodes" },
+      "div.episodes",
       group.episodes.map((one) => tile(id, file, one, inside(one))),
     ),
   );
@@ -226,8 +214,7 @@ function measured(step) {
   if (!rows.length) return null;
   return h(
     "details",
-    {},
-    h("summary", {}, `${rows.length} metrics of this step`),
+    h("summary", `${rows.length} metrics of this step`),
     table(
       "Metrics of this step",
       [{ title: "Metric" }, { title: "Value", number: true }],

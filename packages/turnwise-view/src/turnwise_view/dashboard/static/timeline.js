@@ -37,20 +37,17 @@ export async function show(route, signal) {
     place >= 0 && steps[place + offset] !== undefined
       ? to.timeline(route.run, steps[place + offset])
       : null;
-  const facts = h("p", { class: "lane-facts", role: "status" });
+  const facts = h("p.lane-facts", { role: "status" });
   const lanes = data.lanes
     ? new Lanes(data, laneName, (found) => tell(facts, route, data, found))
     : null;
   const element = h(
     "div",
-    {},
     h(
-      "div",
-      { class: "heading" },
-      h("h1", {}, step === undefined ? "Timeline" : `Timeline of step ${step}`),
+      "div.heading",
+      h("h1", step === undefined ? "Timeline" : `Timeline of step ${step}`),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         beside(-1) ? link(beside(-1), { class: "button quiet" }, "← Previous") : null,
         steps.length
           ? select(
@@ -66,7 +63,7 @@ export async function show(route, signal) {
       ),
     ),
     data.absent && !data.lanes ? notice("No timeline", data.absent, "empty") : null,
-    data.absent && data.lanes ? h("p", { class: "quiet" }, data.absent) : null,
+    data.absent && data.lanes ? h("p.quiet", data.absent) : null,
     lanes
       ? [legend(data), lanes.buttons(), lanes.box, facts, waits(data), totals(data), asTable(data)]
       : null,
@@ -92,22 +89,18 @@ function legend(data) {
   const entry = (name, title, sum) =>
     h(
       "li",
-      {},
       h("span", { class: `swatch span-${name}`, "aria-hidden": "true" }),
       title,
-      sum === null ? null : [" ", h("span", { class: "quiet" }, duration(sum))],
+      sum === null ? null : [" ", h("span.quiet", duration(sum))],
     );
   const known = Object.keys(KINDS).filter((name) => data.kinds.includes(name));
   return h(
-    "ul",
-    { class: "keys" },
+    "ul.keys",
     known.map((name) =>
       entry(name, KINDS[name], name === "episode" ? null : sums[data.kinds.indexOf(name)]),
     ),
     data.waits.length ? entry("waiting", "Waits, dotted", null) : null,
-    data.spans.step.some((one) => one !== data.step)
-      ? h("li", { class: "quiet" }, "Pale: of other steps")
-      : null,
+    data.spans.step.some((one) => one !== data.step) ? h("li.quiet", "Pale: of other steps") : null,
   );
 }
 
@@ -118,20 +111,23 @@ function tell(place, route, data, found) {
   if (wait)
     return replace(
       place,
-      h("strong", {}, `Waits ${duration(wait.seconds)}. `),
+      h("strong", `Waits ${duration(wait.seconds)}. `),
       wait.reason,
-      h("span", { class: "quiet" }, ` ${where(wait.lane)}`),
+      h("span.quiet", ` ${where(wait.lane)}`),
     );
   const { lane, kind, episode, step, start, seconds } = data.spans;
   const one = data.episodes[episode[span]];
   const name = data.kinds[kind[span]];
   replace(
     place,
-    h("strong", {}, `${KINDS[name] ?? name}: ${duration(seconds[span])}. `),
+    h("strong", `${KINDS[name] ?? name}: ${duration(seconds[span])}. `),
     `Step ${step[span]}, begins at ${duration(start[span])}, ${where(lane[span])}. `,
     one ? `${one.group} episode ${one.episode}. ` : null,
     one && one.row !== null
-      ? link(to.episode(route.run, `step-${String(one.step).padStart(6, "0")}`, one.row), {}, "Open the episode")
+      ? link(
+          to.episode(route.run, `step-${String(one.step).padStart(6, "0")}`, one.row),
+          "Open the episode",
+        )
       : null,
   );
 }
@@ -151,8 +147,7 @@ function waits(data) {
   if (!together.size) return null;
   return h(
     "section",
-    {},
-    h("h2", {}, "Who waited, and for what"),
+    h("h2", "Who waited, and for what"),
     table(
       "Waits, the longest first",
       [
@@ -181,8 +176,7 @@ function totals(data) {
   const kinds = ["sampling", "tools", "environment", "grading", "own work"];
   return h(
     "section",
-    {},
-    h("h2", {}, "Seconds of episodes"),
+    h("h2", "Seconds of episodes"),
     table(
       "Seconds of episodes, by process",
       [
@@ -203,21 +197,22 @@ function totals(data) {
 
 function asTable(data) {
   const { lane, kind, episode, start, seconds } = data.spans;
-  const rows = lane.slice(0, ROWS).map((at, one) => [
-    `${data.lanes[at].process}, place ${data.lanes[at].slot + 1}`,
-    KINDS[data.kinds[kind[one]]] ?? data.kinds[kind[one]],
-    data.episodes[episode[one]]
-      ? `${data.episodes[episode[one]].group} episode ${data.episodes[episode[one]].episode}`
-      : "",
-    duration(start[one]),
-    duration(seconds[one]),
-  ]);
+  const rows = lane
+    .slice(0, ROWS)
+    .map((at, one) => [
+      `${data.lanes[at].process}, place ${data.lanes[at].slot + 1}`,
+      KINDS[data.kinds[kind[one]]] ?? data.kinds[kind[one]],
+      data.episodes[episode[one]]
+        ? `${data.episodes[episode[one]].group} episode ${data.episodes[episode[one]].episode}`
+        : "",
+      duration(start[one]),
+      duration(seconds[one]),
+    ]);
   const title =
     lane.length > ROWS ? `The first ${ROWS} of ${number(lane.length)} spans` : "All spans";
   return h(
     "details",
-    {},
-    h("summary", {}, `${title} as a table`),
+    h("summary", `${title} as a table`),
     table(
       title,
       [

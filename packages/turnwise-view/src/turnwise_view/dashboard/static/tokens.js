@@ -38,51 +38,45 @@ class Tokens {
       ? route.query.get("by")
       : "source";
     this.wanted = { from: Number(route.query.get("from") ?? 0), find: route.query.get("find") };
-    this.legend = h("div", { class: "scale" });
-    this.panel = h("aside", {
-      class: "token-facts",
+    this.legend = h("div.scale");
+    this.panel = h("aside.token-facts", {
       "aria-live": "polite",
       "aria-label": "The token",
     });
-    this.progress = h("p", { class: "quiet", role: "status" });
+    this.progress = h("p.quiet", { role: "status" });
     this.rows = new TokenRows({
       style: (index) => this.paint(index),
       label: (index) => this.label(index),
       chosen: (index) => this.describe(index),
     });
-    this.strip = h("canvas", {
-      class: "strip",
+    this.strip = h("canvas.strip", {
       height: 1,
       "aria-hidden": "true",
       onclick: (event) => this.jump(event),
     });
-    this.choices = h("fieldset", { class: "choices" });
+    this.choices = h("fieldset.choices");
     this.element = h(
-      "article",
-      { class: "episode" },
+      "article.episode",
       heading(route, one, "tokens"),
       this.choices,
       this.legend,
       h(
-        "div",
-        { class: "token-view" },
+        "div.token-view",
         h(
           "div",
-          {},
           this.strip,
           this.rows.box,
           h(
-            "div",
-            { class: "token-foot" },
+            "div.token-foot",
             this.progress,
             h(
-              "button",
-              { type: "button", class: "quiet", onclick: () => this.next(-1) },
+              "button.quiet",
+              { type: "button", onclick: () => this.next(-1) },
               "← Previous trained down",
             ),
             h(
-              "button",
-              { type: "button", class: "quiet", onclick: () => this.next(1) },
+              "button.quiet",
+              { type: "button", onclick: () => this.next(1) },
               "Next trained down →",
             ),
           ),
@@ -137,11 +131,11 @@ class Tokens {
     this.painter = painter(this.by, this.columns, this.sources);
     replace(
       this.choices,
-      h("legend", {}, "Colour by"),
+      h("legend", "Colour by"),
       CHOICES.map((choice) => this.choice(choice)),
     );
     const absent = this.absent[this.painter.column];
-    replace(this.legend, absent ? h("p", { class: "quiet" }, absent) : this.painter.legend());
+    replace(this.legend, absent ? h("p.quiet", absent) : this.painter.legend());
     this.strip.hidden = Boolean(absent);
     this.rows.refresh();
     this.paintStrip();
@@ -230,8 +224,7 @@ class Tokens {
     replace(
       this.panel,
       h(
-        "p",
-        { class: "piece" },
+        "p.piece",
         JSON.stringify(at("piece") ?? "")
           .slice(1, -1)
           .slice(0, 400) || "∅",
@@ -239,8 +232,7 @@ class Tokens {
       this.verdict(at("trained"), at("advantage"), reason),
       h(
         "dl",
-        {},
-        rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+        rows.map(([name, value]) => h("div", h("dt", name), h("dd", value))),
       ),
       link(
         to.tokens(run, file, row, { by: this.by, from: index }),
@@ -251,15 +243,13 @@ class Tokens {
   }
 
   verdict(trained, advantage, reason) {
-    if (reason !== null)
-      return h("p", { class: "reason" }, h("strong", {}, "No gradient. "), this.reasons[reason]);
+    if (reason !== null) return h("p.reason", h("strong", "No gradient. "), this.reasons[reason]);
     if (!trained) return null;
-    if (!advantage) return h("p", { class: "reason" }, "In the loss.");
+    if (!advantage) return h("p.reason", "In the loss.");
     return h(
-      "p",
-      { class: "reason" },
+      "p.reason",
       h("span", { class: `swatch ${advantage < 0 ? "down5" : "up5"}`, "aria-hidden": "true" }),
-      h("strong", {}, advantage < 0 ? "Trained down: " : "Trained up: "),
+      h("strong", advantage < 0 ? "Trained down: " : "Trained up: "),
       advantage < 0
         ? "its advantage is below 0, so the update lowers its probability."
         : "its advantage is above 0, so the update raises its probability.",
@@ -271,7 +261,7 @@ class Tokens {
     const width = Math.min(4000, Math.max(1, this.loaded));
     this.strip.width = width;
     const drawing = this.strip.getContext("2d");
-    const probe = h("i", {});
+    const probe = h("i");
     this.element.append(probe);
     const colours = new Map();
     for (let x = 0; x < width; x++) {
