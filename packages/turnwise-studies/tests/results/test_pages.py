@@ -88,12 +88,12 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "success of new less that of old +80.0 points (+67.6 to +92.4)",
         "by seed +85.0, +75.0, +80.0",
         "**Effect shown**",
-        "| success | new | 90.0% (45.0% – 100.0%) | 85.0%",
-        "| steps | old | – | – | – | – |",
-        "![new; old by step](it.png)",
+        "| success | new | 90.0% (45.0–100.0) | 85.0%",
+        "|  | old | – | – | – | – |",
+        "![All arms by step](it.png)",
         "Command: `turnwise study it`",
         "Seeds: 3, 5, 7; 9 minutes",
-        "two standard deviations between runs is shown in 29% of cases with 3 seeds.",
+        "differences are paired by seed and by task. –: a run does not",
         "Machine: m",
         "`abc`",
     ):
@@ -119,11 +119,12 @@ def test_what_could_have_been_shown_stands_beside_what_was_not(
     """Differences of 0, -0.05 and 0 have a deviation of 0.029; three seeds show 3.264 of them."""
     alike = {"new": folders["new"], "old": folders["new"] | {5: folders["new"][3]}}
     one = found(alike)
-    assert detectable_text(one.effects[0], one).endswith(
-        "with 3 seeds that differ as these do, one of 9.4 points is shown in 80% of cases"
+    said = (
+        "With 3 seeds that differ as these do, a difference of 9.4 points is shown in 80% of cases"
     )
-    assert detectable_text(one.effects[0], one) in page(one, "")
-    assert "That is not to say" not in page(found(folders), "")
+    assert detectable_text(one.effects[0], one) == said
+    assert said in page(one, "")
+    assert "that differ as these do" not in page(found(folders), "")
     assert (
         detectable_text(found(alike, smallest=True).effects[0], found(alike, smallest=True)) == ""
     )

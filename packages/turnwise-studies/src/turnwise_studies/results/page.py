@@ -4,16 +4,14 @@ Made of `Figures` alone, so that nothing on it was typed by hand but what the st
 here: how they are computed (`figures.py`).
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.details import probability
-from turnwise_studies.results.effects import FEWEST, Effect, Mean, detectable
+from turnwise_studies.results.effects import Effect, Mean, detectable
 from turnwise_studies.results.figures import Figures, OfArm
 from turnwise_studies.results.measures import Measured
-from turnwise_studies.results.power import t_test_power
 
 WIDE = "---\nhide: [toc]\n---"
 """The site gives a page without a table of contents more room."""
@@ -30,10 +28,11 @@ def table(figures: Figures) -> str:
     several = len(figures.seeds) > 1
     head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
     head += ["mean (95% over seeds)"] if several else []
-    lines = [_row(head), _row(["---"] * len(head))]
+    lines, above = [_row(head), _row(["---"] * len(head))], ""
     for name, arm, of in by_metric(figures):
         rate = name in figures.rates
-        cells = [name, arm, *(measured_text(one, rate) for one in of.by_seed.values())]
+        metric, above = "" if name == above else name, name
+        cells = [metric, arm, *(measured_text(one, rate) for one in of.by_seed.values())]
         lines.append(_row([*cells, _mean_of(of, rate)] if several else cells))
     return "\n".join(lines) + "\n"
 
@@ -59,7 +58,7 @@ def page(figures: Figures, plot: str) -> str:
         "## All arms and seeds",
         table(figures).rstrip(),
         _reading(figures),
-        f"![{'; '.join(figures.arms)} by step]({plot})" if plot else "",
+        f"![All arms by step]({plot})" if plot else "",
         "## How it was measured",
         "\n".join(_facts(figures)),
     ]
@@ -91,13 +90,11 @@ def detectable_text(effect: Effect, figures: Figures) -> str:
     if effect.verdict != "not shown" or least is None or figures.smallest:
         return ""
     rate = effect.metric in figures.rates
-    spread = f"with {len(effect.by_seed)} seeds that differ as these do"
+    spread = f"With {len(effect.by_seed)} seeds that differ as these do"
     if rate and least > 1:
-        return f"That is not to say that there is none: {spread}, hardly any could be shown"
+        return f"{spread}, hardly any difference could be shown"
     size = f"{100 * least:.1f} points" if rate else _number(least, rate)
-    return (
-        f"That is not to say that there is none: {spread}, one of {size} is shown in 80% of cases"
-    )
+    return f"{spread}, a difference of {size} is shown in 80% of cases"
 
 
 def difference_text(effect: Effect, rate: bool) -> str:
@@ -128,7 +125,7 @@ def measured_text(one: Measured, rate: bool) -> str:
         return NONE
     if one.low is None or one.high is None:
         return _number(one.value, rate)
-    return f"{_number(one.value, rate)} ({_number(one.low, rate)} – {_number(one.high, rate)})"
+    return f"{_number(one.value, rate)} ({_range(one.low, one.high, rate)})"
 
 
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
@@ -144,13 +141,12 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(verdict for one in verdicts for verdict in one)
     first, some = (sum("effect shown" in one[:claims] for one in verdicts) for claims in (1, None))
     text = (
-        "A line for each claim, published figures beside ours. A verdict is by the 95% intervals "
-        "of the paired difference, over seeds and by task: it is shown if they lie on the claimed "
-        "side of 0, opposite if they lie on the other one; all three are results, and not shown is "
-        "not the same as not there: a study's page says what could have been seen. Minutes are of "
-        f"all runs of a study, added up. {len(studies)} studies, {counts.total()} claims: "
-        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. A study's "
-        f"first claim is shown in {first} of them, at least one claim in {some}."
+        "A line for each claim. An effect is shown if the 95% intervals of the paired difference, "
+        "over seeds and by task, lie on the claimed side of 0, opposite if they lie on the other "
+        "one; not shown is not the same as not there: a study's page says what could have been "
+        f"seen. Minutes are of all runs, added up. {len(studies)} studies, {counts.total()} "
+        f"claims: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. "
+        f"A study's first claim is shown in {first} of them, at least one claim in {some}."
     )
     return "\n\n".join([WIDE, MADE, "# Studies", text, "\n".join(lines)]) + "\n"
 
@@ -189,20 +185,13 @@ def _facts(figures: Figures) -> list[str]:
 
 
 def _reading(figures: Figures) -> str:
-    text = "Intervals are 95%: of a seed over its tasks, of the mean by Student's t over seeds."
+    text = "Intervals are 95%: a seed's over its tasks, a mean's by Student's t over seeds"
     if figures.effects:
-        text += " Differences are paired by seed, whose runs begin alike"
         by_task = any(effect.by_task for effect in figures.effects)
-        text += ", and by task, over the episodes of all seeds." if by_task else "."
-    if figures.effects and len(figures.seeds) >= FEWEST and not figures.smallest:
-        found = t_test_power(math.sqrt(2), len(figures.seeds))
-        text += (
-            " A true difference of two standard deviations between runs is shown in "
-            f"{found:.0%} of cases with {len(figures.seeds)} seeds."
-        )
+        text += f"; differences are paired by seed{' and by task' if by_task else ''}"
     if len(figures.effects) > 1:
-        text += f" p has Holm's correction for {len(figures.effects)} claims."
-    return f"{text} {NONE} is a number that a run does not have, or a level that it did not reach."
+        text += f"; p has Holm's correction for {len(figures.effects)} claims"
+    return f"{text}. {NONE}: a run does not have the number, or did not reach the level."
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
@@ -217,8 +206,14 @@ def _interval(mean: Mean, rate: bool, signed: bool = True) -> str:
         return ""
     if mean.low == mean.high:
         return " (all seeds alike)"
-    show, to = (_signed, " to ") if signed else (_number, " – ")
-    return f" ({show(mean.low, rate)}{to}{show(mean.high, rate)})"
+    if signed:
+        return f" ({_signed(mean.low, rate)} to {_signed(mean.high, rate)})"
+    return f" ({_range(mean.low, mean.high, rate)})"
+
+
+def _range(low: float, high: float, rate: bool) -> str:
+    """An interval's ends, of which those of a share have no % again."""
+    return f"{_number(low, rate)}{' to ' if low < 0 else '–'}{_number(high, rate)}".replace("%", "")
 
 
 def _times(ratio: Mean) -> str:
