@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ TABLE = "## Every class"
 """Heading of the part of the page that is made here."""
 OWN_PASS = "the model's own forward pass ("
 """After which the engine's refusal says how each way to compute the model failed."""
+NATS = re.compile(r"(?<=by )[\d.e-]+(?= nats)|(?<=differ by )[\d.e-]+")
 MARK = "%% "
 """Before each row on standard output: models print as well."""
 
@@ -239,17 +241,25 @@ def page(rows: Sequence[Row]) -> str:
         f"before a run begins. Made by `python -m benchmarks.architectures --write` on "
         f"{date.today()}, turnwise {version('turnwise')}, torch {version('torch')}."
     )
-    lines = [
-        text,
-        "",
-        "| `model_type` | class | engine | learner | shared prefixes | why not |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        cells = row.kind, row.name, row.engine, row.learner, row.shared, row.why.replace("|", "/")
-        lines.append(f"| {' | '.join(cells)} |")
     before = PAGE.read_text(encoding="utf-8").partition(TABLE)[0]
-    return before + TABLE + "\n\n" + "\n".join(lines) + "\n"
+    return f"{before}{TABLE}\n\n{text}\n\n{listed(rows)}"
+
+
+def listed(rows: Sequence[Row]) -> str:
+    """The kinds of model by what became of them, and why; numbers of nats stand at the kind."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        why = row.why.replace(row.name, "it")
+        off = ", ".join(NATS.findall(why))
+        key = row.engine, row.learner, row.shared, NATS.sub("…", why)
+        found.setdefault(key, []).append(f"`{row.kind}`{f' ({off})' if off else ''}")
+    lines = [
+        "| `model_type` | engine | learner | shared prefixes | why not |",
+        "|---|---|---|---|---|",
+    ]
+    for key, kinds in sorted(found.items(), key=lambda one: (one[0][3] != "", -len(one[1]))):
+        lines.append(f"| {', '.join(kinds)} | {' | '.join(key).replace(' | |', ' |  |')} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """docs/reference has what scripts/reference_pages.py makes of the code, and it makes all of it."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ from pydantic import Field
 
 import turnwise
 from scripts.reference.api import GROUPS, docstring, signature
-from scripts.reference.recipe import key_table, tables_of
+from scripts.reference.recipe import settings, tables_of
 from scripts.reference_pages import FOLDER, MADE, PAGES
 from turnwise.config import Choice, Section, recipe_keys
 
@@ -82,28 +83,29 @@ def test_all_public_names_and_keys_are_on_their_pages() -> None:
     named = [name for names in GROUPS.values() for name in names.split()]
     assert sorted(named) == turnwise.__all__
     page = PAGES["recipe.md"]()
-    assert "|  |\n" not in page, "a key has no docstring"
+    assert re.findall(r"(?m)^- .*[`)]$", page) == [], "a key has no docstring"
     leaves = {key.rpartition(".")[2] for key in recipe_keys()}
-    assert [key for key in leaves if f"| `{key}` |" not in page and f"## [{key}]" not in page] == []
+    named = set(re.findall(r"(?m)^- `(\w+)|^## \[(?:\w+\.)*(\w+)\]", page))
+    assert leaves - {name for pair in named for name in pair} == set()
 
 
 def test_a_choice_has_a_section_for_each_of_its_kinds() -> None:
     text = tables_of("engine", Whole.model_fields["engine"])
     assert text.startswith(
+        '\n## [engine]\n\nAlike with name = "near", with name = "far":\n\n'
+        '- `share = "all"` (integer ≥ 1 or `all`): Of it.\n'
         '\n## [engine] with name = "near"\n\nSampling in this process.\n\n'
-        "| key | value | default | meaning |\n| --- | --- | --- | --- |\n"
-        '| `share` | integer ≥ 1 or `all` | `"all"` | Of it. |\n'
-        '| `name` | `near` | `"near"` |  |\n'
-        "| `seconds` | number > 0 ≤ 9 | `2` | Deadline \\| of a turn. |\n"
-        '\n## [engine] with name = "far"\n'
+        '- `name = "near"`\n'
+        "- `seconds = 2` (number > 0 ≤ 9): Deadline | of a turn.\n"
+        '\n## [engine] with name = "far"\n\nSampling by servers.\n\n- `name = "far"` (needed)\n'
     )
-    assert "| `name` | `far` | needed |" in text
+    assert text.count("share") == 1
     assert "\n## [engine.servers] with urls\n" in text
-    assert "| `urls` | list of text | needed |" in text
+    assert "- `urls` (list of text, needed)\n" in text
     assert "\n## [engine.servers] without urls\n" in text
     assert "\n## [engine] with another name\n" in text
     assert tables_of("more", Whole.model_fields["more"]).startswith("\n## [more]\n")
-    assert "| `size` | integer | `3` | Of it. |" in key_table(Own)
+    assert settings(Own) == ["- `size = 3` (integer): Of it.\n"]
 
 
 def test_signatures_and_docstrings_as_one_reads_them() -> None:
@@ -128,6 +130,8 @@ def test_signatures_and_docstrings_as_one_reads_them() -> None:
 def test_options_of_environments_have_the_ranges_of_their_signatures() -> None:
     page = PAGES["environment_options.md"]()
     section = page.partition("\n## mathematics\n")[2].partition("\n## ")[0]
-    assert "| `tasks.max_steps` | integer ≥ 1 ≤ 4 | `4` |" in section
-    assert "| `tasks.file` | text | needed |" in section
-    assert "| `tasks.heldout_share` | number ≥ 0 ≤ 1 | `0.5` |" in section
+    assert "- `tasks.max_steps = 4` (integer 1 to 4)\n" in section
+    assert "- `tasks.file` (text, needed)\n" in section
+    assert "- `tasks.heldout_share = 0.5` (number 0 to 1)\n" in section
+    assert '- `interpreter = "calculator"` (`calculator`, `python`, `none`)\n' in section
+    assert "- `kinds` (list of `none`, `search`, `calculator`, `both`, all by default)\n" in page

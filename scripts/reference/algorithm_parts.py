@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.reference.text import table
 from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import algorithm_names, describe, row_of
 
@@ -18,15 +17,12 @@ def parts_page() -> str:
         "## Algorithms\n\nWhat is not said is as in `grpo`.\n\n"
     )
     grpo, names = describe("grpo"), algorithm_names()
-    rows = [
-        (f"`{name}`", _difference(describe(name), grpo), row.source, row.differs)
-        for name, row in zip(names, map(row_of, names), strict=True)
-    ]
-    text += table(rows, "name", "made of", "source", "otherwise than in its source")
+    for name, row in zip(names, map(row_of, names), strict=True):
+        differs = f"; otherwise than there: {row.differs}" if row.differs else ""
+        text += f"- `{name}` ({row.source}): {_difference(describe(name), grpo)}{differs}\n"
     for choice, parts in PARTS.items():
         text += f"\n## {choice}\n\n"
-        rows = [_part(choice, name) for name in parts.descriptions()]
-        text += table(rows, "part", "what it does", "numbers")
+        text += "".join(_part(choice, name) for name in parts.descriptions())
     return text
 
 
@@ -47,11 +43,13 @@ def _difference(row: Mapping[str, Any], grpo: Mapping[str, Any]) -> str:
     return ", ".join([*found, *(f"{key} {_number(row[key])}" for key in flags)])
 
 
-def _part(choice: str, name: str) -> tuple[str, str, str]:
-    """The row of a part."""
+def _part(choice: str, name: str) -> str:
+    """A line on a part."""
     part = PARTS[choice].get(name)
-    numbers = (f"`{key}` = {_number(value.default)}" for key, value in part.numbers.items())
-    return f"`{name}`", part.description, ", ".join(numbers)
+    numbers = [f"`{key} = {_number(value.default)}`" for key, value in part.numbers.items()]
+    return (
+        f"- `{name}`: {'; '.join([part.description, *([', '.join(numbers)] if numbers else [])])}\n"
+    )
 
 
 def _number(value: Any) -> str:

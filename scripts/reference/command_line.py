@@ -5,18 +5,19 @@ from typing import Any
 
 import typer
 
-from scripts.reference.text import table
 from turnwise.commands.cli import with_wings
+
+AS_JSON = "Print JSON instead of a table."
+"""The help of an option that many commands have; it is said once."""
 
 
 def command_page() -> str:
     """Every command with its arguments and options."""
     group: Any = typer.main.get_command(with_wings())
-    text = f"# Command line\n\n{group.help}\n\n{group.epilog}\n"
+    text = f"# Command line\n\n{group.help}\n\n{group.epilog} `--json`: {AS_JSON}\n"
     for name, command in _commands(group):
         text += f"\n## turnwise {name}\n\n{' '.join((command.help or '').split())}\n\n"
-        rows = [_option(each) for each in command.params if each.name != "help"]
-        text += table(rows, "argument or option", "default", "meaning")
+        text += "".join(_option(each) for each in command.params if each.name != "help")
     return text
 
 
@@ -29,11 +30,11 @@ def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", command
 
 
-def _option(each: Any) -> tuple[str, str, str]:
+def _option(each: Any) -> str:
     is_option = each.param_type_name == "option"
     name = ", ".join(each.opts) if is_option else each.name.upper()
     default = each.default() if callable(each.default) else each.default
-    shown = (
-        "" if default in (None, False, ()) or "UNSET" in repr(default).upper() else f"`{default}`"
-    )
-    return f"`{name}`", shown, " ".join((getattr(each, "help", "") or "").split())
+    is_shown = default not in (None, False, ()) and "UNSET" not in repr(default).upper()
+    meaning = " ".join((getattr(each, "help", "") or "").split())
+    said = "" if meaning == AS_JSON else f": {meaning}"
+    return f"- `{name}`{f' (`{default}`)' if is_shown else ''}{said}\n"

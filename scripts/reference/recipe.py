@@ -2,13 +2,13 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from scripts.reference.text import allowed, attribute_docs, default_text, paragraph, table
+from scripts.reference.text import SETTINGS, attribute_docs, paragraph, setting
 from turnwise.config import Choice, Recipe, Section, choice_of, table_name
 from turnwise.sandbox.settings import Limits, SandboxSettings
 
@@ -18,14 +18,14 @@ def recipe_page() -> str:
     text = (
         "# Recipe\n\nA recipe is a TOML file. Every key below may stand in it, and on the command "
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
-        "A table that is one of several kinds has a section for each: its settings are those of "
-        "the kind that is chosen, and the value of the key that says the kind stands for the "
-        'table, as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
-        "`monitor.mutual_information`, those of an algorithm's signals) are left out, or given the "
-        "value `false`. `turnwise list` has the recipes that come with turnwise, the run folder's "
-        "`config.toml` the recipe of a run with every value spelled out.\n\n"
+        f"{SETTINGS} A table that is one of several kinds has a section for each, after one for "
+        "what several have alike; the value of the key that says the kind may stand for the table, "
+        'as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
+        "`monitor.mutual_information`, those of an algorithm's signals) are left out, or `false`. "
+        "`turnwise list` has the recipes that come with turnwise, a run folder's `config.toml` "
+        "every value of its run.\n\n"
     )
-    text += key_table(Recipe)
+    text += "".join(settings(Recipe))
     for key, field in Recipe.model_fields.items():
         text += tables_of(key, field)
         if key == "sandbox" and not choice_of(field)[0]:
@@ -38,12 +38,35 @@ def tables_of(name: str, field: FieldInfo) -> str:
     """A section for each kind that a table may be; nothing for a plain value."""
     kinds, choice = choice_of(field)
     table = table_name(name, field)
-    return "".join(section_text(table, kind, chosen(kind, choice)) for kind in kinds)
+    text, common = _common(table, {chosen(kind, choice): kind for kind in kinds})
+    return text + "".join(section_text(table, kind, chosen(kind, choice), common) for kind in kinds)
 
 
-def section_text(name: str, cls: type, when: str = "") -> str:
-    """The heading, the description and the keys of a table, then those of the tables in it."""
-    text = f"\n## [{name}]{when}\n\n{paragraph(cls.__doc__)}\n\n{key_table(cls)}"
+def _common(name: str, kinds: Mapping[str, type]) -> tuple[str, Collection[str]]:
+    """A section for the keys that several kinds of a table have alike, and these keys' lines."""
+    found: dict[str, list[str]] = {}
+    for when, kind in kinds.items():
+        for line in settings(kind):
+            found.setdefault(line, []).append(when.strip())
+    shared: dict[tuple[str, ...], str] = {}
+    for line, having in found.items():
+        if len(having) > 1:
+            shared[*having] = shared.get((*having,), "") + line
+    if not shared:
+        return "", ()
+    parts = [
+        f"Alike {'in all' if len(having) == len(kinds) else ', '.join(having)}:\n\n{lines}"
+        for having, lines in shared.items()
+    ]
+    return f"\n## [{name}]\n\n" + "\n".join(parts), "".join(shared.values()).splitlines(True)
+
+
+def section_text(name: str, cls: type, when: str = "", common: Collection[str] = ()) -> str:
+    """The heading, the description and the keys of a table but for those that are said before,
+    then those of the tables in it."""
+    text = f"\n## [{name}]{when}\n\n{paragraph(cls.__doc__)}\n"
+    own = "".join(line for line in settings(cls) if line not in common)
+    text += f"\n{own}" if own else ""
     for key, field in getattr(cls, "model_fields", {}).items():
         text += tables_of(f"{name}.{key}", field)
     return text
@@ -60,14 +83,10 @@ def chosen(kind: type[Section], choice: Choice | None) -> str:
     return f" with {'another ' if choice.key == 'name' else ''}{choice.key}"
 
 
-def key_table(cls: type) -> str:
-    """The keys of a section as a table."""
+def settings(cls: type) -> list[str]:
+    """A line on each key of a section."""
     docs = attribute_docs(cls)
-    rows = [
-        (f"`{key}`", allowed(annotation, limits), default_text(default), docs.get(key, ""))
-        for key, annotation, limits, default in fields(cls)
-    ]
-    return table(rows, "key", "value", "default", "meaning") if rows else ""
+    return [setting(key, *described, docs.get(key, "")) for key, *described in fields(cls)]
 
 
 def _default(field: FieldInfo) -> Any:

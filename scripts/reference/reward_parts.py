@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from scripts.reference.text import allowed, default_text, table
+from scripts.reference.text import SETTINGS, setting, table
 from turnwise.commands.rewards import described, range_text
 from turnwise.config import (
     LearningConfig,
@@ -23,60 +23,69 @@ from turnwise.rewards.model_parts import CERTAINTY
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.wings import wings
 
-MEASURED = {
-    Scope.TRAJECTORY: "an episode: a number of the whole",
-    Scope.TURNS: "turns: a number of each, which is that turn's reward",
-    Scope.GROUP: "a group: a number of each graded member; not measured in evaluations",
-}
-
 
 def reward_page() -> str:
     """Every built-in part, and what each environment reports."""
     text = (
         "# Parts of rewards\n\nWhat a recipe's `[reward.parts]` can name, besides one's own as "
         "`file.py:function`: [Write a reward](../how-to/reward.md#in-a-recipe). `turnwise rewards` "
-        "prints the first table, `turnwise rewards NAME` one part, or what an environment "
-        "reports.\n\n## Built in\n\n"
+        "prints the built-in ones, `turnwise rewards NAME` one part, or what an environment "
+        "reports.\n\nA part is measured of a trajectory (one number), of turns (a number of each, "
+        "which is that turn's reward) or of a group (a number of each graded member; not in "
+        f"evaluations).\n\n## Built in\n\nOptions: {SETTINGS[0].lower()}{SETTINGS[1:]}\n"
     )
-    parts = {name: REWARD_PARTS.get(name) for name in REWARD_PARTS.names()}
-    rows = [(f"[`{name}`](#{name})", *_row(part)) for name, part in parts.items()]
-    text += table(rows, "part", "measured of", "range", "meaning")
-    for name, part in parts.items():
-        text += (
-            f"\n### {name}\n\nOf {MEASURED[part.scope]}. Range: {range_text(described(part))}.\n"
-        )
-        text += f"\n{inspect.getdoc(part.function)}\n"
-        options = [
-            (f"`{key}`", allowed(one.annotation, []), default_text(one.default))
-            for key, one in part.options.items()
-        ]
-        text += f"\n{table(options, 'option', 'value', 'default')}" if options else ""
+    for name in REWARD_PARTS.names():
+        part = REWARD_PARTS.get(name)
+        text += f"\n### {name}\n\n*{_measured(part)}.* {inspect.getdoc(part.function)}\n"
+        options = part.options.items()
+        lines = "".join(setting(key, one.annotation, [], one.default) for key, one in options)
+        text += f"\n{lines}" if lines else ""
     text += (
         "\n## Measured by models\n\nThey are there in a run, with their models: "
         "[judges](../how-to/judges.md) under `[judge]`, "
         "[reward models](../how-to/reward.md#learned-rewards) under `[reward_model]`, and the "
         "policy itself.\n\n"
     )
-    rows = [(f"`{name}`", setting, *_row(part)) for name, setting, part in _of_models()]
-    text += table(rows, "part", "with", "measured of", "range", "meaning")
+    rows = [
+        (f"`{name}`", where, _measured(part), part.description)
+        for name, where, part in _of_models()
+    ]
+    text += table(rows, "part", "with", "measured of", "meaning")
     text += (
-        "\n## What environments report\n\nThey have no options. A part whose range is not known "
-        "needs a `range` in the recipe, or `reward.dominance = false`. What a recipe does not "
-        "name is reported only: it stands in metrics and trajectories, and counts for nothing.\n\n"
+        "\n## What environments report\n\nEvery verdict has an outcome, success or failure, which "
+        "dominates: `reward.outcome` and `reward.failure` are its rewards in a recipe's own "
+        "`[reward]`, and without one it is all that an environment rewards, but for the ones "
+        "marked. The parts below are reported only, unless a recipe names them: they stand in "
+        "metrics and trajectories, and count for nothing. They have no options. Where nothing else "
+        "is said, they are of the trajectory, from 0 to 1. A part whose range is not known needs a "
+        "`range` in the recipe, or `reward.dominance = false`.\n\n"
     )
-    reported = {name: _reported(name) for name in ENVIRONMENTS.descriptions()}
-    text += (
-        "Every verdict has an outcome, success or failure, which dominates: `reward.outcome` and "
-        "`reward.failure` are its rewards in a recipe's own `[reward]`, and without one it is all "
-        "that an environment rewards, but for the ones marked. What follows is reported only.\n\n"
+    silent = []
+    for name in ENVIRONMENTS.descriptions():
+        parts, note = _reported(name), _outcome(name)
+        if parts or note:
+            text += f"- `{name}`{f' ({note})' if note else ''}\n{_lines(parts)}"
+        else:
+            silent.append(f"`{name}`")
+    text += f"- any, with `environment.consequential`\n{_lines(RULED)}"
+    return f"{text}\nThe outcome alone: {', '.join(silent)}.\n"
+
+
+def _measured(part: RewardPart) -> str:
+    """What a part is measured of, and its range."""
+    found = range_text(described(part)).replace("not known", "range not known")
+    return f"{str(part.scope).capitalize()}, {found}"
+
+
+def _lines(parts: Mapping[str, RewardPart]) -> str:
+    """The parts that an environment reports, below its name."""
+    usual = f"{str(Scope.TRAJECTORY).capitalize()}, 0 to 1"
+    notes = {name: _measured(part) for name, part in parts.items()}
+    return "".join(
+        f"    - `{name}`{'' if notes[name] == usual else f' ({notes[name].lower()})'}: "
+        f"{part.description}\n"
+        for name, part in parts.items()
     )
-    rows = []
-    for name, own in reported.items():
-        rows += [(f"`{name}`", "outcome", *_outcome(name))]
-        rows += [("", f"`{key}`", *_row(part), "reported only") for key, part in own.items()]
-    rows += [("any, with `environment.consequential`", *_ruled("held_back"))]
-    rows += [("", *_ruled("consequential"))]
-    return text + table(rows, "environment", "part", "measured of", "range", "meaning", "counts")
 
 
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
@@ -97,25 +106,14 @@ def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
         yield name, "the policy", part
 
 
-def _row(part: RewardPart) -> tuple[str, str, str]:
-    return str(part.scope), range_text(described(part)), part.description
-
-
-def _outcome(name: str) -> tuple[str, str, str, str]:
-    """The cells of an environment's outcome."""
+def _outcome(name: str) -> str:
+    """How the reward of an environment differs from its outcome; empty where it does not."""
     kind: Any = ENVIRONMENTS.get(name)
-    rewards = kind.facts.rewards if kind.facts else "unknown"
-    meaning = {
-        "unknown": "success",
-        "shares": "success; its own reward has shares of it too",
-        "signed": "success; its own reward may be below 0 too",
-    }[rewards]
-    return str(Scope.TRAJECTORY), "0 or 1", meaning, "**dominant**"
-
-
-def _ruled(name: str) -> tuple[str, str, str, str, str]:
-    """The cells of a part that rules report."""
-    return f"`{name}`", *_row(RULED[name]), "reported only"
+    return {
+        "unknown": "",
+        "shares": "its own reward has shares of success too",
+        "signed": "its own reward may be below 0 too",
+    }[kind.facts.rewards if kind.facts else "unknown"]
 
 
 def _reported(name: str) -> Mapping[str, RewardPart]:

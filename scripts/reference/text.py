@@ -1,9 +1,10 @@
-"""What the pages have in common: tables, docstrings, the values that an annotation allows."""
+"""What the pages have in common: tables, entries of settings, docstrings, annotations."""
 
 import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,26 +60,62 @@ def cell(text: str) -> str:
 
 def table(rows: list[tuple[str, ...]], *heads: str) -> str:
     """A table in Markdown."""
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "".join(f"| {' | '.join(cell(each) for each in line)} |\n" for line in lines)
+    head, *lines = [f"| {' | '.join(cell(each) for each in line)} |\n" for line in (heads, *rows)]
+    return f"{head}|{'---|' * len(heads)}\n{''.join(lines)}"
+
+
+SETTINGS = "Each stands with its default, whose type is its own where none is said."
+
+
+def setting(key: str, annotation: Any, limits: list[Any], default: Any, meaning: str = "") -> str:
+    """A line on a setting: its default and the values that it may have, if that does not say."""
+    values = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
+    every = set(_listed(annotation))
+    one_value = len(values) == 1
+    if one_value:
+        default, notes = values[0], ["needed"] if _is_needed(default) else []
+    else:
+        plain = "text", "table", "true or false"
+        kind = allowed(annotation, limits)
+        notes = [] if kind in plain and isinstance(default, str | dict | bool) else [kind]
+        notes += ["needed"] if _is_needed(default) else []
+    if isinstance(default, tuple) and every and set(default) == every:
+        notes, default = [*notes, "all by default"], None
+    shown = "" if _is_needed(default) or default is None else f" = {default_text(default)[1:-1]}"
+    said = f" ({', '.join(notes)})" if notes else ""
+    return f"- `{key}{shown}`{said}{f': {meaning}' if meaning else ''}\n"
+
+
+def _listed(annotation: Any) -> tuple[Any, ...]:
+    """The values of which there may be a list."""
+    inner = typing.get_args(annotation)[:1]
+    is_list = typing.get_origin(annotation) in (tuple, Sequence)
+    return typing.get_args(inner[0]) if inner and is_list else ()
+
+
+def _is_needed(default: Any) -> bool:
+    return default in (PydanticUndefined, dataclasses.MISSING, inspect.Parameter.empty)
 
 
 def allowed(annotation: Any, limits: list[Any]) -> str:
     """The values that a key may have."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    bounds = [
-        f"{sign} {getattr(limit, name):g}"
+    ends = {
+        name: f"{getattr(limit, name):g}"
         for limit in limits
-        for name, sign in BOUNDS.items()
+        for name in BOUNDS
         if getattr(limit, name, None) is not None
-    ]
+    }
+    bounds = [f"{BOUNDS[name]} {end}" for name, end in ends.items()]
+    if ends.keys() == {"ge", "le"}:
+        bounds = [f"{ends['ge']} to {ends['le']}"]
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in inner)
     if origin in (dict, Mapping):
         return "table"
     if origin in (tuple, Sequence):
         count = f"{len(inner)}" if origin is tuple and inner[-1] is not Ellipsis else "list of"
-        return f"{count} {allowed(inner[0], [])}s".replace("texts", "text").replace("`s", "`")
+        return f"{count} {re.sub(r'(?<!text)(?<!`)$', 's', allowed(inner[0], []))}"
     if origin is typing.Annotated:
         return allowed(inner[0], [*_limits(inner[1:]), *limits])
     if inner:

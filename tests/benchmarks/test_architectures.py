@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.architectures import Row, examine, examine_all
+from benchmarks.architectures import Row, examine, examine_all, listed
 from benchmarks.tiny_models import kinds
 
 OWN = "right, own caches"
@@ -58,3 +58,18 @@ def test_every_class_of_transformers() -> None:
     assert [row.kind for row in rows] == kinds()
     assert [row for row in rows if not row.sound] == []
     assert sum(row.engine.startswith("right") for row in rows) > len(rows) / 2
+
+
+def test_kinds_are_listed_by_what_became_of_them() -> None:
+    why = "{} is off by {} nats; off by more than can be computed"
+    rows = [
+        Row("a", "A", "right", "right", "right"),
+        Row("b", "Bee", "refused", "right", "refused", why.format("Bee", 0.12)),
+        Row("c", "Cee", "refused", "right", "refused", why.format("Cee", 7.8)),
+        Row("d", "D", "right", "right", "right"),
+    ]
+    assert listed(rows).splitlines()[2:] == [
+        "| `a`, `d` | right | right | right |  |",
+        "| `b` (0.12), `c` (7.8) | refused | right | refused "
+        "| it is off by … nats; off by more than can be computed |",
+    ]
