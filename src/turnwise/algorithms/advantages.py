@@ -1,9 +1,7 @@
-"""Advantages for every sampled token of a batch of groups: the estimators that look at whole
-batches, or at trajectories as a whole.
+"""Estimators that look at whole batches, or at trajectories as a whole. Pure float64 numpy.
 
-An estimator gets the groups of one batch and its own numbers, and gives for each episode of each
-group the advantage of its tokens: 0 where nothing was sampled. Those that use a critic also give
-what the critic is to be trained towards. Pure float64 numpy.
+From groups of one batch to each token's advantage, 0 where nothing was sampled; with a critic also
+what that is to be trained towards.
 """
 
 from collections.abc import Mapping
@@ -23,8 +21,8 @@ WHITENING_FLOOR = 1e-8
 
 
 def whiten(batch: list[list[Credit]], groups: Groups) -> list[list[Credit]]:
-    """Advantages less their mean over all sampled tokens of the batch, over their standard
-    deviation. Fewer than two sampled tokens, or all equal: 0. Targets are left as they are."""
+    """Advantages less their mean over all sampled tokens, over their standard deviation; 0 for
+    fewer than two tokens, or equal ones. Targets are left as they are."""
     masks = [[episode.mask for episode in group] for group in groups]
     sampled = np.concatenate(
         [np.zeros(0)]
@@ -59,7 +57,7 @@ def none(groups: Groups) -> list[list[Credit]]:
 
 @part("estimator", "reinforce", "the reward itself (Williams 1992)", traits=[Trait.UNGROUPED])
 def reinforce(groups: Groups) -> list[list[Credit]]:
-    """The trajectory's reward itself; it compares with nothing."""
+    """The trajectory's reward itself."""
     return [spread(group, totals(group)) for group in groups]
 
 
@@ -89,8 +87,7 @@ def returns(groups: Groups, discount: Share = 1.0) -> list[list[Credit]]:
 
 @part("estimator", "returns_baseline", "discounted return less the group's mean (arXiv 2501.03262)")
 def returns_baseline(groups: Groups, discount: Share = 1.0) -> list[list[Credit]]:
-    """A_t = the discounted return from token t on less the mean reward of the group
-    (REINFORCE++-baseline)."""
+    """The discounted return from token t on less the group's mean reward (REINFORCE++-baseline)."""
     batch = []
     for group in groups:
         mean = float(totals(group).mean()) if group else 0.0
@@ -119,12 +116,11 @@ def opo(groups: Groups) -> list[list[Credit]]:
 
 @part("estimator", "grpo", "z-score in the group (arXiv 2402.03300)")
 def grpo(groups: Groups) -> list[list[Credit]]:
-    """`outcome_advantages.grpo` of what the environment gave; what the trainer adds to rewards,
-    such as a KL penalty, is taken less the group's mean and not divided.
+    """`outcome_advantages.grpo` of the environment's reward; what the trainer adds, such as a KL
+    penalty, is taken less the group's mean and not divided.
 
-    So a penalty stays as small as it is where a group's rewards are all equal; among the z-scored
-    rewards it would become as large as they are. RAGEN's program (arXiv 2504.20073) too normalises
-    rewards before it adds the penalty.
+    Else a penalty would become as large as the rewards where these are all equal. RAGEN's program
+    (arXiv 2504.20073) too normalises rewards before it adds the penalty.
     """
     batch = []
     for group in groups:
@@ -144,12 +140,11 @@ def grpo(groups: Groups) -> list[list[Credit]]:
 )
 def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Credit]]:
     """A_i = z_batch(sum_n w_n z_group(r_n,i)): each named part of the reward z-scored in its group,
-    the weighted sum of these z-scored over all episodes of the batch.
+    their weighted sum over all episodes of the batch.
 
-    Parts with different spreads count by their weights alone. The reward itself and rewards per
-    turn are not among the parts. Standard deviations have n-1 degrees of freedom, as in the
-    authors' program. Source: GDPO (arXiv 2601.05242). Raises ConfigError without any name, and for
-    a name that a verdict has no part of: what is missing was not measured, and is not 0.
+    Neither the reward itself nor rewards per turn are among the parts. Standard deviations have n-1
+    degrees of freedom, as in the authors' program. Source: GDPO (arXiv 2601.05242). Raises
+    ConfigError without a name, and for one that a verdict lacks: what was not measured is not 0.
     """
     if not reward_weights:
         raise ConfigError("gdpo needs reward_weights, of some of the parts of verdicts")

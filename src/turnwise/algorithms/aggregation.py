@@ -1,9 +1,8 @@
-"""The aggregation of token losses into one number: a weight per sequence, the same for each of its
-tokens.
+"""The aggregation of token losses: a weight per sequence, the same for each of its tokens.
 
-The loss of an optimizer batch is sum_i weight_i sum_t loss_{i,t} over trained tokens. The weights
-come from totals over the whole batch, so a micro-batch just adds its part: neither the split, nor
-the padding, nor the number of processes can change the gradient. Pure float64 numpy.
+The loss of an optimizer batch is sum_i weight_i sum_t loss_{i,t} over trained tokens. Weights come
+from totals over the whole batch, so neither micro-batches, padding nor the number of processes
+change the gradient. Pure float64 numpy.
 """
 
 from collections import Counter
@@ -26,17 +25,15 @@ class Totals:
     """Denominators of one optimizer batch, over all its micro-batches and processes."""
 
     tokens: int
-    """Trained tokens."""
     sequences: int
     """Sequences with at least one trained token."""
     tasks: int
     """Tasks with at least one trained token."""
     task_tokens: Mapping[str, int]
-    """Trained tokens of each task's sequences."""
 
     @classmethod
     def of(cls, counts: Counts, tasks: Sequence[str]) -> "Totals":
-        """Count the totals from the trained tokens per sequence, int64[n], and the task of each."""
+        """Count from the trained tokens per sequence, int64[n], and the task of each."""
         per_task: Counter[str] = Counter()
         for task, count in zip(tasks, counts.tolist(), strict=True):
             per_task[task] += count
@@ -45,10 +42,8 @@ class Totals:
 
 
 Aggregation = Callable[..., Weights]
-"""(trained tokens per sequence int64[n], task of each, totals, **numbers) -> weights float64[n].
-
-A sequence without trained tokens has weight 0.
-"""
+"""(trained tokens per sequence int64[n], task of each, totals, **numbers) -> float64[n], 0 without
+tokens."""
 
 
 @part("aggregation", "token_mean", "every token counts the same (arXiv 2503.14476)")
@@ -78,10 +73,8 @@ def constant(
     totals: Totals,
     length: Annotated[float, Range(1)] = 1024.0,
 ) -> Weights:
-    """1 / (sequences x length): as the sum, on a fixed scale (Dr.GRPO, arXiv 2503.20783).
-
-    `length` is the most tokens that a trajectory may sample.
-    """
+    """1 / (sequences x length), `length` being the most tokens to sample (Dr.GRPO, arXiv
+    2503.20783)."""
     return sequence_mean_token_sum(counts, tasks, totals) / length
 
 

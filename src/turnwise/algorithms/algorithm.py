@@ -60,27 +60,25 @@ class Algorithm:
     kl_coefficient: float = 0.0
     """The coefficient of the divergence from the reference model, added to the loss."""
     kl_reward_coefficient: float = 0.0
-    """The coefficient of log(sampling policy / reference) of each token, subtracted from its
-    reward: PPO's place for the KL term, where estimators carry it back to earlier tokens. One of
-    the two is 0."""
+    """The coefficient of log(sampling policy / reference), subtracted from each token's reward:
+    PPO's place for the KL term, which estimators carry back. One of the two is 0."""
     kl_target: float = 0.0
-    """The mean divergence per token that the coefficient is adapted to keep, in nats; 0 leaves the
-    coefficient as it is."""
+    """The mean divergence per token, in nats, that the coefficient is adapted to keep; 0 adapts
+    nothing."""
     kl_horizon: float = 10_000.0
     """Trajectories in which an adapted coefficient can change by a fifth."""
     entropy_coefficient: float = 0.0
     """The coefficient of the entropy of the trained positions, subtracted from the loss."""
     observation_coefficient: float = 0.0
-    """The coefficient of the cross-entropy of what tools and environment wrote: a term of its own
-    beside the policy loss, which never trains it (ECHO)."""
+    """The coefficient of the cross-entropy of what tools and environment wrote, beside the policy
+    loss (ECHO)."""
     demonstration_coefficient: float = 0.0
-    """The coefficient of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv
-    2507.20534)."""
+    """The coefficient of the cross-entropy of demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
     success_coefficient: float = 0.0
     """The coefficient of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
     self_teacher_coefficient: float = 0.0
-    """The coefficient of the divergence from the policy's own average that was shown a success
-    (SDPO, arXiv 2601.20802)."""
+    """The coefficient of the divergence from the policy's average that saw a success (SDPO, arXiv
+    2601.20802)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
     differs: str = ""
@@ -93,8 +91,8 @@ class Algorithm:
         return self._parts[choice]
 
     def call(self, choice: str, *given: Any) -> Any:
-        """Call the function of the part that was chosen, with its numbers. Example:
-        algorithm.call("group_filter", rewards)."""
+        """Call the chosen part's function, with its numbers: `algorithm.call("group_filter",
+        rewards)`."""
         return self.function(choice)(*given)
 
     def function(self, choice: str) -> Callable[..., Any]:
@@ -102,8 +100,8 @@ class Algorithm:
         return partial(self.part(choice).function, **self.numbers_of(choice))
 
     def numbers_of(self, choice: str) -> dict[str, Any]:
-        """The numbers of one choice, and its tables of weights. Example:
-        grpo.numbers_of("objective")["clip_high"] == 0.2."""
+        """The numbers and weights of one choice: `grpo.numbers_of("objective")["clip_high"]` is
+        0.2."""
         return {
             key: self.numbers.get(key, setting.default)
             for key, setting in self.part(choice).numbers.items()

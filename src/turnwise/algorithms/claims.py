@@ -1,8 +1,5 @@
-"""The needs of an algorithm's choices, and what they deny each other, a recipe and an environment.
-
-Not here: how claims are compared (`turnwise.conflicts`), and an algorithm's sizes and coefficients
-beside those of a recipe (`parts/algorithm_checks.py`).
-"""
+"""The needs of an algorithm's choices, and what they deny each other, a recipe and an
+environment."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -72,8 +69,8 @@ def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
 
 
 def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for parts or terms that do not go together; `row` is the algorithm without
-    its overrides, `given` are those of them that are numbers of parts."""
+    """Raise ConfigError for parts or terms that do not go together; `row` is without overrides, of
+    which `given` are the numbers of parts."""
     _check_rollout(algorithm)
     check(claims_of(algorithm))
     _check_kl(algorithm)
@@ -81,8 +78,8 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
 
 
 def _check_rollout(algorithm: Algorithm) -> None:
-    """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it costs,
-    and no less."""
+    """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it
+    costs."""
     given = algorithm.part("rollout").gives
     needed = algorithm.part("estimator").needs & (given | GIVEN_BY_ROLLOUTS)
     if given != needed:
@@ -107,8 +104,8 @@ def _check_kl(algorithm: Algorithm) -> None:
 
 
 def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an algorithm without a policy loss that has no term to train by itself,
-    or settings of the missing loss."""
+    """Raise ConfigError for an algorithm that trains nothing, or settings of a missing policy
+    loss."""
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")

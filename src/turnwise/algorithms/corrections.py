@@ -7,7 +7,7 @@ loss is multiplied; a rejected token has weight 0 and stays in the denominators.
 
 `bypass` is the choice of no weight: the ratio of the objective is then pi / mu, which is the whole
 correction by itself. With any other choice that ratio is pi / pi_old. So nothing is corrected
-twice. Flat tensors [n], one row per trained token.
+twice.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,9 @@ class Staleness:
     """log(pi / pi_old), without gradient."""
 
     def sums(self, numbers: "Tensor") -> "Tensor":
-        """A sequence's sum, on each of its tokens."""
         return sequence_sums(numbers, self.sequence)
 
     def means(self, numbers: "Tensor") -> "Tensor":
-        """A sequence's mean, on each of its tokens."""
         return sequence_means(numbers, self.sequence)
 
 
@@ -49,10 +47,8 @@ Correction = Callable[..., "Tensor"]
 
 @part("correction", "truncated", "truncated weight per token (arXiv 2505.24298)")
 def truncated(staleness: Staleness, cap: NonNegative = 2.0) -> "Tensor":
-    """min(rho, cap) for each token: truncated importance sampling around a decoupled objective.
-
-    Source: AReaL's decoupled PPO (arXiv 2505.24298), token-level TIS.
-    """
+    """min(rho, cap) for each token: token-level TIS, as in AReaL's decoupled PPO (arXiv
+    2505.24298)."""
     return _exp(staleness.log_rho).clamp(max=cap)
 
 
@@ -75,18 +71,16 @@ def masked(
 def geometric(
     staleness: Staleness, rho_low: NonNegative = 0.99, rho_high: NonNegative = 1.01
 ) -> "Tensor":
-    """1 for sequences whose geometric mean of rho is in [low, high], else 0: length alone does not
-    reject."""
+    """1 for sequences whose geometric mean of rho is in [low, high], else 0, whatever their
+    length."""
     mean = _exp(staleness.means(staleness.log_rho))
     return ((mean >= rho_low) & (mean <= rho_high)).to(mean.dtype)
 
 
 @part("correction", "one_sided", "rejects bad sequences that the policy has left")
 def one_sided(staleness: Staleness, drift: NonNegative = 0.5) -> "Tensor":
-    """0 for sequences with a negative advantage whose mean log(mu / pi) is above drift, else 1.
-
-    Source: OPSM of DeepSeek-V3.2. The sign is that of a sequence's mean advantage.
-    """
+    """0 for sequences of negative mean advantage with a mean log(mu / pi) above drift, else 1 (OPSM
+    of DeepSeek-V3.2)."""
     away = -staleness.means(staleness.log_rho + staleness.log_ratio)
     rejected = (staleness.means(staleness.advantage) < 0) & (away > drift)
     return (~rejected).to(away.dtype)

@@ -24,15 +24,14 @@ class EstimatorInput:
     """
 
     shaped_reward: float
-    """The verifier's reward of the whole trajectory less the algorithm's penalty; it counts at the
-    last sampled token."""
+    """The verifier's reward less the algorithm's penalty; counts at the last sampled token."""
     turn: NDArray[np.int32]
     """int32[n], from 0; an observation belongs to the turn whose action caused it."""
     mask: NDArray[np.bool_]
     """bool[n], True where the policy sampled the token."""
     turn_rewards: Floats | None = None
-    """float64[K], without the outcome; each counts at the last sampled token of its turn. None
-    where the environment gives no rewards per turn, which is not the same as zeros."""
+    """float64[K], each at the last sampled token of its turn, without the outcome. None where there
+    are none per turn, which is not the same as zeros."""
     token_rewards: Floats | None = None
     """float64[n], such as a KL penalty; read at sampled tokens, and each counts where it stands."""
     values: Floats | None = None
@@ -42,30 +41,28 @@ class EstimatorInput:
     parts: Mapping[str, float] = field(default_factory=dict)
     """The verifier's single rewards by name."""
     baseline: float | None = None
-    """Reward of the greedy episode of the same task; NaN where that one has no grade, None where
-    none was played."""
+    """Reward of the task's greedy episode; NaN where it has no grade, None where none was
+    played."""
     parent: int | None = None
-    """Index in the group of the episode that it branches from, its own for the first of a tree;
-    None where the rollout does not branch."""
+    """Index in the group of the episode that it branches from, its own for the first of a tree, if
+    any."""
     first_turn: int = 0
-    """The turn at which it branches off: what was sampled before it is masked here, and stands with
-    its parent."""
+    """The turn at which it branches off; what was sampled before stands with its parent, and is
+    masked."""
     logprobs: Floats | None = None
     """float64[n], of the policy that sampled; read at sampled tokens."""
     teacher_logprobs: Floats | None = None
     """float64[n], of the same tokens under a teacher; NaN where it scored none."""
     hindsight_logprobs: Floats | None = None
-    """float64[n], of the same tokens given the outcome; None where it was not measured."""
+    """float64[n], of the same tokens given the outcome."""
     score_norms: Floats | None = None
-    """float64[n], squared norm of the gradient of each token's log-probability with respect to the
-    logits, 1 - 2 pi + sum_v pi_v^2; read at sampled tokens, NaN counts as 0. None where it was not
-    measured."""
+    """float64[n], squared norm of the gradient of log pi by the logits, 1 - 2 pi + sum_v pi_v^2, at
+    sampled tokens; NaN counts as 0."""
     information_gains: Floats | None = None
-    """float64[K-1]: by how much each turn but the last raised the probability of the right answer;
-    None where it was not measured."""
+    """float64[K-1]: by how much each turn but the last raised the right answer's probability."""
     turn_values: Floats | None = None
-    """float64[K+1] or more: the mean reward of episodes played on from before each turn, NaN where
-    none has a grade; last, the own reward. None where nothing was played on."""
+    """float64[K+1] or more: mean rewards of episodes played on from before each turn, NaN where
+    none has a grade; last, the own reward."""
 
     def __post_init__(self) -> None:
         if len(self.turn) != len(self.mask):
@@ -78,7 +75,6 @@ class EstimatorInput:
 
     @property
     def total_reward(self) -> float:
-        """The shaped reward and all rewards of turns and tokens."""
         total = self.shaped_reward + self.added_reward
         if self.turn_rewards is not None:
             total += float(self.turn_rewards.sum())
@@ -93,12 +89,12 @@ class EstimatorInput:
 
     @property
     def turns(self) -> int:
-        """K: turns in which the policy sampled something, counted to the last of them."""
+        """K, counted to the last turn in which the policy sampled something."""
         return int(self.turn[self.mask].max()) + 1 if self.mask.any() else 0
 
     @property
     def turn_ends(self) -> NDArray[np.int64]:
-        """int64[K]: index of the last sampled token of each turn; -1 for a turn without one."""
+        """int64[K], the last sampled token of each turn; -1 for a turn without one."""
         ends = np.full(self.turns, -1, np.int64)
         sampled = np.flatnonzero(self.mask)
         ends[self.turn[sampled]] = sampled  # the last assignment to an index wins
@@ -106,7 +102,7 @@ class EstimatorInput:
 
     @property
     def turn_starts(self) -> NDArray[np.int64]:
-        """int64[K]: index of the first sampled token of each turn; -1 for a turn without one."""
+        """int64[K], the first sampled token of each turn; -1 for a turn without one."""
         starts = np.full(self.turns, -1, np.int64)
         sampled = np.flatnonzero(self.mask)[::-1]
         starts[self.turn[sampled]] = sampled

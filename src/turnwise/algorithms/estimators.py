@@ -1,8 +1,5 @@
-"""The output of an estimator: the advantage of every token of every episode of a batch of groups;
-and ways to make that from simpler functions, of one group or one episode.
-
-Not here: the estimators (`advantages.py` and the modules of the simpler functions).
-"""
+"""The output of an estimator, and ways to make one from a simpler function of a group or
+episode."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +15,7 @@ class Credit(NamedTuple):
     advantages: Floats
     """0 where nothing was sampled."""
     targets: Floats | None = None
-    """Targets of the critic: advantage + value, before any whitening; NaN where it is not trained.
-    None without a critic."""
+    """Targets of the critic: advantage + value, before whitening; NaN where it is not trained."""
 
 
 Estimator = Callable[..., list[list[Credit]]]
@@ -100,8 +96,7 @@ def totals(group: Sequence[EstimatorInput]) -> Floats:
 
 
 def mean_reward(rewards: Sequence[float]) -> float:
-    """The mean of the rewards of episodes that began at one place: exact where all are equal, NaN
-    of none."""
+    """The mean, exact where all are equal; NaN of none."""
     if not len(rewards):
         return float("nan")
     return float(rewards[0] if min(rewards) == max(rewards) else np.mean(rewards))

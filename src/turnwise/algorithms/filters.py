@@ -1,9 +1,7 @@
-"""Filters of the groups of a batch, and of their trajectories, that are trained on; the others
-leave the denominators too.
+"""Filters of the groups and trajectories that are trained on; the others leave the denominators.
 
-Pure: groups are judged by the rewards of their graded members, trajectories by a few plain facts.
-A trajectory that is left out of the loss stays in its group's baseline. Which filters ask for other
-groups in place of those that they drop is the trainer's business.
+Groups are judged by the rewards of graded members, trajectories by a few plain facts; one that is
+left out of the loss stays in its group's baseline.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,18 +26,14 @@ def every(rewards: Sequence[Floats]) -> list[bool]:
 
 @part("group_filter", "all_equal", "without groups whose rewards are all equal (arXiv 2503.14476)")
 def unequal(rewards: Sequence[Floats]) -> list[bool]:
-    """Keep groups whose rewards are not all equal: dynamic sampling (DAPO, arXiv 2503.14476,
-    3.2)."""
+    """Keep groups of unequal rewards: dynamic sampling (DAPO, arXiv 2503.14476, 3.2)."""
     return [differing(group) for group in rewards]
 
 
 @part("group_filter", "top_spread", "those of the largest spread of rewards (arXiv 2504.20073)")
 def top_spread(rewards: Sequence[Floats], share: Share = 0.25) -> list[bool]:
-    """The share of groups with the largest standard deviation of rewards, at least one of them;
-    never one whose rewards are all equal. Equal deviations: the earlier group first.
-
-    Source: StarPO-S (RAGEN, arXiv 2504.20073).
-    """
+    """The share of groups, one at least, with the largest standard deviation of rewards, which is
+    not 0; of equal ones the earlier (StarPO-S of RAGEN, arXiv 2504.20073)."""
     spreads = np.array([_deviation(group) for group in rewards])
     count = max(1, round(share * len(rewards)))
     best = set(np.argsort(-spreads, kind="stable")[:count].tolist())
@@ -52,10 +46,8 @@ def top_spread(rewards: Sequence[Floats], share: Share = 0.25) -> list[bool]:
     "those with most of the rewards' variance (arXiv 2604.06268)",
 )
 def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
-    """The fewest groups that together have that share of all variance of rewards.
-
-    Source: RAGEN-2 (arXiv 2604.06268), linear top-p.
-    """
+    """The fewest groups that together have that share of all variance of rewards: linear top-p of
+    RAGEN-2 (arXiv 2604.06268)."""
     variances = np.array([_deviation(group) ** 2 for group in rewards])
     order = np.argsort(-variances, kind="stable")
     before = np.cumsum(variances[order]) - variances[order]
@@ -65,8 +57,6 @@ def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """The facts about one turn. Example: TurnFacts(acted=True, failed=False, repeated=True)."""
-
     acted: bool
     """There was a well-formed tool call or an answer."""
     failed: bool = False
@@ -97,8 +87,7 @@ def every_trajectory(facts: TrajectoryFacts) -> bool:
 
 @part("trajectory_filter", "overlong", "those that no budget ended (arXiv 2503.14476)")
 def finished(facts: TrajectoryFacts) -> bool:
-    """Keep trajectories that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, section
-    3.4)."""
+    """Keep trajectories that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, 3.4)."""
     return not facts.truncated
 
 
@@ -108,7 +97,7 @@ def finished(facts: TrajectoryFacts) -> bool:
     "those whose every turn has a tool call or an answer (arXiv 2509.02479)",
 )
 def without_void_turns(facts: TrajectoryFacts) -> bool:
-    """Keep trajectories in whose every turn there is a tool call or an answer (SimpleTIR, arXiv
+    """Keep trajectories with a tool call or an answer in every turn (SimpleTIR, arXiv
     2509.02479)."""
     return all(turn.acted for turn in facts.turns)
 
@@ -119,12 +108,8 @@ def without_void_turns(facts: TrajectoryFacts) -> bool:
     "those whose every turn has an answer or calls that brought something new",
 )
 def without_void_results(facts: TrajectoryFacts) -> bool:
-    """Keep trajectories without void turns whose every tool turn also brought something: not all of
-    its calls failed, and not all of them gave what they had given before.
-
-    A wider reading of a void turn than SimpleTIR's. A call that is made again after the world has
-    changed, and gives something else, does not count as repeated.
-    """
+    """Keep trajectories without void turns whose tool turns also brought something: not all calls
+    failed, and not all gave what they had given before; a wider reading than SimpleTIR's."""
     return all(turn.acted and not turn.failed and not turn.repeated for turn in facts.turns)
 
 

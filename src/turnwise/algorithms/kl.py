@@ -43,10 +43,8 @@ def k2(sampler: "Tensor", other: "Tensor") -> "Tensor":
 
 @part("divergence", "k3", "never negative, the right value (Schulman 2020)", of=_of_two)
 def k3(sampler: "Tensor", other: "Tensor") -> "Tensor":
-    """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient.
-
-    Source: Schulman 2020, "Approximating KL divergence"; GRPO, arXiv 2402.03300 (4).
-    """
+    """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient (Schulman 2020, "Approximating KL
+    divergence"; GRPO, arXiv 2402.03300 (4))."""
     difference = (sampler - other).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return (-difference).exp() + difference - 1
 
@@ -65,11 +63,8 @@ def k3_plus(sampler: "Tensor", other: "Tensor") -> "Tensor":
 )
 def unbiased(policy: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor":
     """r k3, r = e^(policy - behaviour) with its gradient, for tokens that `behaviour` sampled:
-    right in both value and gradient, however far the policy has moved since, and whatever
-    correction the objective has.
-
-    Source: DeepSeek-V3.2 (arXiv 2512.02556), section 3.1.
-    """
+    right in value and gradient, however far the policy has moved (DeepSeek-V3.2, arXiv 2512.02556,
+    3.1)."""
     ratio = (policy - behaviour).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     return ratio * k3(policy, other)
 
@@ -77,10 +72,10 @@ def unbiased(policy: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor"
 def adapted_coefficient(
     coefficient: float, measured: float, target: float, horizon: float, trajectories: int
 ) -> float:
-    """c (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon): more where the divergence is above its
-    target, less where it is below, after a step of n trajectories.
+    """c (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon), after a step of n trajectories;
+    positive while n < 5 horizon.
 
-    Source: Ziegler et al., arXiv 1909.08593, section 2.2. Positive while n < 5 horizon.
+    Source: Ziegler et al., arXiv 1909.08593, section 2.2.
     """
     error = min(max(measured / target - 1, -MAX_KL_ERROR), MAX_KL_ERROR)
     return coefficient * (1 + error * trajectories / horizon)
@@ -93,7 +88,6 @@ def sequence_sums(numbers: "Tensor", sequence: "Tensor") -> "Tensor":
 
 
 def sequence_means(numbers: "Tensor", sequence: "Tensor") -> "Tensor":
-    """[n]: the mean over a token's sequence, on each token."""
     return sequence_sums(numbers, sequence) / sequence_sums(
         numbers.new_ones(numbers.shape), sequence
     )

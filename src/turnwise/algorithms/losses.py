@@ -1,7 +1,7 @@
 """The policy loss, per trained token: objective, correction, KL and entropy terms, and metrics.
 
 Everything is flat: one row per trained token, and nothing for the others, so that no padding and no
-observation can enter a term, a metric or a denominator. Pure torch.
+observation can enter a term, a metric or a denominator.
 """
 
 from dataclasses import dataclass
@@ -26,36 +26,32 @@ class TrainedTokens:
     behaviour_logprob: "Tensor"
     """float32: under the policy that sampled them."""
     old_logprob: "Tensor"
-    """float32: under the learner's policy before the update; with correction `bypass` the same as
-    behaviour_logprob. Ratios are to it."""
+    """float32: under the policy that ratios are to, of before the update, or with `bypass` the
+    sampling one."""
     advantage: "Tensor"
     weight: "Tensor"
     """Weight from `aggregation`: sums over the whole optimizer batch are means over it."""
     sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
     entropy: "Tensor"
-    """float32: of the policy's distribution at this token; with gradient if it has a coefficient.
-    """
+    """float32, with gradient if it has a coefficient."""
     reference_logprob: "Tensor | None" = None
     """float32: under the reference model; needed when `kl_coefficient` is not 0."""
     loss_scale: "Tensor | None" = None
-    """Factor on the objective; needed, as `kl_penalty` is, when there is a token filter."""
+    """Factor on the objective; needed, as `kl_penalty`, with a token filter."""
     kl_penalty: "Tensor | None" = None
     """Weight of the divergence of the policy from the old one."""
 
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The loss, token by token, and what to know of it.
-
-    Sums are over the n tokens: add them over micro-batches, then divide by all tokens.
-    """
+    """The loss, token by token, with sums over the n tokens, to be divided by all tokens."""
 
     losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
     weights: "Tensor"
-    """float32[n], without gradient: the factor of each token's objective in that sum, which is its
-    aggregation weight times the token filter's scale times the correction's weight."""
+    """float32[n], without gradient: aggregation weight times the token filter's scale times the
+    correction's weight."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]
@@ -73,10 +69,10 @@ def token_log_ratio(tokens: TrainedTokens) -> "Tensor":
     "the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)",
 )
 def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
-    """The mean of a sequence's log-ratios, on each of its tokens; over trained tokens only.
+    """The mean of a sequence's log-ratios, on each of its trained tokens.
 
     Value s_i, gradient that of each token's own log-probability: GSPO-token (arXiv 2507.18071,
-    equation 14), which is GSPO where the tokens of a sequence share one advantage.
+    equation 14), which is GSPO where a sequence's tokens share one advantage.
     """
     means = sequence_means(token_log_ratio(tokens).detach(), tokens.sequence)
     return means + (tokens.logprob - tokens.logprob.detach())
@@ -86,8 +82,8 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     """weight (correction (loss_scale objective + kl_penalty KL(old || policy)) + kl_coefficient
     divergence - entropy_coefficient H) per token.
 
-    Source of the KL term: GRPO (arXiv 2402.03300), equation 3. Raises ValueError when it is asked
-    for without reference log-probabilities, or a token filter without its numbers.
+    The KL term is GRPO's (arXiv 2402.03300), equation 3. Raises ValueError without the numbers it
+    needs.
     """
     inputs = Inputs(
         log_ratio=algorithm.call("ratio_level", tokens),

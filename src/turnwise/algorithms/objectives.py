@@ -1,8 +1,7 @@
 """The loss of each trained token, from importance ratio and advantage.
 
-Flat float32[n] tensors, one row per trained token: no padding and no observation is there. The
-log-ratio x = log(policy / old policy) has a gradient. Weights, KL and entropy terms are added
-in `losses.py`. Ratios are exp of x clamped to [-20, 20].
+Flat float32[n] tensors, one row per trained token: no padding and no observation is there. Weights,
+KL and entropy terms are added in `losses.py`. Ratios are exp of x clamped to [-20, 20].
 
 Next: `learning/batch.py`.
 """
@@ -36,7 +35,6 @@ class Inputs:
 
     @property
     def ratio(self) -> "Tensor":
-        """exp(log_ratio), clamped."""
         return self.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
@@ -89,10 +87,8 @@ def policy_gradient(inputs: Inputs) -> "tuple[Tensor, Tensor]":
 def cispo(
     inputs: Inputs, clip_low: NonNegative = 1.0, clip_high: NonNegative = 4.0
 ) -> "tuple[Tensor, Tensor]":
-    """-sg(clip(r, 1 - low, 1 + high)) A log pi: a bounded weight, and no token without gradient.
-
-    Source: MiniMax-M1 (arXiv 2506.13585), equation 4.
-    """
+    """-sg(clip(r, 1 - low, 1 + high)) A log pi: a bounded weight, and no token without gradient
+    (MiniMax-M1, arXiv 2506.13585, equation 4)."""
     weight = inputs.ratio.detach().clamp(1 - clip_low, 1 + clip_high)
     losses = -weight * inputs.advantage * inputs.logprob
     return losses, _nowhere(inputs)
@@ -107,10 +103,8 @@ def cispo(
 def sapo(
     inputs: Inputs, gate_positive: Positive = 1.0, gate_negative: Positive = 1.05
 ) -> "tuple[Tensor, Tensor]":
-    """-f(r) A with f(r) = 4/g sigmoid(g (r - 1)), g by the advantage's sign: a soft trust region.
-
-    Source: SAPO (arXiv 2511.20347).
-    """
+    """-f(r) A with f(r) = 4/g sigmoid(g (r - 1)), g by the advantage's sign: a soft trust region
+    (SAPO, arXiv 2511.20347)."""
     gate = inputs.advantage.new_full(inputs.advantage.shape, gate_negative)
     gate = gate.masked_fill(inputs.advantage > 0, gate_positive)
     return -4 / gate * (gate * (inputs.ratio - 1)).sigmoid() * inputs.advantage, _nowhere(inputs)
@@ -125,11 +119,8 @@ def sapo(
 def dppo_tv(
     inputs: Inputs, clip_low: NonNegative = 0.2, clip_high: NonNegative = 0.2
 ) -> "tuple[Tensor, Tensor]":
-    """-r A, without tokens whose probability has moved too far in the advantage's direction: by
-    more than clip_high up, or clip_low down.
-
-    Source: DPPO, binary total variation (arXiv 2602.04879).
-    """
+    """-r A, without tokens whose probability moved too far in the advantage's direction: by more
+    than clip_high up, or clip_low down (DPPO, binary total variation, arXiv 2602.04879)."""
     moved = (inputs.logprob.exp() - inputs.old_logprob.exp()).detach()
     gone = (moved > clip_high).where(inputs.advantage > 0, -moved > clip_low)
     return _without(inputs, gone)
@@ -143,10 +134,7 @@ def dppo_tv(
 )
 def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
     """-r A, without tokens that moved too far in the advantage's direction, by the divergence of
-    the two-way choice "this token or another one".
-
-    Source: DPPO, binary KL (arXiv 2602.04879).
-    """
+    "this token or another one" (DPPO, binary KL, arXiv 2602.04879)."""
     policy, old = inputs.logprob.detach().exp(), inputs.old_logprob.exp()
     further = (policy > old).where(inputs.advantage > 0, policy < old)
     return _without(inputs, further & (_binary_kl(old, policy) > divergence))
@@ -161,10 +149,8 @@ def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Te
 def sequence_squared(inputs: Inputs, temperature: NonNegative = 0.1) -> "tuple[Tensor, Tensor]":
     """-A x + temperature S x / 2 for the log-ratio x of each token, S their sum over its sequence.
 
-    The sum over a sequence is -A S + temperature S^2 / 2, which is (A - temperature S)^2 / (2
-    temperature) less what has no gradient: the square is that of the whole sequence's log-ratio. A
-    sequence is one context, and its tokens have one weight, as every aggregation gives it. Source:
-    Kimi K2 (arXiv 2507.20534), after Kimi k1.5 (arXiv 2501.12599), equation 3.
+    The sum over a sequence is (A - temperature S)^2 / (2 temperature) less what has no gradient.
+    Source: Kimi K2 (arXiv 2507.20534), after Kimi k1.5 (arXiv 2501.12599), equation 3.
     """
     x = inputs.log_ratio
     sums = sequence_sums(x, inputs.sequence)
@@ -207,9 +193,9 @@ def gmpo(
     """-s A for the geometric mean s of the sequence's ratios, each kept from going further in the
     advantage's direction than log-ratio high up, or low down.
 
-    s has the gradient of each token's own ratio, which is the paper's where the tokens of a
-    sequence share one advantage, and leaves each its own where they do not (compare GSPO-token).
-    Source: GMPO (arXiv 2507.20673), clipped per token, with the range (e^-0.4, e^0.4).
+    s has the gradient of each token's own ratio, which is the paper's where a sequence's tokens
+    share one advantage. Source: GMPO (arXiv 2507.20673), clipped per token, with the range (e^-0.4,
+    e^0.4).
     """
     x = inputs.log_ratio
     up, down = inputs.advantage > 0, inputs.advantage < 0

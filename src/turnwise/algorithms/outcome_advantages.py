@@ -1,10 +1,7 @@
 """One number per trajectory, from the rewards of its group.
 
 Pure float64 numpy on float64[n] rewards of graded members. A group of one, and one whose rewards
-are all equal, compares nothing: its advantages are exactly 0. Not here: credit for single turns
-(`turns.py`), critics (`values.py`), numbers over a whole batch (`advantages.py`, where `grpo` and
-`opo` are estimators that look at penalties and lengths too). `of=of_rewards` makes one from a
-function of one group's rewards (`estimators.py`).
+are all equal, compares nothing: its advantages are exactly 0.
 
 Next: `algorithms/objectives.py`.
 """
@@ -24,10 +21,8 @@ STANDARD_DEVIATION_FLOOR = 1e-6
 
 
 def grpo(rewards: Floats) -> Floats:
-    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom.
-
-    Source: DeepSeekMath (arXiv 2402.03300), equation 3 with outcome supervision (4.1.2).
-    """
+    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom (DeepSeekMath, arXiv 2402.03300,
+    equation 3 with outcome supervision, 4.1.2)."""
     deviations = dr_grpo(rewards)
     if not differing(rewards):
         return deviations
@@ -37,10 +32,8 @@ def grpo(rewards: Floats) -> Floats:
 
 @part("estimator", "dr_grpo", "less the group's mean (arXiv 2503.20783)", of=of_rewards)
 def dr_grpo(rewards: Floats) -> Floats:
-    """R_i - mean: no division, so that easy and hard groups are not weighted up.
-
-    Source: Understanding R1-Zero-like Training (arXiv 2503.20783), section 3.2.
-    """
+    """R_i - mean: without a division easy and hard groups are not weighted up (Understanding
+    R1-Zero-like Training, arXiv 2503.20783, 3.2)."""
     check_finite(rewards)
     if not differing(rewards):
         return np.zeros(len(rewards))
@@ -49,10 +42,8 @@ def dr_grpo(rewards: Floats) -> Floats:
 
 @part("estimator", "rloo", "less the mean of the group's others (arXiv 2402.14740)", of=of_rewards)
 def rloo(rewards: Floats) -> Floats:
-    """R_i - mean of the others = n/(n-1) (R_i - mean).
-
-    Source: Back to Basics (arXiv 2402.14740), equation 7.
-    """
+    """R_i - mean of the others = n/(n-1) (R_i - mean) (Back to Basics, arXiv 2402.14740, equation
+    7)."""
     deviations = dr_grpo(rewards)
     return deviations * len(rewards) / max(len(rewards) - 1, 1)
 
@@ -66,10 +57,8 @@ def rloo(rewards: Floats) -> Floats:
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
 def max_rl(rewards: Floats) -> Floats:
-    """(R_i - mean) / mean, for rewards that are not negative; 0 where all are 0.
-
-    Source: MaxRL (arXiv 2602.02710). Raises ConfigError for a negative reward.
-    """
+    """(R_i - mean) / mean, 0 where all are 0 (MaxRL, arXiv 2602.02710). Raises ConfigError for a
+    negative reward."""
     check_finite(rewards)
     if len(rewards) and rewards.min() < 0:
         raise ConfigError(
@@ -89,13 +78,12 @@ def max_rl(rewards: Floats) -> Floats:
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
 def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
-    """GRPO's advantage of all subsets of k trajectories, whose reward is their best one's, averaged
+    """GRPO's advantage of all subsets of k trajectories, with their best one's reward, averaged
     over the subsets that a trajectory is in; closed form for rewards of 0 and 1.
 
     With c of n right: mean 1 - C(n-c, k) / C(n, k), std its binomial one; a wrong trajectory's
     subsets fail with C(n-c-1, k-1) / C(n-1, k-1). Source: Pass@k Training (arXiv 2508.10751),
-    analytical derivation. Raises ConfigError for other rewards; a group of fewer than k
-    trajectories has no such subset: 0.
+    analytical derivation. Raises ConfigError for other rewards; 0 for fewer than k trajectories.
     """
     check_finite(rewards)
     right = rewards == 1.0
@@ -119,10 +107,8 @@ def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
 
 def opo(rewards: Floats, lengths: Floats) -> Floats:
     """R_i - sum l_j R_j / sum l_j: the baseline of least variance if a trajectory's squared
-    gradient grows with its length l, its sampled tokens.
-
-    The baseline holds the trajectory's own reward, as in the paper. Source: arXiv 2505.23585.
-    """
+    gradient grows with its l sampled tokens; it holds the own reward, as in the paper (arXiv
+    2505.23585)."""
     check_finite(rewards)
     if not differing(rewards) or not lengths.sum():
         return np.zeros(len(rewards))

@@ -2,9 +2,8 @@
 
 A part is declared beside its function, by the decorator `part`; its numbers are the arguments with
 defaults of its signature, their ranges stand in the annotations. A recipe can name a function of
-one's own in the same way (`turnwise/registry.py`), declared or not. Not here: the algorithms
-(`rows.py`), and the functions. Nothing here or in the functions' modules loads torch, so that all
-of it can be printed at once.
+one's own in the same way (`turnwise/registry.py`), declared or not. Nothing here or in the
+functions' modules loads torch, so that all of it can be printed at once.
 """
 
 import inspect
@@ -46,7 +45,6 @@ class Requirement(StrEnum):
 
     @property
     def words(self) -> str:
-        """The need in a sentence."""
         return _WORDS.get(self, self.replace("_", " "))
 
 
@@ -70,14 +68,12 @@ class Trait(StrEnum):
     UNGROUPED = "ungrouped"
     """An estimator that compares nothing within a group, so that a group may be of one."""
     NO_SHAPING = "no shaping"
-    """An estimator that a penalty among the rewards makes no sense for: those for rewards of 0 and
-    1, the one whose rewards are named, and those that would not see it, since they compare replays,
-    ask a teacher, or estimate nothing."""
+    """An estimator for which a penalty among the rewards makes no sense: for rewards of 0 and 1,
+    named rewards, and those that would not see it."""
     NO_PENALTY = "no penalty"
-    """An estimator that a KL penalty makes no sense for: those without shaping; those that divide
-    all they compare by its deviation, where a penalty of any size would be as large as the rewards
-    as soon as these are equal; the one whose rewards per token are something else; and those on
-    trees, where what episodes share stands, with its penalty, in one of them alone."""
+    """An estimator for which a KL penalty makes no sense: those without shaping; those that divide
+    by the deviation of all they compare, where any penalty becomes as large as the rewards; and
+    where rewards per token, or trees' shared parts, are something else."""
     BY_ADVANTAGE = "by advantage"
     """An objective without a gradient where the advantage is 0."""
     NAMED_REWARDS = "named rewards"
@@ -96,7 +92,6 @@ class Number:
     whole: bool = False
 
     def accepts(self, value: float) -> bool:
-        """Whether the value is in the range, and whole if it has to be."""
         return self.low <= value <= self.high and (not self.whole or value == int(value))
 
     def __str__(self) -> str:
@@ -113,7 +108,6 @@ class Weights:
     default: ClassVar[Mapping[str, float]] = {}
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value is a table of numbers, all finite and none of them 0."""
         return isinstance(value, Mapping) and all(
             isinstance(weight, int | float)
             and not isinstance(weight, bool)
@@ -166,9 +160,8 @@ def part(
 ) -> Callable[[Function], Function]:
     """Declare the decorated function a part of an algorithm.
 
-    `name` is for built-in parts; one's own are named by file or module. `of` makes the choice's
-    function from a simpler one, as those in `estimators.py` do for estimators. Raises ConfigError
-    for arguments with defaults that are no numbers.
+    `name` is for built-in parts. `of` makes the choice's function from a simpler one, as those in
+    `estimators.py`. Raises ConfigError for arguments with defaults that are no numbers.
     """
 
     def declare(function: Function) -> Function:
@@ -191,8 +184,8 @@ def part(
 
 
 class PartRegistry(Registry[Part]):
-    """The parts of one choice; built-in ones are those that the given modules declare. To find one
-    of them, modules are imported in turn until it is there; a wing's are imported last."""
+    """The parts of one choice. To find a built-in one, the given modules are imported in turn until
+    it is there; a wing's are imported last."""
 
     def __init__(self, choice: str, arguments: int, *modules: str) -> None:
         """`arguments` is how many the function gets before its numbers."""
@@ -201,20 +194,16 @@ class PartRegistry(Registry[Part]):
         self._declared: dict[str, Part] = {}
 
     def names(self) -> list[str]:
-        """The built-in names, in the order of their declarations, and those of wings."""
         return list(dict.fromkeys([*self._all_declared(), *super().names()]))
 
     def descriptions(self) -> dict[str, str]:
-        """See Registry."""
         declared = {name: part.description for name, part in self._all_declared().items()}
         return declared | {k: d for k, d in super().descriptions().items() if k not in declared}
 
     def is_built_in(self, name: str) -> bool:
-        """Whether it is a part of the core or of a wing."""
         return self._find_declared(name) is not None or name in self._known()
 
     def check(self, name: str) -> None:
-        """See Registry."""
         if self._find_declared(name) is None:
             super().check(name)
 
@@ -262,7 +251,7 @@ class PartRegistry(Registry[Part]):
 
 def declared_part(name: str) -> Part:
     """The part that `file.py:Name` or `package.module:Name` is declared to be. Raises ConfigError
-    where it is not there, or not declared."""
+    for none."""
     declared: Part | None = getattr(load_function(name, "part"), _DECLARED, None)
     if declared is None:
         raise ConfigError(
@@ -295,9 +284,7 @@ PARTS: dict[str, PartRegistry] = {
         PartRegistry("rollout", 5, "rollout.collect"),
     )
 }
-"""Every choice of an algorithm, and what there is to choose from. A module is imported when a part
-is first asked for that those before it do not have; rollouts, which play episodes, are on a floor
-above."""
+"""Every choice of an algorithm, and what there is to choose from, imported when it is asked for."""
 
 _DECLARED = "turnwise_part"
 

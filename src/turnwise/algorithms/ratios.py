@@ -13,16 +13,16 @@ PLAIN = ("clip", "policy_gradient")
 
 
 def has_special_ratio(algorithm: Algorithm) -> bool:
-    """Whether the algorithm does something of its own with ratios, which is known to come to
-    nothing where they are 1, and has a policy loss at all."""
+    """Whether the algorithm has a policy loss, and does something with ratios that comes to nothing
+    at 1."""
     special = algorithm.objective not in PLAIN or algorithm.ratio_level != "token"
     known = algorithm.has_trait("objective", Trait.PLAIN_AT_ONE)
     return special and known and algorithm.estimator != "none"
 
 
 def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: int) -> bool:
-    """Whether every update begins with all ratios at 1, up to how the sampler rounds: one update a
-    step, on samples of the present policy, or with ratios to the learner's own policy."""
+    """Whether every update begins with all ratios at 1, up to the sampler's rounding: one update a
+    step, on samples of the present policy, or with ratios to the learner's own."""
     return updates_per_step == 1 and (max_staleness == 0 or algorithm.correction != BYPASS)
 
 

@@ -1,7 +1,5 @@
-"""Algorithms by name, as a recipe asks for them: a row with some of its parts and numbers replaced.
-
-Not here: the rows (`rows.py`), what a part is (`parts.py`).
-"""
+"""Algorithms by name, as a recipe asks for them: a row with some of its parts and numbers
+replaced."""
 
 import math
 from collections.abc import Mapping
@@ -39,8 +37,8 @@ def algorithm_names() -> list[str]:
 
 
 def row_of(name: str) -> Algorithm:
-    """The row of that name. Raises ConfigError for an unknown one, MissingExtraError for one of a
-    wing that is not installed."""
+    """The row of that name. Raises ConfigError for an unknown one, MissingExtraError for a missing
+    wing's."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     of_wings = wings().parts("algorithm")
@@ -54,8 +52,8 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     """The named row with some of its choices and numbers replaced.
 
     A number of a part that is no longer chosen goes with it. Raises ConfigError for an unknown
-    name, key or choice (naming the nearest known one), for a value of the wrong type or range, for
-    a number that no chosen part takes, and for parts or KL terms that do not go together.
+    name, key or choice (naming the nearest known one), a value of wrong type or range, a number
+    that no chosen part takes, and for parts or KL terms that do not go together.
     """
     row = row_of(name)
     chosen: dict[str, Any] = {}
@@ -83,11 +81,8 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """The composition of an algorithm: for each choice the part, what it does, and its numbers,
-    None for a missing bound; and a note on what it comes to, if there is one.
-
-    Raises ConfigError for an unknown name.
-    """
+    """An algorithm's parts with their numbers (None for a missing bound), and a note on what it
+    comes to. Raises ConfigError for an unknown name."""
     algorithm = make_algorithm(name, {})
     parts = {
         choice: _described(algorithm.part(choice), algorithm.numbers_of(choice)) for choice in PARTS
@@ -100,11 +95,8 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def describe_parts(name: str) -> list[dict[str, Any]]:
-    """The parts of that name, with their numbers and needs: built-in ones, or one of one's own,
-    which the decorator `part` declares.
-
-    Raises ConfigError for an unknown name, and for a function whose choice is not stated.
-    """
+    """The parts of that name, built-in or declared by `part`, with their numbers and needs. Raises
+    ConfigError for an unknown name, and where the choice is not stated."""
     if ":" in name:
         declared = declared_part(name)
         found = [PARTS[declared.choice].get(name)]
@@ -149,7 +141,6 @@ def _note(row: Algorithm) -> str:
 def _not_taken(
     name: str, algorithm: Algorithm, key: str, taken: Mapping[str, Setting]
 ) -> ConfigError:
-    """A number of another part, or one that there is not at all."""
     for choice, options in PARTS.items():
         for option in options.names():
             if key in options.get(option).numbers:

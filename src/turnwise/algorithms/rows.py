@@ -1,8 +1,4 @@
-"""The algorithms by name: each is a row of choices, none a trainer of its own.
-
-An algorithm is added by adding a row. Not here: what can be chosen (`parts.py`), and how a recipe
-changes a row (`registry.py`).
-"""
+"""The algorithms by name: each is a row of choices, none a trainer of its own."""
 
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import PLAIN_SUM

@@ -1,7 +1,6 @@
 """Penalties on a trajectory's reward before trajectories are compared with each other.
 
-Pure float64 numpy on lengths. The verifier's reward stays as it is: evaluations, metrics of rewards
-and filters on groups never see these penalties.
+Evaluations, metrics of rewards and filters on groups never see them. Pure float64 numpy.
 """
 
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from turnwise.algorithms.parts import part
 from turnwise.ranges import NonNegative, Range
 
 RewardShaping = Callable[..., Floats]
-"""(tokens that the policy sampled in each trajectory int64[n], budget of tokens, **numbers) ->
-penalties float64[n], 0 or more, to be taken off the rewards."""
+"""(sampled tokens int64[n], budget, **numbers) -> penalties float64[n], 0 or more, taken off
+rewards."""
 
 
 @part("reward_shaping", "none", "the task's reward")
@@ -36,11 +35,10 @@ def overlong(
     overlong_band: Annotated[float, Range(1e-6, 1)] = 0.2,
     overlong_penalty: NonNegative = 1.0,
 ) -> Floats:
-    """0 up to budget - band, from there growing with each token to `overlong_penalty` at the budget
-    and beyond; the band is that share of the budget.
+    """0 up to budget - band, then growing with each token to `overlong_penalty` at the budget; the
+    band is that share of the budget.
 
-    Source: DAPO (arXiv 2503.14476), equation 13, where the budget is 20,480 tokens, the band 4,096
-    of them, which is a fifth, and the penalty 1.
+    Source: DAPO (arXiv 2503.14476), equation 13, with a band of a fifth of 20,480 tokens, and 1.
     """
     band = overlong_band * budget
     share: Floats = np.clip((lengths - (budget - band)) / band, 0.0, 1.0)

@@ -1,9 +1,8 @@
 """Filters of trained tokens that would cost the policy its entropy, and are treated apart.
 
-Entropy falls where the log-probability of tokens and their advantage vary together, and most of
-that comes from few tokens. A filter ranks all trained tokens of an optimizer batch once, by what is
-known before the update, and gives each two numbers; so neither the split into micro-batches nor
-chance has a part in it. Pure float64 numpy. Source of all: arXiv 2505.22617.
+Entropy falls where tokens' log-probability and advantage vary together, mostly in few tokens. A
+filter ranks all trained tokens of an optimizer batch once, before the update, so that neither
+micro-batches nor chance have a part in it. Pure float64 numpy. Source of all: arXiv 2505.22617.
 """
 
 from collections.abc import Callable
@@ -20,8 +19,7 @@ class Treatment(NamedTuple):
     """The treatment of n trained tokens, float64[n] each."""
 
     loss_scale: Floats
-    """Factor on the objective: 1, or 0 for a token that is taken out and stays in the
-    denominators."""
+    """Factor on the objective: 1, or 0 for a token taken out, which stays in the denominators."""
     kl_penalty: Floats
     """Weight of the divergence from the policy before the update, added to the loss; 0 for most."""
 
@@ -54,8 +52,8 @@ def clip_cov(
     covariance_low: NonNegative = 1.0,
     covariance_high: NonNegative = 5.0,
 ) -> Treatment:
-    """Takes out that share of the tokens, at least one, of those whose covariance is between low
-    and high: the largest. The paper draws them by lot."""
+    """Takes out the share of the tokens, one at least, with the largest covariance between low and
+    high; the paper draws them by lot."""
     treatment = none(advantages, logprobs)
     if len(advantages):
         covariance = covariances(advantages, logprobs)

@@ -1,7 +1,6 @@
 """Credit for single turns without a critic: from one group's episodes to a number per turn.
 
-Each function gives a list with float64[K_i] for each episode. Pure float64 numpy. Not here: values
-of a critic (`values.py`), one number for a whole trajectory (`outcome_advantages.py`).
+Each function gives a list with float64[K_i] for each episode. Pure float64 numpy.
 """
 
 from collections import defaultdict
@@ -40,12 +39,11 @@ def discounted(numbers: Floats, discount: float) -> Floats:
     of=of_turns,
 )
 def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
-    """G_{i,k} less the mean over the others of G_{j,k}; an episode that ended before turn k stands
-    for itself with its last turn.
+    """G_{i,k} less the mean over the others of G_{j,k}; one that ended before turn k stands for
+    itself with its last turn. A group of one has no others: 0.
 
-    The baseline of an episode is a function of the others alone, so the gradient is unbiased
-    whatever the numbers of turns, also where the policy decides when to stop. With an outcome only
-    and no discount it is RLOO. A group of one has no others: 0.
+    The baseline is a function of the others alone, so the gradient is unbiased also where the
+    policy decides when to stop. With an outcome only and no discount it is RLOO.
     """
     returns = [turn_returns(episode, discount) for episode in group]
     advantages = []
@@ -69,15 +67,14 @@ def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNum
     traits=[Trait.NO_PENALTY],
 )
 def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
-    """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
-    the last z-scored for each turn index over the group, 0 where an episode has no such turn (I),
-    outcomes over the group (O). A reward of the last turn is part of its outcome. An episode of one
-    turn, which has called nothing, has the z-score of all its rewards in one sum.
+    """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: rewards of turns before the
+    last z-scored for each turn index over the group, 0 where an episode has no such turn (I),
+    outcomes over the group (O). A last turn's reward is part of its outcome; an episode of one turn
+    has the z-score of all its rewards in one sum.
 
     Source: arXiv 2505.11821, first version, and its program, which have two turns: A_0 = I + O and
-    A_1 = O; what stands here for turns that were not made is the program's. It is biased where the
-    policy decides when to stop: which turns are compared then depends on the actions. It is here to
-    be compared with; `turn_rloo` is the estimator without that fault.
+    A_1 = O. It is biased where the policy decides when to stop, since which turns are compared
+    depends on the actions: `turn_rloo` is the estimator without that fault.
     """
     rewards = [_turn_rewards(episode) for episode in group]
     own = [episode.shaped_reward for episode in group]
@@ -114,11 +111,10 @@ def gigpo(
     divide: Annotated[int, Range(0, 1)] = 1,
 ) -> TurnNumbers:
     """A_k = A^E + step_weight A^S_k: the episode's advantage in its group, plus that of the turn's
-    discounted return among all turns of the group that began in the same state.
+    discounted return among the group's turns that began in the same state; 0 for a state met once.
 
-    A state that was met once compares nothing: A^S = 0. `divide` divides both by their standard
-    deviation (n-1), as the paper's default; without it they are differences from the mean.
-    Source: GiGPO, arXiv 2505.10978, equations 3 to 8. Raises ValueError without names of states.
+    `divide` divides both by their standard deviation (n-1), as the paper's default. Source: GiGPO,
+    arXiv 2505.10978, equations 3 to 8. Raises ValueError without names of states.
     """
     clusters: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     returns = [turn_returns(episode, discount) for episode in group]

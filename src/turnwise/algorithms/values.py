@@ -1,7 +1,7 @@
 """Advantages from a critic's values: generalised advantage estimation over tokens, turns, or both.
 
-The recursions run over sampled tokens alone: what a tool wrote is not a step of the policy, so a
-value before it is followed by the value after it. Pure float64 numpy. Not here: the critic.
+The recursions run over sampled tokens alone: a value before a tool's output is followed by the
+value after it. Pure float64 numpy.
 """
 
 import numpy as np
@@ -13,10 +13,8 @@ from turnwise.ranges import Positive, Share
 
 
 def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:
-    """A_t = d_t + discount decay A_{t+1}, d_t = r_t + discount V_{t+1} - V_t; 0 after the end.
-
-    Source: Schulman et al., arXiv 1506.02438, equation 16. float64[m] for m steps.
-    """
+    """float64[m]: A_t = d_t + discount decay A_{t+1}, d_t = r_t + discount V_{t+1} - V_t; 0 after
+    the end (Schulman et al., arXiv 1506.02438, equation 16)."""
     following = np.append(values[1:], 0.0)[: len(values)]
     deltas = rewards + discount * following - values
     advantages = np.zeros(len(values))
@@ -53,10 +51,8 @@ def token_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0
 def length_adaptive_gae(
     episode: EstimatorInput, discount: Share = 1.0, alpha: Positive = 0.05
 ) -> Credit:
-    """The policy's decay is 1 - 1/(alpha l) for l sampled tokens, the critic's is 1.
-
-    Source: VAPO, arXiv 2504.05118, section 4.2. A trajectory with alpha l <= 1 has decay 0.
-    """
+    """The policy's decay is 1 - 1/(alpha l), at least 0, for l sampled tokens, the critic's is 1
+    (VAPO, arXiv 2504.05118, 4.2)."""
     length = int(episode.mask.sum())
     decay = max(0.0, 1 - 1 / (alpha * length)) if length else 0.0
     targets = token_gae(episode, discount, 1.0).targets
@@ -72,11 +68,9 @@ def length_adaptive_gae(
     traits=[Trait.UNGROUPED],
 )
 def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
-    """Every turn is a step: its value is the one at its first sampled token, its tokens share one
-    advantage, and the critic is trained at those first tokens alone.
-
-    Source: Turn-PPO, arXiv 2512.17008. Turns in which nothing was sampled are no steps.
-    """
+    """Every turn in which something was sampled is a step: its value is the one at its first
+    sampled token, where alone the critic is trained, and its tokens share one advantage (Turn-PPO,
+    arXiv 2512.17008)."""
     starts = episode.turn_starts
     acted = starts >= 0
     values = _values(episode)[starts[acted]]
@@ -98,12 +92,12 @@ def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0)
 def bilevel_gae(
     episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0, turn_discount: Share = 0.95
 ) -> Credit:
-    """Over turns first, with `turn_discount`; then over the tokens of each turn, where the only
-    reward is the turn's target, at its last token.
+    """Over turns first, with `turn_discount`; then over each turn's tokens, with the turn's target
+    at its last one as the only reward.
 
-    Source: VAGEN (arXiv 2510.16907) and RAGEN (arXiv 2504.20073). Turn ends come from turn ids, so
-    a turn with reward 0 is a turn like any other; the published code finds ends by rewards. The
-    turn's value is that at its last sampled token, as there.
+    Source: VAGEN (arXiv 2510.16907) and RAGEN (arXiv 2504.20073). Turn ends come from turn ids, not
+    from rewards as in the published code; the turn's value is that at its last sampled token, as
+    there.
     """
     ends = episode.turn_ends
     acted = ends >= 0
@@ -120,10 +114,7 @@ def bilevel_gae(
 
 
 def explained_variance(values: Floats, returns: Floats) -> float:
-    """1 - Var(returns - values) / Var(returns): 1 is perfect, 0 no better than a constant.
-
-    NaN where the returns do not vary: then there is nothing to explain.
-    """
+    """1 - Var(returns - values) / Var(returns); NaN where the returns do not vary."""
     variance = float(np.var(returns))
     return 1 - float(np.var(returns - values)) / variance if variance else float("nan")
 

@@ -7,8 +7,8 @@ PATIENCE = 16
 
 
 def is_due(running: float, ready: float, passes: float) -> bool:
-    """Whether to begin with `ready` turns beside so many running ones, so many passes after others
-    were begun with."""
+    """Whether to begin with `ready` turns beside the running ones, so many passes after the last
+    ones."""
     if running == 0 or ready * ADMIT_SHARE >= running:
         return True
     return ready > 0 and passes >= PATIENCE

@@ -41,8 +41,8 @@ class Sampling:
     seed=5).
 
     Log-probabilities are those of the distribution that was sampled from: after temperature, and
-    with top_k, top_p or min_p of the tokens that these leave, whose probabilities sum to 1.
-    An engine that cannot honour an option raises ConfigError.
+    over what top_k, top_p and min_p leave. An engine that cannot honour an option raises
+    ConfigError.
     """
 
     max_tokens: int
@@ -57,17 +57,15 @@ class Sampling:
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these strings; that token is kept."""
     processors: tuple[Callable[[Any, Any], Any], ...] = ()
-    """Change the logits before all else, in order. As those of transformers: from int64[1, n], the
-    history so far, and float32[1, vocabulary] to such logits. Log-probabilities are of what comes
-    out."""
+    """Change the logits before all else, in order, as those of transformers: from the history
+    int64[1, n] and float32[1, vocabulary] to such logits."""
     seed: int = 0
     """Seed of this request alone: the result does not depend on what is sampled beside it."""
     experts_from: int | None = None
-    """The first place of the history from which on a mixture's experts are returned for each token
-    that the model read; None: they are not recorded."""
+    """The first place of the history from which on each token's experts are returned, if any."""
     returns_kept: bool = False
-    """Whether each sampled token is to come with those that top_k, top_p and min_p left, from an
-    engine that knows them (`BuiltEngine.returns_kept`)."""
+    """Whether each token comes with what top_k, top_p and min_p left
+    (`BuiltEngine.returns_kept`)."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +79,10 @@ class Completion:
     version: int | Sequence[int]
     """Version of the weights that sampled these tokens; one for each if they changed in between."""
     experts: "np.ndarray | None" = None
-    """int16[m, routers, k], the experts of each token from `Sampling.experts_from` on, the last
-    sampled one left out, which the model has not read; None where none were asked for."""
+    """int16[m, routers, k], each token's experts from `Sampling.experts_from` on, without the last
+    sampled token, which the model has not read."""
     kept: KeptTokens | None = None
-    """The tokens among which each one was drawn; None where they were not asked for, and where
-    nothing was left out."""
+    """The tokens among which each one was drawn, if asked for and anything was left out."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class EngineSetup:
     max_tokens: int
     """The most tokens of a trajectory."""
     folder: Path | None = None
-    """Folder for an engine's own files; None: a temporary one."""
+    """For an engine's own files; None: a temporary one."""
     records_experts: bool = False
     """Whether turns will ask for the experts of their tokens (`Sampling.experts_from`)."""
     colocated: bool = False
@@ -114,18 +111,16 @@ class BuiltEngine(Protocol):
     takes_images: ClassVar[bool]
     """Whether it samples after images."""
     shares_weights: ClassVar[bool]
-    """Whether it samples from the tensors of `EngineSetup.model` themselves, so that a model that
-    learns at the same time has to be copied."""
+    """Whether it samples from the tensors of `EngineSetup.model`: one that learns meanwhile is
+    copied."""
     returns_kept: ClassVar[bool]
-    """Whether its completions have the tokens that top_k, top_p and min_p left, where they are
-    asked for (`Sampling.returns_kept`): without them nothing can be learned from as it was
-    sampled."""
+    """Whether completions have what top_k, top_p and min_p left where `Sampling.returns_kept` asks:
+    else nothing can be learned from as it was sampled."""
 
     @classmethod
     def build(cls, setup: EngineSetup, **options: Any) -> "Engine":
-        """Make the engine of a recipe; `options` are those of `setup.config`. Raises ConfigError
-        for settings that it cannot honour."""
-        ...
+        """Make a recipe's engine; `options` are of `setup.config`. Raises ConfigError for bad
+        settings."""
 
 
 class Engine(Protocol):
@@ -134,15 +129,12 @@ class Engine(Protocol):
     @property
     def version(self) -> int:
         """The version of the weights that sample now."""
-        ...
 
     def open(self, session: str) -> None:
         """Announce a trajectory. Between its requests, an engine in lockstep mode waits for it."""
-        ...
 
     def close(self, session: str) -> None:
         """Release everything held for the session, a request under way included. Idempotent."""
-        ...
 
     async def generate(
         self,
@@ -152,19 +144,13 @@ class Engine(Protocol):
         session: str,
         images: Sequence[Image] = (),
     ) -> Completion:
-        """Sample one turn. `prompt` is the whole history, `images` are what some of its tokens
-        stand for, in order; what the session's cache already holds is not computed again."""
-        ...
+        """Sample one turn after `prompt`, the whole history, in which `images` stand for some
+        tokens, in order; what the session's cache holds is not computed again."""
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
-        """Replace the weights (name -> tensor); later tokens carry the new version, those of turns
-        that are under way too."""
-        ...
+        """Replace weights by name; later tokens, of turns under way too, carry the new version."""
 
     async def sleep(self) -> None:
         """Nothing is sampled before the next `load_weights`: an engine may give memory back."""
-        ...
 
-    async def stop(self) -> None:
-        """End the engine's background work. Idempotent."""
-        ...
+    async def stop(self) -> None: ...

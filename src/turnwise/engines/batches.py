@@ -56,10 +56,10 @@ def decode_batch(running: Sequence[Request]) -> Batch:
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
-    """Batch the uncached tokens of some requests: the one with most to do, and similar ones.
+    """Batch the uncached tokens of the request with most to do, and of similar ones.
 
-    Of requests with one history, as those of a group have at first and often for longer, the first
-    is computed and the others get its keys, values and logits.
+    Of requests with one history, as in a group, the first is computed and the others get its keys,
+    values and logits.
     """
     twins = _twins(fresh)
     chosen = _similar(list(twins))
@@ -91,10 +91,8 @@ def prefill_batch(fresh: Sequence[Request]) -> Batch:
 
 
 def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
-    """The requests to compute, each with those that have the same history and as much of it cached.
-
-    Only what one pass computes whole is shared.
-    """
+    """The requests to compute, each with those that have the same history and as much of it
+    cached."""
     first: dict[tuple[int, bytes], Request] = {}
     twins: dict[Request, list[Request]] = {}
     for request in fresh:
@@ -152,8 +150,8 @@ def _start(request: Request) -> int:
 
 
 def image_inputs(batch: Batch, reader: ImageReader) -> tuple[Batch, ImageInputs | None]:
-    """The batch with ids of the model's vocabulary alone, and the placeholders among them; None
-    where all inputs are words at positions of their own."""
+    """The batch in the model's vocabulary, and its placeholders; None where all inputs are plain
+    words."""
     rows = [request.session.images for request in batch.requests[: len(batch.runs)]]
     words = all(images is None for images in rows)
     if words or (batch.ids.min() >= 0 and not reader.family.axes):

@@ -3,7 +3,7 @@
 The cache has places for so many tokens. A session gets a run of them as long as its history, with a
 little room, and a longer one when that is full: the number of tokens bounds how many sessions are
 in the cache, and not the longest that any of them may become. A session that loses its run is
-computed again later. This is bookkeeping; the cache itself moves the tensors.
+computed again later.
 """
 
 from bisect import insort
@@ -14,8 +14,8 @@ from turnwise.engines.sessions import Request, Session, run_of
 from turnwise.forward.cache import CacheExtent
 
 SHORTEST = 64
-"""Places of the shortest run. Others have 1.5 or 1.33 times as many as the next shorter one: few
-sizes, so that neighbours often have the same."""
+"""Places of the shortest run; others are 1.5 or 1.33 times as long as the next shorter one, so that
+neighbours often have one size."""
 ROOM = 32
 """Tokens that a session can add before its run is too short, if it may sample so many."""
 SCATTERED = 4
@@ -59,10 +59,11 @@ class CacheAllocator:
         return sum(run_of(session).size for session in self.seated)
 
     def seat(self, waiting: Sequence[Request], most: int) -> list[Request]:
-        """Admit requests in the order given, at most `most`; returns those that have a run.
+        """Admit at most `most` requests in the order given, up to the first that does not fit;
+        returns those that have a run.
 
-        Room is made by the sessions that have been idle for longest, then by those last in the
-        queue. Running sessions keep their runs. The first that does not fit ends it.
+        Room is made by sessions idle for longest, then by the last in the queue; running ones keep
+        their runs.
         """
         seated: list[Request] = []
         for position, request in enumerate(waiting[:most]):
@@ -75,11 +76,9 @@ class CacheAllocator:
         return seated
 
     def grow(self, running: Sequence[Request], waiting: Sequence[Request]) -> list[Request]:
-        """Give every running request, in order, a run that all its tokens fit in.
-
-        If need be the last ones give theirs up, which are returned: the first one always goes on.
-        With whole turns they have such runs since they were admitted.
-        """
+        """Give running requests, in order, runs that all their tokens fit in; if need be the last
+        ones give theirs up, and are returned. With whole turns they have such runs since they were
+        admitted."""
         if self._whole_turns:
             return []
         left = list(running)
@@ -102,7 +101,6 @@ class CacheAllocator:
         self._follow()
 
     def free(self, session: Session) -> None:
-        """Take the session's run away, and with it all that is cached."""
         if session.run is not None:
             self.seated.remove(session)
         self._left.pop(session, None)
@@ -110,8 +108,8 @@ class CacheAllocator:
         session.length = 0
 
     def _fit(self, request: Request, others: Sequence[Request]) -> bool:
-        """Whether the session has a run that is long enough, now that idle sessions and `others`
-        have made room."""
+        """Whether the session has a run long enough, now that idle sessions and `others` have made
+        room."""
         session = request.session
         left = len(request.draws) - len(request.tokens)
         wanted = request.known + (left if self._whole_turns else min(ROOM, left))
@@ -161,8 +159,8 @@ class CacheAllocator:
         return True
 
     def _settle(self, session: Session, size: int) -> bool:
-        """Give the session a run in another gap, and have what is cached moved there; whether there
-        is a gap."""
+        """Give the session a run in another gap, if there is one, and have what is cached moved
+        there."""
         start = self._gap(size)
         if start is None:
             return False
@@ -188,8 +186,7 @@ class CacheAllocator:
             self._move(moves)
 
     def _gap(self, size: int) -> int | None:
-        """The start of so many free places: the first such gap, but rather behind a run of the same
-        size."""
+        """The start of the first such gap, but rather of one behind a run of the same size."""
         found = None
         # The beginning of the pool is as good as a neighbour of the same size.
         start, before = 0, size

@@ -1,7 +1,6 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
-Each session keeps its keys and values across its turns; a request prefills only what is new. Which
-requests run is in `schedule.py`, the division of the cache in `cache_allocator.py`.
+Each session keeps its keys and values across its turns; a request prefills only what is new.
 
 Next: `engines/sampling.py`.
 """
@@ -48,8 +47,7 @@ class Counters:
     passes: int = 0
     """Forward passes."""
     computed: int = 0
-    """Tokens put through the model: neither those found in a session's cache, nor those of a prompt
-    that was computed for another session."""
+    """Tokens put through the model: not those cached, or computed for another session."""
     sampled: int = 0
     seconds: float = 0.0
     """Spent on forward passes: their inputs, the model, sampling, and handing tokens out."""
@@ -58,18 +56,15 @@ class Counters:
 class EmbeddedEngine:
     """Samples from a causal language model.
 
-    A session has up to `max_tokens` tokens of history (fewer if the model has fewer positions). The
-    cache holds `kv_cache_tokens` tokens of at most `max_sequences` sessions; by default there is
-    room for all of them at their longest. More sessions may be open: their requests wait, and a
-    session gives up its part, idle ones first, to those that go on, and is prefilled again later,
-    be it in the middle of a turn.
+    The cache holds `kv_cache_tokens` tokens of at most `max_sequences` sessions; by default there
+    is room for all at their longest, `max_tokens`. More sessions may be open: idle ones give up
+    their part first, and are prefilled again later, be it in the middle of a turn.
 
     With `deterministic`, the same seeds give bit-identical results however long tools take:
-    requests are admitted only once every open session has one (so open all sessions that belong
-    together before the first request), in the order of their names, and a session gets room for its
-    whole turn, so that none has to give way within it. Otherwise requests are admitted in order of
-    arrival. Forward passes block the event loop, which has its turn between them: where tools
-    should proceed meanwhile, the engine is put into a thread (`threaded.py`).
+    requests are admitted only once every open session has one (so open all that belong together
+    before the first request), in the order of their names, with room for their whole turns.
+    Otherwise they are admitted in order of arrival. Passes block the event loop, which has its turn
+    between them; `threaded.py` has a thread.
     """
 
     takes_images = True
@@ -78,7 +73,6 @@ class EmbeddedEngine:
 
     @classmethod
     def build(cls, setup: EngineSetup, kv_cache_tokens: int = 0) -> Engine:
-        """The engine of a recipe, in a thread of its own unless it goes in lockstep."""
         from turnwise.engines.threaded import ThreadedEngine
 
         config = setup.config
@@ -136,7 +130,6 @@ class EmbeddedEngine:
 
     @property
     def evictions(self) -> int:
-        """Times that a session lost its part of the cache to another."""
         return self._allocator.evictions
 
     def open(self, session: str) -> None:
@@ -146,7 +139,6 @@ class EmbeddedEngine:
         self._sessions[session] = Session(session, np.zeros(self._limit, np.int64))
 
     def close(self, session: str) -> None:
-        """Free the session's part of the cache; cancels a request under way. Idempotent."""
         closed = self._sessions.pop(session, None)
         if closed is None:
             return
@@ -164,12 +156,10 @@ class EmbeddedEngine:
         session: str,
         images: Sequence[Image] = (),
     ) -> Completion:
-        """Sample one turn after `prompt`, the whole history.
+        """See Engine. A prompt that leaves no room gives an empty completion with CONTEXT.
 
-        A prompt that leaves no room gives an empty completion with CONTEXT. Raises ConfigError
-        for a prompt or sampling that makes no sense, or images for a model that takes none,
-        InfrastructureError when the engine is stopped, RuntimeError for a session that is not open
-        or has a request already.
+        Raises ConfigError for a prompt, sampling or images that make no sense, InfrastructureError
+        when the engine is stopped, RuntimeError for a session that is not open or has a request.
         """
         prepared = self.prepare(prompt, sampling, images)
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -183,8 +173,7 @@ class EmbeddedEngine:
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, images: Sequence[Image] = ()
     ) -> PreparedRequest:
-        """The argument of `submit`. Changes nothing, so that any thread may do it. Raises
-        ConfigError for a prompt or sampling that makes no sense."""
+        """The argument of `submit`, checked; any thread may make it."""
         check_sampling(sampling)
         history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
@@ -195,8 +184,7 @@ class EmbeddedEngine:
         )
 
     def submit(self, prepared: PreparedRequest, session: str, future: Future[Completion]) -> None:
-        """Have a turn sampled from the next pass on. Raises what `generate` raises of sessions and
-        images."""
+        """Have a turn sampled from the next pass on; raises as `generate`."""
         prompt = prepared.prompt
         images = self._images(prompt, prepared.images)
         holder = self._check_session(session)
@@ -215,11 +203,11 @@ class EmbeddedEngine:
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights in place, between two forward passes.
 
-        Names are those of the model's state dict; names left out keep their values, so an empty
-        mapping announces that the weights were changed where they are. All cached keys and values
-        are dropped: requests under way are prefilled again and go on with the new weights, so that
-        every token is one that a single version sampled, given all tokens before it. Raises
-        ConfigError for an unknown name or a wrong shape, changing nothing.
+        Names are those of the model's state dict; others keep their values, so an empty mapping
+        announces that weights were changed in place. All cached keys and values are dropped:
+        requests under way are prefilled again, so that every token is sampled by a single version,
+        given all tokens before it. Raises ConfigError for an unknown name or a wrong shape,
+        changing nothing.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.replace(weights, version, done)
@@ -230,7 +218,6 @@ class EmbeddedEngine:
         await done
 
     def replace(self, weights: Mapping[str, Any], version: int, done: Future[None]) -> None:
-        """Load weights, as `load_weights` does, before the next pass."""
         self._updates.append(WeightUpdate(match_weights(self._model, weights), version, done))
 
     async def sleep(self) -> None:
@@ -251,8 +238,8 @@ class EmbeddedEngine:
         self.fail(InfrastructureError("the engine was stopped"))
 
     def advance(self) -> bool:
-        """Do what is due between two passes, then a pass. Returns whether there is more to do:
-        False without requests, or where lockstep has to wait for a session."""
+        """Do what is due between two passes, then a pass; False without requests, or where lockstep
+        waits."""
         self._load_weights()
         self._schedule.drop_ended()
         if self._schedule.admission_due():
@@ -264,7 +251,7 @@ class EmbeddedEngine:
         return self._has_work()
 
     def fail(self, error: BaseException) -> None:
-        """Give an error to all waiting requests; what is cached is not relied on any more."""
+        """Give an error to all requests; what is cached is not relied on any more."""
         self._forget()
         self._schedule.fail(error)
 
@@ -290,7 +277,7 @@ class EmbeddedEngine:
             session.length = 0
 
     def _load_weights(self) -> None:
-        """Load the weights given since the last pass. An error reaches the caller of
+        """Load the weights given since the last pass; an error reaches the caller of
         `load_weights`."""
         updates, self._updates = self._updates, []
         for update in updates:
@@ -346,8 +333,8 @@ class EmbeddedEngine:
         self.counters.seconds += time.monotonic() - start
 
     def _copy_beginnings(self) -> None:
-        """Copy what a request lacks and another session has. In lockstep only from running ones:
-        when others close depends on the clock."""
+        """Copy what a request lacks and another session has, in lockstep a running one: when others
+        close depends on the clock."""
         running = [request.session for request in self._schedule.running]
         donors = running if self._deterministic else self._allocator.seated
         for request in self._schedule.running:
@@ -379,7 +366,6 @@ class EmbeddedEngine:
 
     @torch.inference_mode()
     def _processed(self, logits: torch.Tensor, sampled: Sequence[Request]) -> torch.Tensor:
-        """The logits after the logit processors of the requests that have any."""
         for row, request in enumerate(sampled):
             for processor in request.sampling.processors:
                 known = request.session.ids(request.known)[None]

@@ -1,9 +1,8 @@
 """Images in the history of a session of the embedded engine.
 
-Two images have the same placeholders, so ids alone do not say whether two histories are equal.
-The engine knows an image's tokens by its content instead: in a session's history each of them is a
-number that the image's bytes give, below all ids. Whatever compares histories, to keep or share
-what is cached, compares images as well.
+Two images have the same placeholders, so in a session's history each image's tokens are a number
+that its bytes give, below all ids. Whatever compares histories, to keep or share what is cached,
+compares images as well.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,6 @@ class SessionImages:
     def of(
         cls, reader: ImageReader, ids: NDArray[np.int64], images: Sequence[Image]
     ) -> "SessionImages":
-        """Make it from a prompt of int64[n]."""
         axes = reader.axes(ids, images) if reader.family.axes else None
         return cls(ids, tuple(images), reader.placeholders(ids, images), axes)
 
@@ -52,8 +50,7 @@ class SessionImages:
         return np.concatenate([self.ids, history[len(self.ids) :]])
 
     def positions(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[3, m], rotary positions of these places of the history; those behind the prompt are
-        words."""
+        """int64[3, m], rotary positions of places of the history; words behind the prompt."""
         assert self.axes is not None
         end = len(self.ids)
         known = self.axes[:, np.minimum(places, end - 1)]
@@ -61,7 +58,6 @@ class SessionImages:
 
     @cached_property
     def _next(self) -> int:
-        """The rotary position of what follows the prompt."""
         assert self.axes is not None
         return int(self.axes.max()) + 1
 

@@ -10,17 +10,14 @@ class PlaceLostError(Exception):
 
 
 class ActorHandle(Protocol):
-    """An object in a process on some node, whose methods are called one at a time, in the main
-    thread there."""
+    """An object in a process on some node, which runs one method at a time, in its main thread."""
 
     async def call(self, method: str, seconds: float, *arguments: Any) -> Any:
-        """The result of a method. Raises what it raises, PlaceLostError, and TimeoutError where it
-        has not come after so long."""
-        ...
+        """A method's result. Raises what it raises, PlaceLostError, and TimeoutError after so
+        long."""
 
     def end(self) -> None:
         """End its process, wherever it is. Idempotent."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,7 @@ class ServerPlaces:
 
     count: int
     hold: Callable[..., ActorHandle]
-    """Makes an object of a module's class in a process of a place, and returns at once:
-    `hold(0, Servant, folder)`."""
+    """Makes an object in a process of a place and returns at once: `hold(0, Servant, folder)`."""
     start_seconds: float
     """Deadline of a process's start."""
     host: str = ""

@@ -1,5 +1,5 @@
-"""The experts that a mixture's routers choose while the embedded engine samples, kept with each
-session's cached tokens."""
+"""The experts that routers choose while the embedded engine samples, kept with the cached
+tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +18,7 @@ from turnwise.tokens import NO_EXPERT
 
 
 class RoutingRecorder:
-    """Records the passes of a runner for sessions that ask for it. Example: `with
-    recorder.recording(batch): runner.forward(...)`."""
+    """Records the passes of a runner for sessions that ask for it."""
 
     def __init__(self, runner: Any) -> None:
         self._routers = routers_in(runner.model)
@@ -27,8 +26,8 @@ class RoutingRecorder:
         """Whether a pass goes through the layers as a batch of rows."""
 
     def begin(self, session: Session, sampling: Sampling) -> None:
-        """Make room for a session's experts, if they are asked for. Raises ConfigError for a model
-        whose routing cannot be recorded here."""
+        """Make room for a session's experts, if asked for. Raises ConfigError where they cannot be
+        recorded."""
         if sampling.experts_from is None or session.experts is not None:
             return
         if not self._routers or not self._in_rows:

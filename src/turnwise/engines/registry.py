@@ -33,8 +33,7 @@ WITHOUT_TOKENS = {
 
 
 def make_engine(setup: EngineSetup) -> Engine:
-    """Build the engine a recipe names, `Class.build(setup, **options)`. Raises ConfigError for an
-    unknown name or option."""
+    """Build the engine a recipe names. Raises ConfigError for an unknown name or option."""
     config = setup.config
     build = ENGINES.get(config.name).build
     check_options(f"engine.options of {config.name!r}", build, (setup,), config.options)

@@ -24,7 +24,6 @@ LONGEST_CHARACTER = 4
 
 
 def check_sampling(sampling: Sampling) -> None:
-    """Raise ConfigError for what cannot be honoured."""
     if sampling.max_tokens < 1:
         raise ConfigError(f"sampling max_tokens is {sampling.max_tokens}: it must be at least 1")
     if not (math.isfinite(sampling.temperature) and sampling.temperature >= 0):
@@ -40,8 +39,7 @@ def check_sampling(sampling: Sampling) -> None:
 
 
 def check_prompt(prompt: Sequence[int], vocabulary: int) -> np.ndarray:
-    """The prompt as int64[tokens]. Raises ConfigError for one without tokens, or with one outside
-    the vocabulary."""
+    """The prompt as int64[tokens]. Raises ConfigError for an empty one, or an unknown token."""
     ids = np.array(prompt, np.int64)
     if len(ids) == 0:
         raise ConfigError("the prompt is empty: there is nothing to continue")
@@ -58,14 +56,13 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 class Key(ISeedSequence):
-    """The key of a stream as it is: NumPy asks the system for entropy besides where it gets a key
-    by that name, which takes longer than the numbers."""
+    """The key of a stream as it is: by NumPy's own it asks the system for entropy, which takes
+    longer."""
 
     def __init__(self, key: int) -> None:
         self._key = key
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> np.ndarray:
-        """The two words that a Philox is keyed with."""
         return np.array([self._key, 0], dtype)[:n_words]
 
 
@@ -81,17 +78,15 @@ class Drawn(NamedTuple):
     tokens: list[int]
     logprobs: list[float]
     kept: list[np.ndarray | None]
-    """int32, the tokens that were left in a row; None where they are not to be returned, or all
-    were left."""
+    """int32, the tokens left in a row; None where they are not to be returned, or all were left."""
 
 
 def sample(logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[float]) -> Drawn:
     """Tokens and their log-probabilities, from float32[n, vocabulary] logits.
 
-    Temperature 0 takes the most likely token; its log-probability is that at temperature 1.
-    Others invert the cumulative distribution at `draws`, float[n] in [0, 1), after top_k, top_p
-    and min_p; log-probabilities are those of what these leave.
-    Raises InfrastructureError when logits are not numbers.
+    Temperature 0 takes the most likely token, with its log-probability at temperature 1. Others
+    invert the cumulative distribution of what top_k, top_p and min_p leave at `draws`, float[n] in
+    [0, 1). Raises InfrastructureError when logits are not numbers.
     """
     greedy = [sampling.temperature == 0 for sampling in samplings]
     # The recorded log-probability is of the distribution that is drawn from: at the temperature,
@@ -112,7 +107,6 @@ def sample(logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[
 
 
 def _kept(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> list[np.ndarray | None]:
-    """The tokens that are left in the rows that ask for them."""
     kept: list[np.ndarray | None] = [None] * len(samplings)
     asked = [row for row, one in enumerate(samplings) if one.returns_kept and _leaves_out(one)]
     if asked:
@@ -132,7 +126,6 @@ def _scaled(logits: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor
 
 
 def _truncated(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
-    """Leave tokens out in the rows that ask for it, and keep the other rows as they are."""
     rows = [row for row, sampling in enumerate(samplings) if _leaves_out(sampling)]
     if not rows:
         return logprobs
@@ -152,10 +145,8 @@ def _leaves_out(sampling: Sampling) -> bool:
 
 
 def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """int64[n, 1], the first token whose cumulative probability exceeds the draw.
-
-    The threshold stays below the total, so a token of probability 0 is never found.
-    """
+    """int64[n, 1], the first token whose cumulative probability exceeds the draw. The threshold
+    stays below the total, so a token of probability 0 is never found."""
     mass = logprobs.exp().cumsum(-1)
     total = mass[:, -1:]
     thresholds = torch.minimum(draws[:, None] * total, total.nextafter(torch.zeros_like(total)))
@@ -164,10 +155,7 @@ def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
 
 
 class TokenTexts:
-    """The text that each token adds, decoded once for each token.
-
-    `tokenizer` is a transformers tokenizer: of it, `decode` and `len` are used.
-    """
+    """The text that each token adds, decoded once by a transformers tokenizer."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -235,7 +223,6 @@ class StopMatcher:
         return any(stop in text for stop in self._stop)
 
     def _join(self, token: int) -> str:
-        """The remembered text with the tokens since the last whole character."""
         self._partial.append(token)
         text = self._tail + self._texts.decode(self._partial)
         if not text.endswith(REPLACEMENT):
@@ -248,5 +235,4 @@ class StopMatcher:
         return text
 
     def _remember(self, text: str) -> None:
-        """Keep what may be the beginning of a stop string."""
         self._tail = text[-self._memory :] if self._memory else ""

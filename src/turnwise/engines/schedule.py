@@ -6,8 +6,8 @@ from turnwise.engines.sessions import Request
 
 
 class Schedule:
-    """At most `max_sequences` requests run. In lockstep (`deterministic`) requests are admitted in
-    the order of their sessions' names, else in order of arrival."""
+    """At most `max_sequences` requests run, admitted by names in lockstep, else in order of
+    arrival."""
 
     def __init__(self, allocator: CacheAllocator, max_sequences: int, deterministic: bool) -> None:
         self._allocator, self._max_sequences = allocator, max_sequences
@@ -21,7 +21,6 @@ class Schedule:
 
     @property
     def has_requests(self) -> bool:
-        """Whether any request waits or runs."""
         return bool(self.running or self.waiting)
 
     def drop_ended(self) -> None:
@@ -45,8 +44,8 @@ class Schedule:
         return is_due(running, ready, self._passes)
 
     def admit(self) -> None:
-        """Let requests run that find room in the cache; runs of one size are brought
-        together. Raises RuntimeError where an idle engine's cache has no room for the first."""
+        """Let requests run that find room in the cache. Raises RuntimeError where an idle engine's
+        cache has none for the first."""
         self._ended = self._passes = 0
         if self._deterministic:
             self.waiting.sort(key=lambda request: request.session.name)
@@ -65,7 +64,6 @@ class Schedule:
         self.running = [request for request in self.running if request not in back]
 
     def fail(self, error: BaseException) -> None:
-        """Give an error to all requests, and forget them."""
         for request in self.running + self.waiting:
             request.fail(error)
         self.running.clear()

@@ -30,13 +30,11 @@ class ScriptedEngine:
         self._open: set[str] = set()
 
     def open(self, session: str) -> None:
-        """Announce a trajectory. Raises RuntimeError when it is open already."""
         if session in self._open:
             raise RuntimeError(f"session {session!r} is open already")
         self._open.add(session)
 
     def close(self, session: str) -> None:
-        """Forget the trajectory. Idempotent."""
         self._open.discard(session)
 
     async def generate(
@@ -62,7 +60,7 @@ class ScriptedEngine:
         raise NotSupportedError("the scripted engine has no weights to load")
 
     async def sleep(self) -> None:
-        """There is nothing to give back."""
+        """Keeps everything."""
 
     async def stop(self) -> None:
         """Nothing runs in the background."""

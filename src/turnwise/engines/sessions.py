@@ -1,8 +1,4 @@
-"""Sessions and their requests: plain bookkeeping, without tensors.
-
-Which part of the cache a session has is decided in `cache_allocator.py`, when a request is admitted
-in `schedule.py`.
-"""
+"""Sessions and their requests: plain bookkeeping, without tensors."""
 
 import asyncio
 import concurrent.futures
@@ -30,19 +26,16 @@ class Session:
 
     name: str
     history: np.ndarray
-    """int64[tokens at most]; keys and values of the first `length` are in the session's run.
-    An image's tokens are marks of it, below 0 (`images.py`)."""
+    """int64[tokens at most], the first `length` cached; an image's tokens are below 0
+    (`images.py`)."""
     length: int = 0
     run: CacheExtent | None = None
-    """The session's part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
     """Time when its last request was admitted, by the allocator's clock."""
     images: SessionImages | None = None
-    """The images it has seen; None where its history is words alone."""
     experts: np.ndarray | None = None
-    """int16[tokens at most, routers, k], the experts of each cached token; None where they are not
-    recorded."""
+    """int16[tokens at most, routers, k] of each cached token, where they are recorded."""
 
     def ids(self, known: int) -> np.ndarray:
         """int64[known], the first tokens of the history as the model knows them; a copy."""
@@ -50,16 +43,14 @@ class Session:
         return history.copy() if self.images is None else self.images.restored(history)
 
     def take_over(self, donor: "Session", length: int) -> None:
-        """Note that the first `length` tokens are cached now, the new ones as copies of the
-        donor's."""
+        """Note that the first `length` tokens are cached, the new ones as copies of the donor's."""
         new = slice(self.length, length)
         if self.experts is not None and donor.experts is not None:
             self.experts[new] = donor.experts[new]
         self.length = length
 
     def keep_prefix(self, known: int) -> None:
-        """Keep at most the first `known` - 1 cached tokens: the last one is always computed again,
-        since its logits are needed."""
+        """Keep at most `known` - 1 cached tokens: the last one's logits are needed."""
         self.length = min(self.length, known - 1)
 
     def begin(self, prompt: np.ndarray) -> None:
@@ -80,7 +71,7 @@ class PreparedRequest:
     images: Sequence[Image]
     sampling: Sampling
     draws: np.ndarray
-    """float64[tokens that may be sampled], one random number for each."""
+    """float64[tokens that may be sampled]"""
     matcher: StopMatcher
 
 
@@ -93,34 +84,29 @@ class Request:
     """Tokens of the history when the turn began."""
     sampling: Sampling
     draws: np.ndarray
-    """float64[tokens that may be sampled], one random number for each."""
     matcher: StopMatcher
     future: Future[Completion]
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
-    """Version of the weights that sampled each token."""
     kept: list[np.ndarray] = field(default_factory=list)
     """int32, the tokens among which each one was drawn; none where they are not to be returned."""
 
     @property
     def known(self) -> int:
-        """Tokens of the history so far."""
         return self.prompt + len(self.tokens)
 
     @property
     def last(self) -> int:
-        """The history's last token."""
         return self.tokens[-1] if self.tokens else int(self.session.history[self.prompt - 1])
 
     @property
     def missing(self) -> int:
-        """Tokens of the request whose keys and values are not cached: at least one, the last."""
+        """Tokens whose keys and values are not cached: at least one, the last."""
         return self.prompt + len(self.tokens) - self.session.length
 
     @property
     def run(self) -> CacheExtent:
-        """The session's part of the cache. Raises RuntimeError when it has none."""
         return run_of(self.session)
 
     def take(
@@ -150,7 +136,6 @@ class Request:
             keep(self.future, Completion(*sampled, reason, versions, self._experts(), sets))
 
     def _experts(self) -> np.ndarray | None:
-        """The experts that were asked for."""
         start, known = self.sampling.experts_from, self.session.experts
         # The last token was sampled and not read: no router has seen it.
         return None if start is None or known is None else known[start : self.known - 1].copy()
@@ -169,7 +154,6 @@ class Request:
         return None
 
     def fail(self, error: BaseException) -> None:
-        """Hand over an error, unless the request has ended."""
         self.session.request = None
         fail(self.future, error)
 

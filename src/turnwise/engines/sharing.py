@@ -1,8 +1,7 @@
 """Beginnings that histories have in common: computed for one, copied for the others.
 
 The trajectories of a group begin with one prompt, those that branch with all that was said before.
-A later request finds the beginning in the cache, as long as a session that has it is there. What is
-wholly the same, logits included, is shared within a pass (`batches.py`).
+What is wholly the same, logits included, is shared within a pass (`batches.py`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +15,8 @@ WORTH = 16
 
 
 def find_donor(request: Request, seated: Iterable[Session]) -> tuple[Session, int] | None:
-    """The session in whose run most of the beginning that the request lacks is cached, and how many
-    tokens of the history are the same there; None where it saves nothing."""
+    """The session in whose run most of what the request lacks is cached, and how many tokens are
+    the same there; None where it saves nothing."""
     best, longest = None, request.session.length + WORTH - 1
     for session in seated:
         cached = min(session.length, request.known - 1)
@@ -30,8 +29,8 @@ def find_donor(request: Request, seated: Iterable[Session]) -> tuple[Session, in
 
 
 def computed_first(fresh: Sequence[Request]) -> list[Request]:
-    """Requests to prefill now, because nothing can be copied for them: one that begins like one
-    before it, as much of both being cached, waits for that, unless it is the same."""
+    """Requests to prefill now: one that begins like one before it, as much of both being cached,
+    waits for a copy of that, unless it is the same."""
     leaders: dict[tuple[int, bytes], Request] = {}
     first = []
     for request in fresh:
@@ -49,7 +48,7 @@ def _is_same(request: Request, other: Request) -> bool:
 
 
 def _same(request: Request, session: Session, length: int) -> int:
-    """Number of common first tokens, `length` at most; 0 if too few to copy are seen to be."""
+    """Number of common first tokens, `length` at most; 0 if too few to copy."""
     own, other, start = request.session.history, session.history, request.session.length
     for place in (start, start + WORTH - 1):
         if own[place] != other[place]:

@@ -1,8 +1,7 @@
 """The embedded engine in a thread of its own: tools, rendering and learning go on beside it.
 
-There one forward pass follows the other without waiting for the event loop. Between two passes the
-thread takes what has been asked for out of a queue; what a pass has finished is handed over at
-once. Whole turns, their results and weights cross over, in the order in which they were asked for.
+Between two passes the thread takes what has been asked for out of a queue, in order; what a pass
+has finished is handed over at once.
 """
 
 import asyncio
@@ -23,8 +22,7 @@ Result = TypeVar("Result")
 
 
 class ThreadedEngine:
-    """Example: `ThreadedEngine(EmbeddedEngine(..., deterministic=False))`. See Engine; its user has
-    to `stop` it. The thread begins with the first call."""
+    """See Engine; its user has to `stop` it. The thread begins with the first call."""
 
     def __init__(self, engine: EmbeddedEngine) -> None:
         self.engine = engine
@@ -36,11 +34,9 @@ class ThreadedEngine:
 
     @property
     def version(self) -> int:
-        """The version of the weights that sample now."""
         return self.engine.version
 
     def open(self, session: str) -> None:
-        """Announce a trajectory. Raises RuntimeError when it is open already."""
         # Known on this side too: the caller gets the error now, and does not wait for the thread.
         if session in self._sessions:
             raise RuntimeError(f"session {session!r} is open already")
@@ -48,7 +44,6 @@ class ThreadedEngine:
         self._tell(partial(self.engine.open, session))
 
     def close(self, session: str) -> None:
-        """Free what the session holds; cancels a request under way. Idempotent."""
         if session in self._sessions:
             self._sessions.remove(session)
             self._tell(partial(self.engine.close, session))
@@ -61,30 +56,26 @@ class ThreadedEngine:
         session: str,
         images: Sequence[Image] = (),
     ) -> Completion:
-        """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
         # Here, since the thread's time is that of the passes.
         prepared = self.engine.prepare(prompt, sampling, images)
         return await self._submit(partial(self.engine.submit, prepared, session))
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
-        """Replace weights; they must not change until it returns. See
-        `EmbeddedEngine.load_weights`."""
+        """See `EmbeddedEngine.load_weights`; the weights must not change until it returns."""
         await self._submit(partial(self.engine.replace, weights, version))
 
     async def sleep(self) -> None:
-        """Keeps everything, as `EmbeddedEngine.sleep` does."""
+        """Keeps everything."""
 
     async def stop(self) -> None:
-        """End the thread, after the pass that it is in; requests that wait get InfrastructureError.
-        Idempotent."""
+        """End the thread after its pass; requests that wait get InfrastructureError. Idempotent."""
         self._stopped = True
         if self._thread is not None:
             self._asked.put(None)
             await asyncio.to_thread(self._thread.join)
 
     def _tell(self, what: Callable[[], None]) -> None:
-        """Queue work; starts the thread, a daemon, so that a program that never stops it can
-        end."""
+        """Queue work; the thread is a daemon, so that a program that never stops it can end."""
         if self._stopped:
             return
         self._asked.put(what)
@@ -93,8 +84,8 @@ class ThreadedEngine:
             self._thread.start()
 
     async def _submit(self, what: Callable[[Future[Result]], None]) -> Result:
-        """Have work done in the thread, and wait for its result. A caller that is cancelled has
-        taken the future back before it asks for anything else."""
+        """Have work done in the thread, and wait. A caller that is cancelled has taken the future
+        back before it asks for anything else."""
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
         future: Future[Result] = Future()
@@ -108,7 +99,6 @@ class ThreadedEngine:
             raise
 
     def _work(self) -> None:
-        """Run the thread: work from the queue, then a pass, until None comes."""
         more = False
         while self._take_in(wait=not more):
             try:
@@ -119,8 +109,7 @@ class ThreadedEngine:
         self.engine.end()
 
     def _take_in(self, wait: bool) -> bool:
-        """Do what has been asked for since the last pass, and wait for something if there is
-        nothing else to do; False at the end."""
+        """Do what has been asked for, and wait if there is nothing else to do; False at the end."""
         while wait or not self._asked.empty():
             wait = False
             what = self._asked.get()
@@ -131,7 +120,6 @@ class ThreadedEngine:
 
 
 def _begin(what: Callable[[Future[Result]], None], future: Future[Result]) -> None:
-    """Do the work whose result goes into the future; an error goes there too."""
     try:
         what(future)
     except Exception as error:  # noqa: BLE001 - mistakes and bugs alike

@@ -9,16 +9,10 @@ from torch import Tensor
 def truncate(logprobs: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
     """Log-probabilities of what is left, which sum to 1 again; -inf for tokens left out.
 
-    In this order, as transformers has it: the `top_k` most likely tokens; of these the fewest most
-    likely ones that have at least `top_p` of their probability (arXiv 1904.09751); of these the
-    ones at least `min_p` times as likely as the most likely (arXiv 2407.01082). Of tokens that are
-    equally likely the first come first. The most likely token always stays.
-
-    Args:
-        logprobs: float32[n, vocabulary].
-        top_k: int64[n]; 0 leaves out nothing.
-        top_p: float32[n], above 0; 1 leaves out nothing.
-        min_p: float32[n], 0 to 1; 0 leaves out nothing.
+    In transformers' order: the `top_k` most likely tokens, int64[n], 0 for all; of these the fewest
+    that have at least `top_p` of their probability, above 0, 1 for all (arXiv 1904.09751); of these
+    those at least `min_p` times as likely as the most likely, which always stays (arXiv
+    2407.01082). Of equally likely tokens the first come first.
     """
     ordered, tokens = logprobs.sort(dim=-1, descending=True, stable=True)
     ranks = torch.arange(logprobs.shape[1], device=logprobs.device)

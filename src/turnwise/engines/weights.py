@@ -16,13 +16,11 @@ class WeightUpdate:
     """New weights that wait for the end of a forward pass."""
 
     changes: list[tuple[torch.Tensor, torch.Tensor]]
-    """Pairs of the model's own tensor and its new values."""
     version: int
     done: Future[None]
 
     @torch.no_grad()
     def load(self) -> None:
-        """Copy the values into the model's tensors."""
         for target, source in self.changes:
             target.copy_(source)
 
@@ -30,10 +28,8 @@ class WeightUpdate:
 def match_weights(
     model: PreTrainedModel, weights: Mapping[str, Any]
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of the model's own tensor and its new values.
-
-    Raises ConfigError for a name that the model's state dict lacks and for a wrong shape.
-    """
+    """Pairs of the model's own tensor and its new values. Raises ConfigError for an unknown name or
+    a wrong shape."""
     known = model.state_dict(keep_vars=True)
     changes = []
     for name, values in weights.items():

@@ -1,8 +1,7 @@
 """A model of transformers with another attention function for a while, and the function of training
 passes: PyTorch's own, in float32 where the pass is in bfloat16 on a CPU.
 
-There its backward pass takes about twice as long in bfloat16 as in float32. Not here: attention
-over spans of the cache (`span_attention.py`), and over trees of sequences (`prefix_trees.py`).
+There its backward pass takes about twice as long in bfloat16 as in float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +22,7 @@ IN_FLOAT32 = "turnwise_in_float32"
 
 @contextmanager
 def attending(model: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Inside, the model attends by `function`, which transformers knows as `name`; masks are those
-    of `sdpa`."""
+    """Inside, the model attends by `function`, transformers' `name`; masks are those of `sdpa`."""
     AttentionInterface.register(name, function)
     AttentionMaskInterface.register(name, sdpa_mask)
     with _named(model.config.get_text_config(), name):
@@ -39,8 +37,7 @@ def attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' `sdpa` does; query [n, heads, inputs, size] gives [n, inputs, heads,
-    size]."""
+    """Attend as `sdpa`; query [n, heads, inputs, size] gives [n, inputs, heads, size]."""
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return sdpa(module, query, key, value, attention_mask, **options)[0], None
@@ -51,8 +48,8 @@ def attend(
 
 
 def recompute_layers(model: Any) -> None:
-    """Let a transformers model compute its layers again for their gradients, in place of keeping
-    their activations; by the attention function that they were computed with."""
+    """Recompute a model's layers for their gradients, by the attention that they were computed
+    with."""
     same = partial(_recomputing, model.config.get_text_config())
     model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": same})
 
@@ -70,13 +67,11 @@ def recomputes_alike(model: nn.Module) -> bool:
 def _recomputing(
     settings: Any,
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """The contexts of a layer's pass, and of the same pass made again."""
     return nullcontext(), _named(settings, settings._attn_implementation)
 
 
 @contextmanager
 def _named(settings: Any, name: str) -> Iterator[None]:
-    """Inside, a model with these settings attends by the function of that name."""
     before = settings._attn_implementation
     settings._attn_implementation = name
     try:
@@ -87,8 +82,8 @@ def _named(settings: Any, name: str) -> Iterator[None]:
 
 @contextmanager
 def attention_in_float32(base: Any) -> Iterator[None]:
-    """Let a transformers model that attends by `sdpa` do so by `attend` inside; but not one with
-    gradient checkpointing, whose layers are computed again outside."""
+    """Let a model that attends by `sdpa` do so by `attend` inside; not one with gradient
+    checkpointing, whose layers are computed again outside."""
     replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
     if not replaceable or getattr(base, "is_activation_checkpointing", False):
         yield

@@ -2,8 +2,7 @@
 
 A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no
 rows of a fixed length. Neighbouring runs of one size are read as one view: what is attended to is
-never copied. Places of a run that are not filled are hidden by the attention mask (`masks.py`).
-`engines/cache_allocator.py` gives runs to histories.
+never copied.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,6 @@ class CacheExtent:
 
     @property
     def end(self) -> int:
-        """The place behind it."""
         return self.start + self.size
 
 
@@ -69,7 +67,6 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         self.placement: Placement | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Allocate zeros; heads, size, type and device are those of the states."""
         self.keys = self._allocate(key_states)
         self.values = self._allocate(value_states)
         self.is_initialized = True
@@ -101,22 +98,19 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.placement
 
     def views(self) -> list[tuple[Span, torch.Tensor, torch.Tensor]]:
-        """Each span of the placement, with the keys and values that it sees, [rows, heads, length,
+        """Each span of the placement, with the keys and values it sees, [rows, heads, length,
         size]."""
         assert self.placement is not None  # something has been written
         spans = self.placement.spans
         return [(span, _view(self.keys, span), _view(self.values, span)) for span in spans]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys. The engine brings its own masks; this agrees with them."""
         return self.get_seq_length(), 0
 
     def get_seq_length(self) -> int:
-        """Places of a row that the current forward pass sees."""
         return 0 if self.placement is None else self.placement.length
 
     def get_max_length(self) -> int:
-        """Places of the pool."""
         return self.places
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
@@ -127,8 +121,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
 class PoolCache(Cache):  # type: ignore[misc]
     """The transformers cache of all layers. `place` comes before each forward pass.
 
-    The pool has one place more than `tokens`: padding is written there. With `by_spans` the model's
-    attention reads the pool itself (`span_attention.py`).
+    The pool has one place more than `tokens`: padding is written there.
     """
 
     def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
@@ -136,11 +129,8 @@ class PoolCache(Cache):  # type: ignore[misc]
         self.tokens, self.by_spans = tokens, by_spans
 
     def place(self, runs: Sequence[CacheExtent], positions: np.ndarray, device: Any) -> Placement:
-        """Say where the inputs of the next forward pass go.
-
-        `runs` are those of n rows; `positions` is int64[n, inputs], the place of each input in its
-        run, or PADDING.
-        """
+        """Place the inputs of the next pass, at int64[n, inputs] positions in the runs of n rows,
+        or PADDING."""
         starts = np.array([run.start for run in runs])[:, None]
         # All rows are one tensor, so padding has to be written too: to the place behind the pool,
         # which belongs to no run. Which of several inputs stays there does not matter.
@@ -175,8 +165,8 @@ class PoolCache(Cache):  # type: ignore[misc]
 
     @torch.inference_mode()
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
-        """Take (source, target, length) of places elsewhere, all at once, so that sources may
-        overlap targets. Takes the memory of what is moved, of one layer at a time."""
+        """Take (source, target, length) of places elsewhere, all at once: sources may overlap
+        targets."""
         if not moves:
             return
         lengths = [length for _, _, length in moves]
@@ -216,8 +206,8 @@ def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
 
 
 def _spans(runs: Sequence[CacheExtent], lengths: Sequence[int], spare: int) -> list[Span]:
-    """Cut rows where runs are no neighbours of one size, and where going on would read more than
-    `spare` columns in vain."""
+    """Cut rows where runs are no neighbours of one size, or more than `spare` columns would be read
+    in vain."""
     spans = []
     start, longest = 0, lengths[0]
     for row, length in enumerate(lengths):

@@ -9,8 +9,8 @@ NAMES = ("cache", "past_key_values", "cache_params", "state")
 
 
 def cache_name(model: Any) -> str | None:
-    """The name of a model's argument for its cache, by the first `forward` that states one: a class
-    that is derived may pass it on unseen. None where there is none."""
+    """The name of a model's argument for its cache, or None, by the first `forward` that states
+    one: a derived class may pass it on unseen."""
     kinds = [kind for kind in type(model).__mro__ if "forward" in vars(kind)]
     for parameters in (inspect.signature(vars(kind)["forward"]).parameters for kind in kinds):
         for name in NAMES:
@@ -20,6 +20,6 @@ def cache_name(model: Any) -> str | None:
 
 
 def cache_of(output: Any) -> Any:
-    """The cache that a model gives with its output; None where it gives none."""
+    """The cache that a model gives with its output, or None."""
     given = (getattr(output, name, None) for name in NAMES)
     return next((one for one in given if one is not None), None)

@@ -1,9 +1,7 @@
 """The type of an update's matrix products: the faster one on the machine at hand, by measurement.
 
 A processor without instructions for bfloat16 multiplies in it a hundred times slower than in
-float32, and one with them several times faster; only a trial says which one it is. The trial is
-made once for each machine, and its result is kept. `models/load.py` chooses the type of the
-weights.
+float32, and one with them several times faster; only a trial says which one it is.
 """
 
 import json
@@ -27,8 +25,8 @@ from turnwise.forward.logprobs import token_logprobs
 FASTER = 1.2
 """How many times as fast bfloat16 has to be to be taken, since it rounds."""
 SMALL = 20_000_000
-"""Parameters. Steps of a smaller model are not products in the main, and it may become so certain
-of its tokens that bfloat16's rounding shows."""
+"""Parameters. A smaller model's steps are not mainly products, and rounding shows once it is
+certain."""
 PARITY = 0.05
 """Largest mean distance, in nats, of log-probabilities in bfloat16 from those in float32."""
 FEWEST, MOST = 4, 65_536
@@ -50,11 +48,10 @@ class ComputeType:
 
 
 def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeType:
-    """Choose the type that a model of transformers is updated in on a device: `asked`, or with
-    "auto" the faster one.
+    """Choose the type of a model's updates on a device: `asked`, or with "auto" the faster one.
 
-    A model with weights in bfloat16 is computed in it. Raises ConfigError for a type that weights
-    or device do not have.
+    Weights in bfloat16 are computed in it. Raises ConfigError for a type that weights or device
+    lack.
     """
     own = str(base.dtype).removeprefix("torch.")
     if own != "float32":
@@ -90,8 +87,8 @@ def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeT
 
 
 def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
-    """How many times as fast as float32 bfloat16 multiplies for a model's sizes on a device, and a
-    remark where that could not be kept."""
+    """The rate of bfloat16 over that of float32 for a model's sizes, and a remark where it was not
+    kept."""
     settings = base.config.get_text_config()
     width = int(settings.hidden_size)
     inner = int(getattr(settings, "intermediate_size", None) or 4 * width)
@@ -111,8 +108,7 @@ def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
 
 
 def _measured(width: int, inner: int, device: torch.device) -> float:
-    """Seconds of a product and its gradients in float32 over those of the same under autocast to
-    bfloat16. Some processors have bfloat16 for the product and not for the gradients."""
+    """Seconds of a product and its gradients in float32 over those under autocast to bfloat16."""
     weights = torch.ones(inner, width, device=device, requires_grad=True)
     rows, seconds = FEWEST, 0.0
     # A product that is too short measures the call and not the arithmetic.
@@ -132,7 +128,6 @@ def _measured(width: int, inner: int, device: torch.device) -> float:
 
 
 def _seconds(rows: int, weights: Tensor, lower: bool) -> float:
-    """Seconds of an update's work on a layer of these weights, in bfloat16 if it is `lower`."""
     kind = weights.device.type
     inputs = torch.ones(rows, weights.shape[1], device=weights.device, requires_grad=True)
     begun = time.perf_counter()
@@ -145,7 +140,7 @@ def _seconds(rows: int, weights: Tensor, lower: bool) -> float:
 
 
 def _distance(model: Any) -> float:
-    """Mean distance, in nats, of a model's log-probabilities in bfloat16 from those in float32."""
+    """Mean distance, in nats, of log-probabilities in bfloat16 from those in float32."""
     text = torch.tensor([ordinary_tokens(model, PROBE)], device=model.device)
     inputs, targets = text[:, :-1], text[0, 1:]
     every = torch.ones_like(inputs, dtype=torch.bool)
@@ -168,7 +163,6 @@ def _times(gain: float) -> str:
 
 
 def _machine(device: torch.device) -> str:
-    """Name all that the speed of products depends on."""
     given = [f"{name}={os.environ[name]}" for name in SWITCHES if name in os.environ]
     if device.type == "cuda":
         return " ".join([torch.cuda.get_device_name(device), torch.__version__, *given])
@@ -182,7 +176,6 @@ SWITCHES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTION
 
 
 def _processor() -> str:
-    """The processor's name and a digest of its instructions, where Linux tells them."""
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line for line in lines if line.startswith(("model name", "flags", "Features"))]

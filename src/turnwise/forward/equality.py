@@ -35,8 +35,7 @@ FOREIGN_ERRORS = (
     TypeError,
     ValueError,
 )
-"""Errors that a model's own code raises where it is run in a way that its author did not think
-of."""
+"""Errors of a model's own code where it is run in a way that its author did not think of."""
 TOLERANCE = 2**10 * torch.finfo(torch.float32).eps
 """The bound for float32: 1.2e-4. Sums in another order, over a few dozen layers, stay below it."""
 LOWER_TOLERANCE = 0.1
@@ -53,8 +52,8 @@ changes: of windows, of chunks, of selections among keys, and of the positions i
 
 
 def past_boundaries(model: Any, longest: int) -> int:
-    """The length of a history, at most `longest` tokens, that passes every boundary below it that
-    the model's configuration names."""
+    """The length of a history, at most `longest`, that passes every boundary that the configuration
+    names."""
     settings = model.config.get_text_config().to_dict()
     found = [
         number
@@ -65,8 +64,8 @@ def past_boundaries(model: Any, longest: int) -> int:
 
 
 def ordinary_tokens(model: Any, count: int, seed: int = 0) -> list[int]:
-    """So many token ids, drawn without regard to meaning, none of which the configuration gives a
-    special one (an end, a placeholder of an image)."""
+    """Token ids drawn without regard to meaning, none of which the configuration gives a special
+    one."""
     vocabulary: int = model.get_input_embeddings().num_embeddings
     special = {
         number
@@ -79,7 +78,6 @@ def ordinary_tokens(model: Any, count: int, seed: int = 0) -> list[int]:
 
 
 def _numbers(settings: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number above 1, with its key."""
     if isinstance(settings, dict):
         for key, value in settings.items():
             yield from _numbers(value, str(key))
@@ -98,8 +96,8 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @torch.no_grad()
 def own_logprobs(model: Any, history: Sequence[int], last: int, temperature: float = 1.0) -> Tensor:
-    """Log-probabilities after each of the last tokens of a history, float32[last, vocabulary], by
-    the model's own forward pass over it alone: no cache, no mask, no padding."""
+    """Log-probabilities after each of a history's last tokens, float32[last, vocabulary], by the
+    model's own pass over it alone: no cache, no mask, no padding."""
     ids = torch.tensor([list(history)], device=model.device)
     known = inspect.signature(model.forward).parameters
     # The logits of a long text would take gigabytes: models that can leave them out do.
@@ -111,14 +109,13 @@ def own_logprobs(model: Any, history: Sequence[int], last: int, temperature: flo
 
 
 def distance(found: Tensor, own: Tensor) -> float:
-    """Mean |difference| of log-probabilities of given tokens, [n] each, in nats; infinite where a
-    number is NaN."""
+    """Mean |difference| of log-probabilities [n] of given tokens, in nats; infinite for a NaN."""
     return float((found - own).abs().nan_to_num(float("inf")).mean())
 
 
 def expected_distance(found: Tensor, own: Tensor) -> float:
-    """Mean |difference| of log-probabilities [n, vocabulary] over the model's own distribution, so
-    of tokens as it would sample them; infinite where a number is NaN."""
+    """Mean |difference| of log-probabilities [n, vocabulary], weighted by the model's own; infinite
+    for NaN."""
     # A token that both leave out is 0 x NaN here, and counts as nothing. That hides a NaN in
     # `found`, which is therefore looked for by itself.
     apart = float((own.exp() * (found - own).abs()).nan_to_num(0, float("inf")).sum(-1).mean())
@@ -127,8 +124,8 @@ def expected_distance(found: Tensor, own: Tensor) -> float:
 
 
 def is_near(found: Tensor, own: Tensor, dtype: torch.dtype) -> bool:
-    """Whether each log-probability is within `tolerance` of the model's own, and within that part
-    of it; `dtype` is the model's."""
+    """Whether each log-probability is within `tolerance` of the model's own, absolutely and
+    relatively."""
     bound = tolerance(dtype)
     return torch.allclose(found, own, rtol=bound, atol=bound)
 
@@ -141,8 +138,8 @@ def is_rounding(
     terms: int,
     times: float = 1.0,
 ) -> bool:
-    """Whether `found`, computed in `dtype` with sums of `terms` terms, is what `exact` computes
-    with `weights`, up to rounding. `times` widens the bound where `exact` rounds as well."""
+    """Whether `found`, computed in `dtype` with sums of `terms` terms, is up to rounding what
+    `exact` computes with `weights`. `times` widens the bound where `exact` rounds as well."""
     moved = sensitivities(exact, weights)
     # Products in bfloat16 add up in float32 and are rounded once.
     count = terms if dtype == torch.float32 else 1
@@ -153,7 +150,7 @@ def is_rounding(
 
 
 def longest_product(model: Any) -> int:
-    """Terms that the longest product of any model's layers adds up, at most."""
+    """Terms that the longest product of a model's layers adds up, at most."""
     words: int = model.get_input_embeddings().num_embeddings
     sizes = [weight.shape[-2:] for weight in model.parameters() if weight.ndim > 1]
     # The long side of the embedding and of the output layer counts words, and is never summed over.

@@ -1,7 +1,4 @@
-"""Hidden states of given tokens by a model's own layers, padded or as one row without padding.
-
-Not here: the output layer (`logprobs.py`).
-"""
+"""Hidden states of given tokens by a model's own layers, padded or as one row without padding."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -27,8 +24,7 @@ from turnwise.tokens import Image
 Images = Sequence[Sequence[Image]]
 """The images of each row of a batch, in order; without any row where there are no images."""
 WORTH = 0.8
-"""The share of a batch's places that tokens take, below which a row without padding is faster: one
-text after the other attends, where a batch attends at once."""
+"""The share of places that are tokens below which a row without padding is faster."""
 
 _packed: WeakKeyDictionary[Any, dict[bool, str]] = WeakKeyDictionary()
 """Reasons against packing a model, by autocast."""
@@ -64,8 +60,8 @@ def hidden_in_a_row(model: nn.Module, row: Row, autocast: bool) -> Tensor:
 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
-    """The hidden states [B, T, width] of int64[B, T] inputs by the model's own layers; `arguments`
-    are theirs, with `inputs_embeds` in place of the inputs if they are among them."""
+    """Hidden states [B, T, width] of int64[B, T] inputs; `arguments` are the layers', with
+    `inputs_embeds` in place of the inputs if given."""
     base = base_model(model)
     body = decoder_of(base)
     if "inputs_embeds" not in arguments:
@@ -79,17 +75,15 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
 
 def offloaded(base: Any) -> AbstractContextManager[object]:
     """Keep what the backward pass needs of a model's layers in the processor's memory meanwhile, if
-    the model asks for it (`model.offload_activations`); of layers that are computed again it is
-    their inputs."""
+    `model.offload_activations` asks for it."""
     if not getattr(base, "offload_activations", False):
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=base.device.type == "cuda")
 
 
 def inputs_of(model: Any, decoder: Any, inputs: Tensor, images: Images) -> dict[str, Any]:
-    """The arguments of a decoder's forward that show it the images for which placeholders of
-    int64[B, T] inputs stand; nothing where there are none. `model` has the reader. Raises
-    NotSupportedError for a model that takes no images."""
+    """A decoder's arguments for int64[B, T] inputs with images; empty without images. Raises
+    NotSupportedError for a model that takes none."""
     if not any(images):
         return {}
     reader = reader_of(model)
@@ -105,8 +99,8 @@ def base_model(model: nn.Module) -> Any:
 
 
 def decoder_of(base: Any) -> Any:
-    """The part of a transformers model that is before its output layer. Some classes say that they
-    are it themselves; then it is the part that has their embeddings."""
+    """The part of a model before its output layer; of classes that call themselves their decoder,
+    the part that has the embeddings."""
     decoder = base.get_decoder()
     if decoder is not base or base.get_output_embeddings() is None:
         return decoder
@@ -134,9 +128,8 @@ def longest_text(base: Any) -> int:
 
 
 def why_not_packed(model: nn.Module, autocast: bool) -> str:
-    """Say why the model's own layers do not give of texts in a row, without padding, what they give
-    of each alone; "" where they do. Found out once, before a model is divided, for texts as long as
-    it was loaded for."""
+    """Say why the model's layers do not give of texts in a row what they give of each alone; ""
+    where they do."""
     base = base_model(model)
     known = _packed.setdefault(base, {})
     if autocast not in known:

@@ -1,11 +1,10 @@
 """Vision-language models: which tokens stand for an image, and what the decoder reads there.
 
-An image is a run of placeholder tokens in the ids; before the decoder their embeddings are
-replaced by the features that the model's tower and projector make of it. Those two are frozen, so
-an image's features are numbers that never change: one reader serves a model and all its copies, and
-encodes each image once while it is remembered. Each is encoded alone, so its features do not
-depend on others. Where the decoder has rotary positions along three axes (time, rows, columns:
-Qwen2-VL, arXiv 2409.12191) they are computed here.
+An image is a run of placeholder tokens in the ids; before the decoder their embeddings are replaced
+by the features that the model's tower and projector make of it. Those two are frozen, so an image's
+features are numbers that never change: one reader serves a model and all its copies, and encodes
+each image once while it is remembered. Where the decoder has rotary positions along three axes
+(time, rows, columns: Qwen2-VL, arXiv 2409.12191) they are computed here.
 """
 
 import inspect
@@ -80,8 +79,8 @@ class Family:
     axes: bool = False
     """Whether rotary positions have three axes."""
     framed: bool = False
-    """Whether chat templates write what stands around the placeholders of an image; of the other
-    families they write one placeholder, for all of it."""
+    """Whether chat templates write what stands around an image's placeholders, and not one
+    placeholder alone."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the image processor, beside those of the model's folder."""
 
@@ -114,7 +113,6 @@ class Features:
 
     @property
     def size(self) -> int:
-        """Size of the features in bytes."""
         return sum(each.nbytes for each in (self.embeddings, *self.layers))
 
 
@@ -143,8 +141,8 @@ class ImageReader:
         processor: Any,
         files: Sequence[Path] = (),
     ) -> None:
-        """`processor` is the model's image processor of transformers, `files` what belongs to a
-        folder with the model. Freezes all of the model but its decoder and output layer."""
+        """Freezes all of the model but its decoder and output layer; `files` are kept with a saved
+        model."""
         self.family = FAMILIES[model.config.model_type]
         self.token: int = model.config.image_token_id
         """The placeholder."""
@@ -175,8 +173,7 @@ class ImageReader:
         return list(self._read(png)[1])
 
     def templated(self, ids: Sequence[int], images: Sequence[Image]) -> list[int]:
-        """The ids as chat templates write them, with one placeholder for each image in place of
-        all."""
+        """The ids as chat templates write them: one placeholder for each image."""
         found: list[int] = []
         place = 0
         for image in images:
@@ -189,7 +186,6 @@ class ImageReader:
         return [*found, *ids[place:]]
 
     def features(self, png: bytes) -> Features:
-        """The features of an image."""
         return self._read(png)[0]
 
     def grid(self, png: bytes) -> tuple[int, int]:
@@ -200,8 +196,7 @@ class ImageReader:
         return self._grids[name]
 
     def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Image]]) -> ImageInputs:
-        """The placeholders of int64[n, inputs], with the images of each row in order; none of
-        them is cut."""
+        """The placeholders of int64[n, inputs], with the whole images of each row in order."""
         places = np.zeros(ids.shape, np.bool_)
         for row, images in enumerate(rows):
             places[row, self.placeholders(ids[row], images)] = True
@@ -212,16 +207,16 @@ class ImageReader:
         return joined(places, found, axes)
 
     def placeholders(self, ids: NDArray[np.int64], images: Sequence[Image]) -> NDArray[np.int64]:
-        """The places of int64[n] ids that stand for a feature. A placeholder outside of an image,
-        which a model may have sampled, is a token like others."""
+        """The places of int64[n] ids that stand for a feature; a sampled placeholder outside of
+        images does not."""
         inside = np.zeros(len(ids), np.bool_)
         for image in images:
             inside[image.start : image.start + image.length] = True
         return np.flatnonzero(inside & (ids == self.token))
 
     def axes(self, ids: NDArray[np.int64], images: Sequence[Image]) -> NDArray[np.int64]:
-        """int64[3, n], rotary positions: an image's time is that of its beginning, its rows and
-        columns count from there, and what follows comes after the longer of the two."""
+        """int64[3, n], rotary positions: an image's time is its beginning's, its rows and columns
+        count from there, and text goes on after the longer of the two."""
         found = np.tile(np.arange(len(ids)), (3, 1))
         for image in images:
             own = self.placeholders(ids, [image])
@@ -301,14 +296,12 @@ def joined(
 
 
 def reader_of(model: nn.Module) -> ImageReader | None:
-    """The reader of a model that `load_model` loaded, wrapped by peft or not; None where it does
-    not take images."""
+    """The reader of a model that `load_model` loaded, or None."""
     reader: ImageReader | None = getattr(model, "image_reader", None)
     return reader
 
 
 def opened(png: bytes) -> Any:
-    """The image, in red, green and blue."""
     try:
         import PIL.Image
     except ImportError:
@@ -320,8 +313,8 @@ def opened(png: bytes) -> Any:
 
 
 def plain(png: bytes) -> bytes:
-    """The image as a PNG that every other program reads as `opened` does: without transparency,
-    which some lay over white, and without a note of how a camera was held."""
+    """The image as a PNG that others read as `opened` does: without transparency and camera
+    orientation."""
     import PIL.Image
 
     image = PIL.Image.open(io.BytesIO(png))
@@ -331,8 +324,7 @@ def plain(png: bytes) -> bytes:
 
 
 def random_image() -> bytes:
-    """A PNG of coarse blocks of colour, drawn once and for all: what is done to its size and its
-    colours shows."""
+    """A PNG of coarse blocks of colour, always the same: changes of size or colour show."""
     blocks = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
     return _as_png(blocks.repeat(31, axis=0).repeat(31, axis=1))
 
@@ -346,9 +338,8 @@ def _as_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
-    """Give a model of `FAMILIES` its reader, from the folder or hub name that it is from. Raises
-    DataError where that has no image processor, NotSupportedError for a LLaVA with a tower whose
-    tokens have breaks between rows (Pixtral's)."""
+    """Give a model of `FAMILIES` its reader. Raises DataError where its source has no image
+    processor, NotSupportedError for a LLaVA whose tower breaks rows (Pixtral's)."""
     tower = getattr(model.config.vision_config, "model_type", "")
     if model.config.model_type == "llava" and tower not in LLAVA_TOWERS:
         raise NotSupportedError(
@@ -378,6 +369,5 @@ def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, so
 
 
 def _flat(features: Any) -> Tensor:
-    """[k, width], of one tensor or of several."""
     together = torch.cat(list(features)) if not isinstance(features, Tensor) else features
     return together.reshape(-1, together.shape[-1])

@@ -15,18 +15,15 @@ from torch import Tensor
 from turnwise.tokens import KeptTokens
 
 LEFT_OUT = -1e9
-"""The logit of a token that was left out: its probability is exactly 0, and its products with that
-are numbers, as those of infinity are not."""
+"""The logit of a token that was left out: probability exactly 0, and finite products with that."""
 
 
 def kept_at(kept: KeptTokens | None, places: Tensor) -> KeptTokens | None:
-    """Take some places, int64[k], of a record, if there is one."""
     return None if kept is None else kept[places.numpy()]
 
 
 def without_left_out(logits: Tensor, kept: KeptTokens | None) -> Tensor:
-    """Logits [n, vocabulary] in which those of the tokens that were left out of a row are
-    LEFT_OUT; the logits themselves where nothing was left out of any."""
+    """Logits [n, vocabulary] with LEFT_OUT for tokens that were left out of a row."""
     if kept is None:
         return logits
     mask = _truncated(kept, logits)[:, None].repeat(1, logits.shape[1])

@@ -1,8 +1,7 @@
 """The number by which a model multiplies its logits: Granite's and Cohere's scale, MiniCPM3's.
 
 Configurations name such a number, but one says by which to multiply and another by which to divide
-under the same name. So it is the one of these that gives the model's own logits. Not here: a model
-that does something else to them (`logprobs.check_supported` finds it).
+under the same name. So it is the one of these that gives the model's own logits.
 """
 
 from typing import Any
@@ -15,13 +14,12 @@ from turnwise.forward.equality import PROBE, ordinary_tokens
 from turnwise.forward.hidden import last_hidden
 
 _found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-"""The factor of each model. It is chosen among a few numbers, so it does not depend on the
-weights."""
+"""The factor of each model; it is chosen among a few numbers, whatever the weights."""
 
 
 def logit_factor(base: Any) -> float:
-    """Find the factor of a transformers model (not one wrapped by peft); 1 where its configuration
-    names none. The first call for a model runs it on a few tokens."""
+    """Find the factor of a transformers model (not wrapped by peft); 1 where its configuration
+    names none."""
     named = _named(base)
     if named == [1.0]:
         return 1.0
@@ -40,12 +38,10 @@ def softcapping(base: Any) -> float | None:
 
 
 def bounded(logits: Tensor, cap: float | None) -> Tensor:
-    """Logits below a bound, if there is one."""
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def _named(base: Any) -> list[float]:
-    """The numbers of a configuration that logits may be multiplied or divided by, and 1."""
     settings = base.config.get_text_config()
     values = {
         float(value)

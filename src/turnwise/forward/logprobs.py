@@ -1,7 +1,7 @@
 """Log-probabilities, entropies, certainties and score norms of given tokens under a causal model.
 
 The output layer is applied at the asked positions only, in chunks, so that memory does not grow
-with vocabulary x length. Hidden states come from `hidden.py`.
+with vocabulary x length.
 """
 
 import math
@@ -26,8 +26,8 @@ from turnwise.forward.token_scores import token_scores
 from turnwise.tokens import KeptTokens
 
 LOGITS_PER_CHUNK = 1 << 24
-"""float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
-where an output layer is differentiated automatically."""
+"""float32 logits held at once: 64 MiB, and up to four times that with exponentials and gradients.
+"""
 
 
 def token_logprobs(
@@ -91,8 +91,7 @@ def score_tokens(
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The second half of `token_logprobs`: from hidden [N, width], of the positions that predict
-    the targets."""
+    """The second half of `token_logprobs`: from hidden [N, width] of the predicting positions."""
     layer = OutputLayer.of(model, temperature)
     # The usual layer has a gradient of its own, written out in memory that is used again.
     if layer.plain:
@@ -120,10 +119,9 @@ def score_norms(
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
-    gradient of a token's log-probability with respect to the logits over the temperature.
+    gradient of log pi with respect to the logits over the temperature (OTB, arXiv 2602.07078).
 
-    Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
-    makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
+    Summed as (pi_v - [v is the token])^2, which no rounding makes negative.
     """
     measured = partial(_measured, partial(_norms, kept), model, temperature, logits_per_chunk)
     places = torch.arange(len(targets))
@@ -147,12 +145,8 @@ def certainties(
     slicing: None = None,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
-    """The divergence of the uniform distribution from the policy's at N tokens, float32[N]:
-    KL(U || pi) = -mean_v log(V pi_v), 0 or more, in nats.
-
-    Arguments as for `token_logprobs`; the targets do not count. Source: self-certainty, Kang et al.
-    2025 (arXiv 2502.18581).
-    """
+    """KL(U || pi) = -mean_v log(V pi_v) at N tokens, float32[N], 0 or more, in nats; targets do not
+    count. Source: self-certainty, Kang et al. 2025 (arXiv 2502.18581)."""
     hidden = hidden_states(model, inputs, selected, autocast, images)
     return _measured(_certainties, model, temperature, logits_per_chunk, hidden)
 
@@ -175,11 +169,8 @@ def entropies(
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V],
-    or of the tokens that are kept in each row.
-
-    Example: OutputLayer.of(model, 1.0)(hidden).
-    """
+    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V], or
+    of the tokens that are kept in each row."""
 
     head: Any
     temperature: float
@@ -190,7 +181,6 @@ class OutputLayer:
 
     @classmethod
     def of(cls, model: nn.Module, temperature: float) -> "OutputLayer":
-        """The model's own, at that temperature, above 0."""
         base = base_model(model)
         head = base.get_output_embeddings()
         return cls(head, temperature, softcapping(base), logit_factor(base))
@@ -203,7 +193,6 @@ class OutputLayer:
 
     @property
     def divisor(self) -> float:
-        """The divisor of a plain layer's logits."""
         return self.temperature / self.factor
 
     def rows(self, logits_per_chunk: int) -> int:
@@ -225,8 +214,7 @@ class OutputLayer:
 def in_chunks(
     function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
 ) -> tuple[Tensor, ...]:
-    """Call a function of rows on `rows` of them at a time. A backward pass computes each chunk
-    again, so that none is kept."""
+    """Call a function on `rows` rows at a time; a backward pass computes each chunk again."""
     if len(tensors[0]) <= rows:
         return function(*tensors)
     pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
@@ -237,9 +225,8 @@ def in_chunks(
 def check_supported(model: nn.Module) -> None:
     """Compare `token_logprobs` with the model's own logits on a few tokens.
 
-    Raises NotSupportedError for a model that is not made of a body and an output layer as is
-    assumed here, or does more between its last layer and its logits: trained as it is, it would
-    silently learn from wrong numbers.
+    Raises NotSupportedError for a model that is not a body and an output layer of the usual kind,
+    or changes its logits in another way: it would silently learn from wrong numbers.
     """
     base = base_model(model)
     name, tokens = type(base).__name__, ordinary_tokens(base, PROBE)
@@ -274,8 +261,7 @@ def _score(
     targets: Tensor,
     places: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """hidden [n, width], targets int64[n], their places among what is kept -> log-probabilities and
-    entropies, float32[n] each."""
+    """Log-probabilities and entropies, float32[n] each; `places` are among what is kept."""
     logprobs = layer(hidden, kept_at(kept, places))
     # An entropy that is only measured must not keep another [n, V] for the backward pass.
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
@@ -290,7 +276,6 @@ def _measured(
     logits_per_chunk: int,
     *tensors: Tensor,
 ) -> Tensor:
-    """One number for each row of the tensors, by the model's output layer."""
     layer = OutputLayer.of(model, temperature)
     (found,) = in_chunks(partial(function, layer), layer.rows(logits_per_chunk), *tensors)
     return found

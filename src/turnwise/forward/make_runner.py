@@ -44,8 +44,7 @@ from turnwise.forward.twin import shallow_twin_of
 SINGLE = 8
 """Tokens at the end that are computed one by one: what a state is off by adds up."""
 ADDED = 16
-"""Tokens before those that are computed at once, by the last boundary: some on either side of
-it."""
+"""Tokens before those that are computed at once, on either side of the last boundary."""
 Pass = Callable[[Sequence[CacheExtent], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
 """(runs, ids, positions) -> logits after the last input of each row."""
 Way = Callable[..., Runner | OwnRunner]
@@ -55,10 +54,9 @@ logger = logging.getLogger(__name__)
 
 
 def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
-    """Make the forward pass for a cache of `tokens` tokens and histories of at most `longest`. It
-    is looked for with weights of a fixed seed, so that a run that goes on takes the way that it
-    took. Raises NotSupportedError for a model that no pass of the engine
-    is right for, and says by how much."""
+    """Make the pass for a cache of `tokens` tokens and histories of at most `longest`, chosen with
+    weights of a fixed seed, so that a resumed run takes the same way. Raises NotSupportedError
+    where none is right."""
     name = type(model).__name__
     bound = tolerance(model.dtype)
     tried = shallow_twin_of(model)
@@ -84,8 +82,8 @@ def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
 
 
 def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
-    """The ways to compute a model, from the fastest to the slowest, each with what is said of it
-    when it does not agree."""
+    """The ways to compute a model, the fastest first, each with what is said when it does not
+    agree."""
     pool, own = "a pool of keys is", "its own caches are"
     reader, specialised = reader_of(model), is_small_llama(model)
     kind = Runner if reader is None else partial(ImageRunner, reader=reader)
@@ -100,9 +98,9 @@ def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
 
 
 def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
-    """Whether a model's attention gives over spans of the pool what it gives over copies of them,
-    as far as rounding goes, which each may be off by. That is the same in every type, and seen best
-    in float32, for short histories. False where the model's own code fails."""
+    """Whether attention over spans of the pool gives, up to the rounding of both, what it gives
+    over copies: seen best in float32, for short histories. False where the model's own code
+    fails."""
     twin = copy.deepcopy(twin).float()
     size, histories = _places(twin, longest), _histories(twin, min(SHORT, longest))
     try:
@@ -142,13 +140,8 @@ def _in_nats(distance: float) -> str:
 
 
 def _disagreement(model: Any, run: Pass, longest: int) -> float:
-    """Distance of next-token log-probabilities from the model's own, for histories of at most
-    `longest` tokens.
-
-    Mean |difference| over the model's own distribution, so of tokens as it would sample them, over
-    a history's passes; of the worse history. The passes have `_places(model, longest)` places of
-    runs. Infinite where the model's own code fails, or a number is NaN.
-    """
+    """Distance of next-token log-probabilities from the model's own, over a history's passes; of
+    the worst history. Infinite where the model's own code fails, or a number is NaN."""
     histories = _histories(model, past_boundaries(model, longest))
     try:
         own = [_own_passes(model, history) for history in histories]
@@ -159,7 +152,6 @@ def _disagreement(model: Any, run: Pass, longest: int) -> float:
 
 
 def _places(model: Any, longest: int) -> int:
-    """Places that all runs of a comparison have together."""
     return sum(map(len, _histories(model, past_boundaries(model, longest))))
 
 
@@ -170,7 +162,6 @@ def _histories(model: Any, long: int) -> list[list[int]]:
 
 
 def _parts(length: int) -> list[slice]:
-    """List what each pass computes of a history."""
     added = ADDED if length > ADDED + SINGLE else 0
     single = min(SINGLE, length - added - 1)
     ends = [length - single - added, length - single, *range(length - single + 1, length + 1)]
@@ -179,7 +170,7 @@ def _parts(length: int) -> list[slice]:
 
 
 def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Give each history's log-probabilities after each pass, float32[passes, vocabulary]."""
+    """Each history's log-probabilities after each pass, float32[passes, vocabulary]."""
     runs, start = [], 0
     for history in histories:
         runs.append(CacheExtent(start, len(history)))
@@ -198,6 +189,6 @@ def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tenso
 
 
 def _own_passes(model: Any, history: Sequence[int]) -> torch.Tensor:
-    """Give the model's own log-probabilities of one history, in the shape of `_computed`."""
+    """The model's own log-probabilities of one history, in the shape of `_computed`."""
     ends = [part.stop for part in _parts(len(history))]
     return own_logprobs(model, history, len(history) - ends[0] + 1)[[n - ends[0] for n in ends]]

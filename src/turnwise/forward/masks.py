@@ -17,11 +17,10 @@ SLIDING = "sliding_attention"
 
 
 class Masks:
-    """The masks of a model's layers, one for each of its `kinds` of attention, in `dtype`. `window`
-    is how far a sliding layer sees.
+    """The masks of a model's layers, one for each of its `kinds` of attention.
 
-    Raises ConfigError for attention that takes no mask, NotSupportedError for a model with layers
-    of another kind.
+    Raises ConfigError for attention that takes no mask, NotSupportedError for layers of another
+    kind.
     """
 
     def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
@@ -33,8 +32,8 @@ class Masks:
     def inputs(
         self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Place the inputs of a pass in the cache; they, their positions, and the additive masks
-        of each kind of layer, [n, 1, inputs, length], as tensors."""
+        """Place a pass's inputs; they, their positions, and the additive masks of each kind, [n, 1,
+        inputs, length]."""
         device = self._model.device
         placement = cache.place(runs, positions, device)
         seen = torch.from_numpy(np.maximum(positions, 0)).to(device)

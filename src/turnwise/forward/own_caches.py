@@ -1,10 +1,8 @@
 """A forward pass over the model's own caches, for models that the pool does not hold.
 
 Recurrent states, convolutions, attention in chunks, biases by distance: what such a model has to
-remember of a text, it puts into a cache of transformers' by itself, as when it generates. Each
-history has one; rows with the same positions go through the model together, without padding or
-masks. A state cannot go back to an earlier token: a history that parts from what was computed
-begins anew.
+remember of a text, it puts into a cache of transformers' by itself, as when it generates. A state
+cannot go back to an earlier token: a history that parts from what was computed begins anew.
 """
 
 import copy
@@ -39,13 +37,11 @@ class OwnCaches:
         self.of_runs: dict[int, Remembered] = {}
 
     def usable(self, run: CacheExtent, length: int) -> int:
-        """The number of a run's first `length` tokens that need not be computed again."""
         # A state cannot be cut to fewer tokens: it is of use as a whole or not at all.
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
 
     def shares(self, run: CacheExtent, length: int) -> bool:
-        """Whether the first `length` tokens of a run can be copied."""
         return self.usable(run, length) == length
 
     def begin(self, run: CacheExtent) -> None:
@@ -78,8 +74,7 @@ class OwnRunner:
     """A `Runner` for a model whose caches are its own.
 
     With `together`, rows with the same positions are computed at once; with `at_once`, all tokens
-    that come after a state. Not every model can do either. Raises NotSupportedError for a model
-    without any cache.
+    that come after a state. Raises NotSupportedError for a model without any cache.
     """
 
     specialised = False
@@ -103,8 +98,7 @@ class OwnRunner:
     def forward(
         self, runs: Sequence[CacheExtent], ids: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> torch.Tensor:
-        """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
-        `Runner.forward`. Positions are those that the model counts by itself."""
+        """See `Runner.forward`; positions are those that the model counts by itself."""
         return self.forward_on(self.cache, runs, ids, positions)
 
     @torch.inference_mode()
@@ -115,7 +109,6 @@ class OwnRunner:
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
     ) -> torch.Tensor:
-        """Do the same as `forward` over other caches than its own."""
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
             for rows in self._rows(positions):
@@ -132,7 +125,6 @@ class OwnRunner:
         return torch.stack([row for row in logits if row is not None]).float()
 
     def _rows(self, positions: NDArray[np.int64]) -> list[list[int]]:
-        """List the rows that are computed together."""
         return _alike(positions) if self.together else [[row] for row in range(len(positions))]
 
     def _advance(
@@ -164,7 +156,6 @@ def _remembered(caches: OwnCaches, run: CacheExtent, length: int) -> Any:
 
 
 def _alike(positions: NDArray[np.int64]) -> list[list[int]]:
-    """Rows with the same positions."""
     rows: dict[bytes, list[int]] = {}
     for row, places in enumerate(positions):
         rows.setdefault(places.tobytes(), []).append(row)
@@ -177,7 +168,6 @@ def joined(caches: Sequence[Any]) -> Any:
 
 
 def parted(cache: Any, rows: int) -> list[Any]:
-    """A cache for each row."""
     if rows == 1:
         return [cache]
     return [_merged([cache], partial(_row, row=row)) for row in range(rows)]
@@ -188,8 +178,7 @@ def _row(whole: Sequence[torch.Tensor], row: int) -> torch.Tensor:
 
 
 def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
-    """Merge objects of one structure into one, by what `merge` makes of their tensors that have
-    rows."""
+    """Merge objects of one structure, by what `merge` makes of their tensors that have rows."""
     first = parts[0]
     if isinstance(first, torch.Tensor):
         # Counters, and tensors that are not filled yet, have no rows.

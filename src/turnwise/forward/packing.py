@@ -5,7 +5,7 @@ is of each token by itself. Where that is not so (states and convolutions that r
 attention in chunks, biases by distance), the row gives other numbers than the texts do by
 themselves: a model is packed only if a comparison finds the same. Several ranks can compute a row
 together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention they exchange tokens
-for heads. The exchange itself is in `turnwise_cluster`.
+for heads.
 """
 
 from collections.abc import Sequence
@@ -37,32 +37,26 @@ BLOCK = 128
 
 
 class Slicing(Protocol):
-    """The ranks that compute a row together, seen by one of them. All its methods but the
-    properties are collective, and can be differentiated."""
+    """The ranks that compute a row together, seen by one; its methods are collective and
+    differentiable."""
 
     @property
     def rank(self) -> int:
         """The slice of this process, from 0."""
-        ...
 
     @property
     def count(self) -> int:
         """The number of slices, all of one length."""
-        ...
 
     def to_heads(self, states: Tensor) -> Tensor:
         """Exchange [1, heads, slice, size] for [1, heads / count, tokens, size]."""
-        ...
 
     def to_tokens(self, states: Tensor) -> Tensor:
         """Exchange [1, heads / count, tokens, size] for [1, heads, slice, size]."""
-        ...
 
     def joined(self, values: Tensor, counts: list[int]) -> Tensor:
-        """Exchange the values of this slice, [m], for those of all slices in order, [N]; `counts`
-        has the number of each. Every rank must differentiate the same loss of them, and gets the
-        gradient of its own values."""
-        ...
+        """Exchange this slice's values [m] for those of all slices, [N]; `counts` has each one's
+        number. All ranks differentiate the same loss of them."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +70,15 @@ class Row:
     lengths: tuple[int, ...]
     """Tokens of each text of the whole row."""
     asked: Tensor
-    """int64[m], places in the slice whose hidden states are wanted. Where there are none one place
-    stands in, so that every rank uses every weight."""
+    """int64[m], places in the slice whose hidden states are wanted; one stands in for none, so that
+    every rank uses every weight."""
     counts: list[int]
     """How many are wanted in each slice."""
     slicing: Slicing | None
 
     @classmethod
     def of(cls, inputs: Tensor, selected: Tensor, slicing: Slicing | None = None) -> "Row":
-        """Lay out texts int64[B, T] with their selected tokens, bool[B, T]. Tokens after the last
-        selected one of a text are left out."""
+        """Lay out texts int64[B, T] up to their last selected tokens, bool[B, T]."""
         places = torch.arange(inputs.shape[1], device=inputs.device)
         kept = kept_places(selected)
         ids, positions = inputs[kept], places.expand_as(kept)[kept]
@@ -110,8 +103,7 @@ class Row:
         )
 
     def own(self, targets: Tensor) -> Tensor:
-        """Take the part of int64[N], one for each selected token, that belongs to the asked
-        places."""
+        """The part of int64[N], one for each selected token, that belongs to the asked places."""
         if self.slicing is None:
             return targets
         part = torch.split(targets, self.counts)[self.slicing.rank]
@@ -124,8 +116,7 @@ class Row:
         return self.slicing.joined(values[: self.counts[self.slicing.rank]], self.counts)
 
     def hidden(self, body: Any, autocast: bool) -> Tensor:
-        """The hidden states [m, width] of the asked places by a body of transformers, which attends
-        by `sdpa`."""
+        """Hidden states [m, width] of the asked places by a body that attends by `sdpa`."""
         given = self.ids.new_zeros(1, 1, 1, 1)  # four dimensions: no mask is made in its place
         lower = torch.autocast(self.ids.device.type, torch.bfloat16, enabled=autocast)
         with lower, attending(body, IN_A_ROW, attend_in_a_row):
@@ -140,8 +131,7 @@ class Row:
 
 
 def kept_places(selected: Tensor) -> Tensor:
-    """The places that the row of texts has whose selected tokens are bool[B, T]: none after a
-    text's last selected one."""
+    """bool[B, T], the places of a row of texts: none after a text's last selected one."""
     places = torch.arange(selected.shape[1], device=selected.device)
     # The last selected place plus one, or 0 where none is selected.
     return places < ((places + 1) * selected).amax(1)[:, None]
@@ -161,8 +151,8 @@ def attend_in_a_row(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend in each text of a row by itself; query [1, heads, n, size] gives [1, n, heads, size].
-    Raises ValueError for what changes scores in another way."""
+    """Attend in each text of a row; query [1, heads, n, size] gives [1, n, heads, size]. Raises
+    ValueError for what changes scores in another way."""
     del attention_mask, dropout
     unknown = [name for name in CHANGES if options.get(name) is not None]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -181,8 +171,8 @@ def attend_in_a_row(
 
 @torch.no_grad()
 def reason_against(model: Any, body: Any, length: int, autocast: bool) -> str:
-    """Say why a model, whose body is given too, cannot be packed; "" where a row of three texts,
-    the longest of `length` tokens, gives hidden states that are near those of each text alone."""
+    """Say why a model cannot be packed; "" where a row of three texts, the longest of `length`
+    tokens, gives hidden states near those of each text alone."""
     settings, device = model.config.get_text_config(), model.device
     if settings._attn_implementation != "sdpa":
         return f"it attends by {settings._attn_implementation}, and not by sdpa"
@@ -210,7 +200,7 @@ def reason_against(model: Any, body: Any, length: int, autocast: bool) -> str:
 
 
 def _for_each_slice(states: Tensor, heads: int, slicing: Slicing | None) -> Tensor:
-    """Keys or values, repeated as often as it takes for each slice to get as many."""
+    """Keys or values, repeated until each slice gets as many."""
     if slicing is None:
         return states
     if heads % slicing.count:
@@ -226,8 +216,7 @@ def _mixed(
     scaling: float | None,
     window: int | None,
 ) -> Tensor:
-    """The attention of all texts, [1, heads, n, size] as the query; on a CPU in float32, as
-    `attend` has it."""
+    """The attention of all texts, [1, heads, n, size]; on a CPU in float32, as in `attend`."""
     dtype, device = query.dtype, query.device.type
     if device == "cuda" and dtype != torch.float32:
         return _at_once(query, key, value, lengths, scaling, window)
@@ -243,8 +232,8 @@ def _mixed(
 def _attended(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
 ) -> Tensor:
-    """One text's attention, [1, heads, n, size], causal and within a window; of a long text with a
-    window a block after the other."""
+    """One text's attention, [1, heads, n, size], causal and within a window, by blocks where it is
+    long."""
     length, heads = query.shape[2], query.shape[1]
     key, value = (one.repeat_interleave(heads // one.shape[1], 1) for one in (key, value))
     attention = partial(functional.scaled_dot_product_attention, scale=scaling)
@@ -271,7 +260,7 @@ def _at_once(
     scaling: float | None,
     window: int | None,
 ) -> Tensor:
-    """The attention of all texts by one kernel of a GPU, which takes half precision alone."""
+    """The attention of all texts by one kernel of a GPU, in half precision alone."""
     from torch.nn.attention import varlen
 
     ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=query.device)

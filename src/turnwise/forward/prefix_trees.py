@@ -4,8 +4,7 @@ The trajectories of a group share their prompt, and, once the policy is sure of 
 their turns. Their tokens become the nodes of a tree, which is laid out as one sequence. A token
 sees its ancestors alone and has the position that it has in its own text, so log-probabilities and
 gradients are those of the sequences by themselves. Attention goes by blocks: neighbours see much
-the same, and what a block sees is gathered for it. `learning/shared_prefixes.py` chooses the
-sequences.
+the same, and what a block sees is gathered for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,9 +91,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Layout:
-    """The tokens that each token sees. A run is some neighbours, of which each sees those before it
-    in the run, and all of the run's spans, which are parts of runs before it of the same tree.
-    int64 each, on the CPU."""
+    """A run is neighbours that see those before them in it, and all of its spans, which are parts
+    of earlier runs of the same tree; int64, on the CPU."""
 
     runs: Tensor
     """[runs, 2], first token and number of tokens."""
@@ -108,10 +106,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class TreeBatch:
-    """Trees of sequences for one forward pass (`batch_trees`), one after the other.
-
-    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
-    """
+    """Trees of sequences for one pass, one after the other; of N wanted tokens U pairs of place and
+    token are distinct."""
 
     ids: Tensor
     """int64[T]"""
@@ -137,8 +133,7 @@ class Block:
 
 
 def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
-    """The tree of some sequences' inputs: each branches off the earlier one that it has most in
-    common with."""
+    """The tree of sequences' inputs: each branches off the earlier one with most in common."""
     every = [sequence[:-1] for sequence in sequences]
     places: list[NDArray[np.int64]] = []
     parents: list[NDArray[np.int64]] = []
@@ -164,7 +159,6 @@ def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
 
 
 def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    """How many tokens both begin with."""
     size = min(len(one), len(other))
     apart = np.flatnonzero(one[:size] != other[:size])
     return int(apart[0]) if len(apart) else size
@@ -175,8 +169,8 @@ def batch_trees(
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
     device: torch.device,
 ) -> TreeBatch:
-    """Tensors of one forward pass. `sequences` are those of the trees in order, ids and wanted
-    tokens of each; the first token is never wanted."""
+    """Tensors of one pass. `sequences` are those of the trees in order, ids and wanted tokens; a
+    first token is never wanted."""
     rest = iter(sequences)
     predictors, targets, start = [], [], 0
     for tree in trees:
@@ -223,8 +217,8 @@ def _layout(trees: Sequence[Tree]) -> Layout:
 
 
 def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block]:
-    """Neighbouring inputs, `size` at a time, the inputs that any of them sees, and which of these
-    each one sees."""
+    """Neighbouring inputs, `size` at a time, the inputs that they see, and which of these each
+    sees."""
     runs, offsets = layout.runs.tolist(), layout.offsets.tolist()
     spans, count = layout.spans.tolist(), len(layout.positions)
     number = 0
@@ -322,8 +316,8 @@ def _attend(
 def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
     """Gather what each block sees, [1, heads, seen, size], of states [1, heads, T, size].
 
-    All of it is one piece, since the gradient of each piece is as large as the states, and an
-    embedding, whose gradient is summed by several threads.
+    In one piece, since the gradient of each piece is as large as the states, and by an embedding,
+    whose gradient is summed by several threads.
     """
     _, heads, tokens, size = states.shape
     seen = torch.cat([block.seen for block in blocks])
@@ -333,15 +327,14 @@ def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
 
 
 def _split(states: Tensor, sizes: list[int]) -> Sequence[Tensor]:
-    """Along the tokens, [1, heads, tokens, size]."""
     pieces: Sequence[Tensor] = torch.split(states, sizes, 2)
     return pieces
 
 
 def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
     """Raise ConfigError for a model that cannot run trees of at most `longest` tokens a sequence:
-    it has to have full attention alone, by PyTorch's own function, and no gradient checkpointing,
-    which would forget the blocks."""
+    it needs full attention by `sdpa`, and no gradient checkpointing, which would forget the blocks.
+    """
     base = base_model(model)
     settings = base.config.get_text_config()
     types = getattr(settings, "layer_types", None) or ["full_attention"]
@@ -358,8 +351,7 @@ def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
 
 @torch.no_grad()
 def _agrees(model: nn.Module, longest: int) -> bool:
-    """Whether two sequences score as they do by themselves, past every boundary that the model's
-    configuration names."""
+    """Whether two sequences score as they do by themselves, past every configured boundary."""
     base, device = base_model(model), next(model.parameters()).device
     length = past_boundaries(base, longest)
     beginning = ordinary_tokens(base, length - length // 4)

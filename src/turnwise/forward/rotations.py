@@ -4,8 +4,7 @@ Some models turn their heads by other angles once a text is longer than it was t
 arXiv 2402.13753: Phi-3 and Phi-4; dynamic NTK scaling), and transformers decides that for a whole
 batch, by its longest row: what one row says would depend on its neighbours, and keys cached before
 the switch would not fit those after it. So the angles are chosen once, by the longest text that a
-run may have, as vLLM chooses them by its `--max-model-len`. Models that do so in a way of their own
-are found out by `learning/parity.py`.
+run may have, as vLLM chooses them by its `--max-model-len`.
 """
 
 from typing import Any
@@ -18,8 +17,7 @@ FIXED = "default"
 
 @torch.no_grad()
 def fix_rotations(model: Any, longest: int) -> None:
-    """Give every rotary embedding of a model of transformers, in place, the angles of a text of
-    `longest` tokens for good. Saved models are as before."""
+    """Give every rotary embedding, in place, the angles of a text of `longest` tokens for good."""
     for module in model.modules():
         kinds = getattr(module, "rope_type", None)
         if isinstance(kinds, str) and _changes(kinds):
@@ -39,7 +37,6 @@ def _changes(kind: Any) -> bool:
 
 
 def _turn(module: Any, longest: int, *layers: str) -> None:
-    """The module's own forward, which sets its angles, at the last position."""
     device = next(module.buffers()).device
     places = torch.tensor([[longest - 1]], device=device)
     module(torch.zeros(1, device=device), places, *layers)

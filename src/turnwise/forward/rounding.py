@@ -30,23 +30,19 @@ from torch.utils._pytree import tree_map
 FACTOR = 4.0
 """The worst of many sums, and what is rounded between them (norms, exponentials, gates)."""
 STEP = 2.0**-13
-"""The part by which weights are changed to see how far that moves the result: far above the
-rounding of the norms of transformers, which are in float32 whatever the model's type, and far below
-1."""
+"""The part by which weights are changed: far above the float32 rounding of norms, far below 1."""
 ROUNDINGS = 3.0
-"""Times `rounding_to_bfloat16` that two computations of the same in bfloat16 may be apart: each is
-about that far from the exact one."""
+"""Times `rounding_to_bfloat16` that two computations in bfloat16 may be apart."""
 DRAWS = 3
 """Changes in random directions; the largest movement counts."""
 
 
 def allowed(dtype: torch.dtype, terms: int, sensitivity: float) -> float:
-    """The largest distance from the exact number of one that was computed in `dtype`.
+    """The largest distance from the exact number of one computed in `dtype`.
 
-    `terms` is the length of the longest sum whose partial sums are in `dtype`; 1 for products in
-    bfloat16, which are summed in float32 and rounded once. `sensitivity` is the size of the
-    numbers that make up the result: for one sum that of its terms together, for a network what
-    `sensitivities` finds.
+    `terms` is the length of the longest sum with partial sums in `dtype`; 1 for products in
+    bfloat16, which are summed in float32. `sensitivity` is what the terms of one sum add up to in
+    size, or for a network what `sensitivities` finds.
     """
     return FACTOR * math.sqrt(terms) * torch.finfo(dtype).eps / 2 * sensitivity
 
@@ -54,11 +50,8 @@ def allowed(dtype: torch.dtype, terms: int, sensitivity: float) -> float:
 def sensitivities(
     function: Callable[[], Sequence[Tensor]], weights: Iterable[Tensor]
 ) -> list[float]:
-    """The movement of each tensor that a function of float64 weights gives, at its most moved
-    element, per part by which each weight is changed up or down at random.
-
-    The weights are changed in place while this runs, from a fixed seed, and then put back.
-    """
+    """The largest movement of each tensor of a function of float64 weights, per part by which each
+    weight is changed at random, in place and from a fixed seed; then all are put back."""
     changed = [weight for weight in weights if weight.is_floating_point()]
     # Kept, and not computed back: a weight that was scaled up and down again is another number.
     before = [weight.detach().clone() for weight in changed]
@@ -84,11 +77,8 @@ def sensitivities(
 
 
 class InFloat32(TorchFunctionMode):
-    """Computes in float32 inside, whatever the type of a model's weights: they are converted one by
-    one where they are used, so that the model need not be in memory twice.
-
-    Example: `with InFloat32(): logits = model(input_ids=ids).logits`.
-    """
+    """Computes in float32 inside, whatever the type of a model's weights, which are converted where
+    they are used: the model is not in memory twice."""
 
     def __torch_function__(
         self,
@@ -97,7 +87,6 @@ class InFloat32(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch with float32 in place of bfloat16 and float16."""
         del types
         args, kwargs = tree_map(_in_float32, (args, kwargs or {}))
         return function(*args, **kwargs)
@@ -110,8 +99,8 @@ def _in_float32(value: Any) -> Any:
 
 @torch.no_grad()
 def rounding_to_bfloat16(function: Callable[[], Tensor], device: torch.device) -> Tensor:
-    """How far rounding moves each number that a function computes with a model on the device: the
-    distance of its results in bfloat16 from those in float32; 0 where one is not finite."""
+    """The distance of a function's results in bfloat16 from those in float32; 0 where one is not
+    finite."""
     with torch.autocast(device.type, torch.bfloat16):
         rounded = function()
     with InFloat32():

@@ -1,8 +1,7 @@
 """Routers of mixtures of experts, in float32 whatever the rest of a model is computed in.
 
 A router takes the largest few of its logits. Rounded to bfloat16, many are equal or change places,
-and the engine and the learner, whose batches differ, would send a token to other experts. Routers
-are found by their shape: beside experts, with a row of weights for each of them.
+and the engine and the learner, whose batches differ, would send a token to other experts.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ def routers_of(block: nn.Module) -> Iterator[nn.Module]:
 
 
 def experts_of(block: nn.Module) -> Iterator[tuple[Any, int]]:
-    """The experts beside the router of a mixture, and how many they are."""
+    """The experts beside the router of a mixture, and their number."""
     if any(routers_of(block)):
         for part in block.children():
             counts = {len(weight) for weight in part.parameters(recurse=False)}
@@ -42,12 +41,12 @@ def experts_of(block: nn.Module) -> Iterator[tuple[Any, int]]:
 
 
 def _stacked(part: nn.Module) -> list[nn.Parameter]:
-    """The matrices of experts, which are one weight [experts, ., .]."""
+    """The experts' matrices, which are one weight [experts, ., .]."""
     return [weight for weight in part.parameters(recurse=False) if weight.ndim == 3]
 
 
 class _InFloat32(nn.Module):
-    """The forward pass of the class after this one, without lower precision."""
+    """The forward pass of the next class in line, without lower precision."""
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         device = next(self.parameters()).device.type

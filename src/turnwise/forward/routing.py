@@ -27,8 +27,8 @@ TOP_K = (torch.topk, Tensor.topk)
 
 @dataclass
 class Replay:
-    """The choices that routers are to repeat in a pass over a batch, and what they would have
-    chosen themselves, with the same choices in the layers below."""
+    """The choices that routers are to repeat in a pass, and what they would have chosen in these
+    layers."""
 
     experts: Tensor
     """int64[B, T, routers, k]; below 0 where a token's own routers choose."""
@@ -45,8 +45,7 @@ def routers_in(model: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def recorded_experts(routers: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """Record what routers choose in one pass: a list that has int64[tokens, k] for each router
-    afterwards."""
+    """Record what routers choose in one pass: int64[tokens, k] for each router."""
     found: list[Tensor] = []
 
     def choose(number: int, own: Tensor) -> Tensor:
@@ -61,9 +60,8 @@ def recorded_experts(routers: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
 def replayed_experts(
     model: nn.Module, replay: Replay | None, kept: Tensor | None = None
 ) -> AbstractContextManager[None]:
-    """Let the routers of a model repeat choices in one pass over a batch, or over those of its
-    places that are `kept`, bool[B, T], in a row. Raises NotSupportedError for choices of another
-    number of routers than the model has."""
+    """Let routers repeat choices over a batch, or over its `kept` places, bool[B, T], in a row.
+    Raises NotSupportedError for choices of another number of routers."""
     if replay is None:
         return nullcontext()
     experts = replay.experts.flatten(0, 1) if kept is None else replay.experts[kept]
@@ -72,7 +70,6 @@ def replayed_experts(
 
 @contextmanager
 def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) -> Iterator[None]:
-    """Repeat int64[tokens, routers, k], and count in `replay`."""
     if experts.shape[1] != len(routers):
         raise NotSupportedError(
             f"tokens were sampled with {experts.shape[1]} routers, and the learner's model has "
@@ -95,8 +92,8 @@ def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) ->
 
 @torch.no_grad()
 def check_routing(model: Any) -> None:
-    """Raise NotSupportedError for a model whose choices cannot be recorded and replayed: without
-    routers, or with some that do not choose by one top-k of their own."""
+    """Raise NotSupportedError for a model without routers, or with some that do not choose by one
+    top-k of their own."""
     name, routers = type(model).__name__, routers_in(model)
     if not routers:
         raise NotSupportedError(
@@ -114,7 +111,6 @@ def check_routing(model: Any) -> None:
 
 @contextmanager
 def _choosing(routers: Sequence[nn.Module], choose: Choose) -> Iterator[None]:
-    """Let routers take the experts that `choose` says."""
     for number, router in enumerate(routers):
         router.forward = partial(_route, router.forward, partial(choose, number))
     try:
@@ -145,7 +141,6 @@ class _TopK(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch; of a top-k the places are chosen."""
         del types
         found = function(*args, **(kwargs or {}))
         if function not in TOP_K:

@@ -1,5 +1,4 @@
-"""The model: forward passes over runs of the cache (token ids in, next-token logits out), by a
-small model's own passes or by a model's own layers.
+"""Forward passes over runs of the cache: token ids in, next-token logits out.
 
 Models whose caches are their own run in `own_caches.py`.
 """
@@ -24,11 +23,9 @@ from turnwise.forward.span_attention import attention_in_spans
 class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
-    Where it may be `specialised`, a small model of a known shape runs through the pass of
-    `small_llama`, if they are seen to give what its twin gives in float64; every other one through
-    its own forward. With `spans` its own attention reads the pool where it is, which not every
-    model can: `make_runner.py` finds out. Raises NotSupportedError for a model whose attention is
-    not masked here or has no spans.
+    Where it may be `specialised`, a small model of a known shape runs through `small_llama`; every
+    other one through its own forward. With `spans` its own attention reads the pool where it is.
+    Raises NotSupportedError for a model whose attention is not masked here or has no spans.
     """
 
     def __init__(
@@ -52,26 +49,24 @@ class Runner:
 
     @property
     def by_spans(self) -> bool:
-        """Whether the model's own attention reads the pool where it is."""
         return self.cache.by_spans
 
     @property
     def specialised(self) -> bool:
-        """Whether forward passes are those of `small_llama`."""
         return self._passes is not None
 
     def refresh(self) -> None:
-        """The model's weights have changed."""
         if self._passes is not None:
             self._passes.refresh()
 
     def forward(
         self, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> torch.Tensor:
-        """Logits after the last input of each row, float32[n, vocabulary].
+        """Logits after the last input of each row, float32[n, vocabulary]; the cache keeps keys and
+        values.
 
-        `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
-        on their left. Keys and values of the inputs are kept in the cache.
+        `ids` and `positions` are int64[n, inputs], right-aligned, with PADDING positions on the
+        left.
         """
         return self.forward_on(self.cache, runs, ids, positions)
 
@@ -79,13 +74,11 @@ class Runner:
     def forward_on(
         self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> torch.Tensor:
-        """Compute as `forward` does, over another cache than its own."""
         if self._passes is not None:
             return self._passes.forward(cache, runs, ids, positions)
         return self._own(*self._masks.inputs(cache, runs, ids, positions), cache).float()
 
     def empty_cache(self, tokens: int) -> PoolCache:
-        """Another cache of that many tokens."""
         return PoolCache(self._layers, tokens, self.by_spans)
 
     def _general(
@@ -117,14 +110,12 @@ class Runner:
         masks: Mapping[str, torch.Tensor],
         cache: PoolCache,
     ) -> torch.Tensor:
-        """Compute as `_general` does, with attention over spans of the cache."""
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
 
 def _check_spans(model: PreTrainedModel) -> None:
-    """Refuse models without PyTorch's attention, or that pass no arguments on to it, such as the
-    pool."""
+    """Refuse models without PyTorch's attention, or that pass on no arguments, such as the pool."""
     name, parameters = type(model).__name__, inspect.signature(model.forward).parameters.values()
     if model.config._attn_implementation != "sdpa":
         raise NotSupportedError(f"{name} has no PyTorch attention")

@@ -24,8 +24,8 @@ from turnwise.forward.twin import shallow_twin_of
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not change with the length of the text."""
 LARGEST = 200_000_000
-"""Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
-it gains."""
+"""Parameters. Above it products dominate, and a second copy of the weights costs more than it
+gains."""
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -46,9 +46,8 @@ def is_small_llama(model: PreTrainedModel) -> bool:
 
 
 def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLlama | None":
-    """The written-out pass of a model, for histories of at most `longest`, if it gives what the
-    model gives; None for a model of another shape, or if it does not. That is tried with
-    weights of a fixed seed, whatever the model's are now."""
+    """The written-out pass of a model, for histories of at most `longest`; None for another shape,
+    or where, with weights of a fixed seed, it does not give what the model gives."""
     if not is_small_llama(model):
         return None
     twin = shallow_twin_of(model)
@@ -69,8 +68,7 @@ def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLla
 
 
 def _probed(written_out: "SmallLlama", ids: np.ndarray, layers: int) -> Tensor:
-    """Log-probabilities after all tokens but one put in at once, and after that one, so of a prompt
-    and of a token after it, float32[2, vocabulary]."""
+    """Log-probabilities of a prompt and of a token after it, float32[2, vocabulary]."""
     length = ids.shape[1]
     cache, runs = PoolCache(layers, length), [CacheExtent(0, length)]
     places = np.arange(length)[None]
@@ -102,10 +100,7 @@ class Layer:
 
 
 class SmallLlama:
-    """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
-
-    `tokens` is the longest history. The model must be one of `is_small_llama`.
-    """
+    """Next-token logits of a model of `is_small_llama`, for histories of at most `tokens`."""
 
     def __init__(self, model: Any, tokens: int, masks: Masks) -> None:
         settings = model.config
@@ -119,8 +114,7 @@ class SmallLlama:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the weights as they are now: until the next time, nothing changes here. Raises
-        RuntimeError for a model whose weights have become numbers of another type."""
+        """Copy the weights as they are now. Raises RuntimeError where their type has changed."""
         if self._model.dtype != self._dtype:
             raise RuntimeError(f"the model was {self._dtype}, and is {self._model.dtype} now")
         body = self._model.model
@@ -135,15 +129,14 @@ class SmallLlama:
     def forward(
         self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> Tensor:
-        """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
-        `Runner.forward`."""
+        """See `Runner.forward`."""
         return self._forward(*self._masks.inputs(cache, runs, ids, positions), cache).float()
 
     def _forward(
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
     ) -> Tensor:
-        """`ids` and `seen`, the positions, are int64[n, inputs]; `masks` are additive, for each
-        kind of layer [n, 1, inputs, length]. The cache knows already where inputs are placed."""
+        """`ids` and `seen`, the positions, are int64[n, inputs]; additive `masks` [n, 1, inputs,
+        length]."""
         count, inputs = ids.shape
         places = seen.view(-1)
         cosines, sines = (part[places][:, None] for part in self._rotation)
@@ -178,8 +171,8 @@ class SmallLlama:
         return heads[:, : self._heads], heads[:, self._heads :], values
 
     def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
-        """[inputs of all rows, heads * size]. Query heads that share a key head are one longer
-        query, so keys are not repeated."""
+        """[inputs of all rows, heads * size]; query heads that share a key head are one longer
+        query."""
         count, groups = len(mask), self._heads // self._key_heads
         length = len(queries) // count
         grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
@@ -228,7 +221,7 @@ class SmallLlama:
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether a module runs code from outside transformers: a class from elsewhere, or a hook."""
+    """Whether a module runs code from outside transformers: another class, or a hook."""
     own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
     hooks = module._forward_hooks or module._forward_pre_hooks
     backward = module._backward_hooks or module._backward_pre_hooks
@@ -237,7 +230,7 @@ def _is_changed(module: nn.Module) -> bool:
 
 def _times(weights: Tensor, states: Tensor) -> Tensor:
     """States [n, inputs] by weights [outputs, inputs], as a transposed view: with the weights first
-    a product of few rows and many outputs is up to twice as fast."""
+    few rows and many outputs are up to twice as fast."""
     return torch.mm(weights, states.t()).t()
 
 
@@ -248,8 +241,8 @@ def _by_head(states: Tensor, rows: int) -> Tensor:
 
 @torch.no_grad()
 def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position, float32[tokens, size]; the sines of the first half are
-    negative, so that a head is turned to head * cosines + (its halves exchanged) * sines."""
+    """Cosines and sines, float32[tokens, size]; the sines of the first half are negative, so that a
+    head is turned to head * cosines + (its halves exchanged) * sines."""
     places = torch.arange(tokens, device=model.device)[None]
     like = torch.zeros(1, dtype=torch.float32, device=model.device)
     cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))

@@ -2,8 +2,7 @@
 
 In a small model much of an update is not products but what lies between them. Here norms and
 rotations are few operations, and the last layer computes past its keys and values only the tokens
-that are asked for, which are a third of a trajectory with tools. A model is computed in this way
-only if that gives what its own layers give, and their gradients.
+that are asked for, which are a third of a trajectory with tools.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +25,8 @@ _fitting: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def is_written_out(base: Any, autocast: bool) -> bool:
-    """Whether a model of transformers is computed here: small, in float32 on a CPU, with full
-    attention, all of whose weights this process has. That follows from its configuration, so that
-    a run that goes on computes as before."""
+    """Whether a model is computed here: small, in float32 on a CPU, with full attention and whole
+    weights. That follows from its configuration, so that a resumed run computes as before."""
     if autocast or not is_small_llama(base) or base.device.type != "cpu":
         return False
     if getattr(base, "is_activation_checkpointing", False):
@@ -84,8 +82,8 @@ def _last_layer(
     asked: Tensor,
     places: Tensor,
 ) -> Tensor:
-    """The asked tokens of a row after a layer, [m, width]; `places` are those of all in their
-    texts, int64[n]."""
+    """The asked tokens of a row after a layer, [m, width]; `places` are the tokens' in their
+    texts."""
     attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
     queries = attention.q_proj(normed[asked]).view(len(asked), -1, attention.head_dim)
     keys, values = (
@@ -124,7 +122,6 @@ def _attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 
 
 def _mixed(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
-    """The rest of a layer: output projection and feed-forward, each added to its input."""
     hidden = hidden + layer.self_attn.o_proj(attended)
     feed_forward, normed = layer.mlp, _normed(hidden, layer.post_attention_layernorm)
     inner = functional.silu(feed_forward.gate_proj(normed)) * feed_forward.up_proj(normed)
@@ -145,8 +142,8 @@ def _turned(heads: Tensor, norm: Any, rotation: tuple[Tensor, Tensor]) -> Tensor
 
 @torch.inference_mode(False)
 def _agrees(base: Any) -> bool:
-    """Whether hidden states and gradients are, up to rounding, those that the model's own layers
-    give in float64; with weights of a fixed seed, whatever the model's are now."""
+    """Whether hidden states and gradients are, up to rounding, the model's own in float64, with
+    weights of a fixed seed."""
     twin = shallow_twin_of(base)
     texts, tokens = TEXTS
     inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)

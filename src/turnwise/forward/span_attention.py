@@ -23,7 +23,7 @@ IN_SPANS = "turnwise_in_spans"
 @contextmanager
 def attention_in_spans(model: PreTrainedModel) -> Iterator[None]:
     """Inside, the model attends by spans of the cache that its forward gets as `pool`; without one
-    as ever, so that another thread may run the model meanwhile."""
+    as ever, so that another thread may run it meanwhile."""
     with attending(model, IN_SPANS, _attend):
         yield
 
@@ -38,8 +38,8 @@ def _attend(
     pool: PoolCache | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """`query` is [n, heads, inputs, size]. With a pool, what `key` and `value` hold is in it; a
-    model that does not pass it on to here would see no more than that, and is found out."""
+    """With a pool, what `key` and `value` hold is in it; a model that loses it on the way sees no
+    more than that, and is found out."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if pool is None or attention_mask is None:
         # A model that loses `pool` on the way has a mask longer than its keys. Cut to them it runs,

@@ -2,8 +2,7 @@
 
 Logits of some rows at a time are made in memory that the next rows use again, and made again for
 the gradient: memory grows neither with the vocabulary nor with the number of tokens, and all passes
-over logits but the products are made in place. Not here: output layers that are more than a
-float32 matrix (`logprobs.py` differentiates those piece by piece).
+over logits but the products are made in place.
 """
 
 from collections.abc import Iterator
@@ -25,11 +24,11 @@ def token_scores(
     rows: int,
     kept: KeptTokens | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the targets, int64[N], under softmax(hidden @ weight.T / temperature),
-    and its entropies: [N] each, both differentiable once.
+    """Log-probabilities [N] of int64[N] targets under softmax(hidden @ weight.T / temperature), and
+    entropies [N], both differentiable once.
 
-    `hidden` is [N, width], `weight` [V, width]. Logits of `rows` tokens are held at once, and
-    their exponentials. The softmax is over those of the tokens that are `kept`.
+    `hidden` is [N, width], `weight` [V, width]; logits of `rows` tokens are held at once. The
+    softmax is over the `kept` tokens.
     """
     arguments = hidden, weight, targets, temperature, rows, kept
     found: tuple[Tensor, Tensor] = _TokenScores.apply(*arguments)  # type: ignore[no-untyped-call]
@@ -49,7 +48,6 @@ class _TokenScores(torch.autograd.Function):
         rows: int,
         kept: KeptTokens | None,
     ) -> tuple[Tensor, Tensor]:
-        """The logits of the last piece stay where they are for the gradient."""
         space = _Workspace(weight, temperature, min(rows, len(hidden)), kept)
         logprobs, entropies, totals = (hidden.new_empty(len(hidden)) for _ in range(3))
         for piece in _pieces(len(hidden), rows):
@@ -107,8 +105,8 @@ class _Workspace:
         self._count = 0
 
     def fill(self, hidden: Tensor, piece: slice) -> tuple[Tensor, Tensor]:
-        """Logits of a piece over the temperature less each row's highest, and e to the power of
-        these; 0 for tokens that were left out."""
+        """Logits over the temperature less each row's highest, and their exponentials; 0 for tokens
+        left out."""
         self._count = len(hidden)
         logits, masses = self.held()
         torch.mm(hidden, self._weight.t(), out=logits)
@@ -122,10 +120,8 @@ class _Workspace:
         return logits, masses
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """The logits and masses of the last call."""
         return self._logits[: self._count], self._masses[: self._count]
 
 
 def _pieces(count: int, rows: int) -> Iterator[slice]:
-    """Cut so many tokens into pieces of at most `rows`."""
     return (slice(start, min(start + rows, count)) for start in range(0, count, rows))

@@ -2,8 +2,7 @@
 
 Which of several ways computes a model is decided on its twin, and so by the configuration, the
 recipe and the machine alone: a run that is resumed with other weights, extreme ones or no numbers
-at all, goes the way it went before. The comparisons are in `make_runner.py`, `hidden.py` and
-`small_llama.py`.
+at all, goes the way it went before.
 """
 
 import copy
@@ -20,17 +19,16 @@ FEWEST = 2
 PLACE = ("layer_idx", "layer_id", "layer_number", "layer_index")
 """Parts of the names under which layers keep their place, which makes them no kind of their own."""
 FURTHEST = 8.0
-"""The largest gate: its logistic function is 3e-4 from 0 or 1, where codes of a gate that bound it
-in one form and not in the other part."""
+"""The largest gate: its logistic function is 3e-4 from 0 or 1, where codes that bound it differ."""
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
 def twin_of(model: Any) -> Any:
-    """Return a copy of the model, hooks and changed parts included, in evaluation mode.
+    """A copy of the model, hooks included, with drawn weights, in evaluation mode.
 
-    Products keep the size of what they are given, norms scale by 0.5 to 1.5 in either direction,
-    biases are as large, and gates (decays, steps of time, sinks) go from -FURTHEST to FURTHEST.
+    Products keep the size of their inputs, norms scale by 0.5 to 1.5 in either direction, biases
+    are as large, and gates (decays, steps of time, sinks) go from -FURTHEST to FURTHEST.
     """
     return _drawn(_copied(model, []))
 
@@ -38,11 +36,8 @@ def twin_of(model: Any) -> Any:
 @torch.inference_mode(False)
 @torch.no_grad()
 def shallow_twin_of(model: Any) -> Any:
-    """Return a twin with a model's first layers alone, up to where each kind of them has come.
-
-    How a model computes is in the code of its layers, not in their number; the twin of a large one
-    then costs little more than its table of words.
-    """
+    """A twin with a model's first layers alone, up to where each kind has come: how a model
+    computes is in the code of its layers, not in their number."""
     settings = model.config.get_text_config()
     count: int = getattr(settings, "num_hidden_layers", 0)
     names = [name for name, part in model.named_modules() if _is_stack(part, count)]
@@ -62,7 +57,6 @@ def shallow_twin_of(model: Any) -> Any:
 
 
 def _until_all_kinds(stacks: Sequence[Any], lists: Sequence[Any]) -> int:
-    """Number of layers that have to be kept."""
     layers = zip(*stacks, strict=True)
     kinds = [
         (list(map(_kind, several)), [values[place] for values in lists])
@@ -82,9 +76,8 @@ def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
 
 
 def _drawn(twin: Any) -> Any:
-    """Draw other weights for the model, in place, and have all of them where its first ones are:
-    those of its layers may be in files. Gates are ordinary numbers where no numbers come out with
-    large ones, as where their products are added up in an exponential."""
+    """Draw other weights, in place, all where the first ones are. Gates are ordinary numbers where
+    large ones overflow, as where their products are added up in an exponential."""
     for furthest in (FURTHEST, 1.0):
         gates = _draw(twin, furthest)
         twin.to(next(twin.parameters()).device)
@@ -94,7 +87,6 @@ def _drawn(twin: Any) -> Any:
 
 
 def _draw(twin: Any, furthest: float) -> int:
-    """Returns how many parameters are gates."""
     # Drawn on the processor, so that every device gets the same numbers.
     generator, gates = torch.Generator().manual_seed(0), 0
     for name, weight in twin.named_parameters():
@@ -131,7 +123,6 @@ def _is_stack(part: nn.Module, count: int) -> bool:
 
 
 def _has_each(value: Any, count: int) -> bool:
-    """Whether it is a list of something for each layer."""
     return isinstance(value, list | tuple) and len(value) == count
 
 
@@ -150,6 +141,6 @@ def _kind(layer: nn.Module) -> list[Any]:
 
 
 def _is_setting(name: str, value: Any) -> bool:
-    """Whether an attribute makes a kind. Numbers with fractions do not, which some models derive
-    from a layer's place."""
+    """Whether an attribute makes a kind; fractions do not, which some models derive from a layer's
+    place."""
     return isinstance(value, bool | int | str) and not any(part in name for part in PLACE)

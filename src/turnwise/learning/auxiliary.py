@@ -1,9 +1,7 @@
 """Auxiliary losses: cross-entropy beside the policy loss, in the same optimizer updates.
 
-A term is a coefficient and the examples that it trains on. Its denominator is its own, all of its
-tokens in the optimizer batch, so neither the other losses nor the micro-batches can change its
-weight. All are off unless the algorithm has a coefficient for them. Not here: the policy loss,
-which trains nothing but what the policy sampled, whatever is added to it; the cold start (`sft`).
+A term's denominator is its own, all of its tokens in the optimizer batch, so neither other losses
+nor micro-batches change its weight. All are off unless the algorithm has a coefficient for them.
 """
 
 from collections.abc import Sequence
@@ -36,7 +34,7 @@ class AuxiliaryTerm:
     """The name in its metrics: `auxiliary/<name>_loss`, the mean over tokens, and `…_tokens`."""
     coefficient: float
     examples: Sequence[Example]
-    """Each trained token with weight 1 / N; at least one of them has one."""
+    """Each trained token with weight 1 / N, and at least one."""
 
 
 class AuxiliaryLoss(Protocol):
@@ -45,23 +43,17 @@ class AuxiliaryLoss(Protocol):
     @property
     def signals(self) -> Signals:
         """The measurements that it is made of; each of several processes makes its own of them."""
-        ...
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
         """Whether it makes an update of the groups where the policy loss makes none."""
-        ...
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
         """Adds its gradient on the groups of one update; returns the problem, "" if none."""
-        ...
 
 
 def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:
-    """The terms on the graded trajectories of the batch's own groups, the ones that were kept.
-
-    Observations: ECHO. Successes: VAPO (arXiv 2504.05118), whose coefficient is 0.1. A term without
-    a token is left out.
-    """
+    """The terms, with a token at least, of the batch's graded trajectories: observations (ECHO),
+    and successes (VAPO, arXiv 2504.05118, whose coefficient is 0.1)."""
     members = [member for group in groups for member in group.graded]
     observed = [(member, observed_tokens(member.tokens)) for member in members]
     succeeded = [(m, m.tokens.mask) for m in members if m.verdict and m.verdict.success]
@@ -79,10 +71,10 @@ def demonstration_terms(
 
 
 def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
-    """bool[n]: what tools and environment replied to actions that were sampled in this trajectory.
+    """bool[n]: replies of tools and environment to actions that were sampled in this trajectory.
 
-    What a branch shares with its parent is left out, and so is what a context has from the one
-    before: it is trained there, once. What stands for an image is never trained.
+    What a branch or a context has from the one before is left out, since it is trained there, and
+    so is what stands for an image.
     """
     own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.image_mask
     observed: NDArray[np.bool_] = own & np.isin(tokens.source, OBSERVATIONS)

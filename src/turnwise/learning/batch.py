@@ -29,29 +29,27 @@ OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
 @dataclass(frozen=True)
 class Example:
-    """One sequence to train on, a context of a trajectory; arrays of one length n, cut after the
-    last trained token."""
+    """One sequence to train on, a context of a trajectory; arrays of n tokens, up to the last
+    trained one."""
 
     name: str
-    """The trajectory's name, for messages to people."""
     group: str
-    """Examples of one group are of one task."""
     ids: NDArray[np.int64]
     trained: NDArray[np.bool_]
     """True where the token is in the loss. Token 0 never is: nothing predicts it."""
     sampled: NDArray[np.bool_]
     """True where the policy sampled the token."""
     behaviour_logprob: NDArray[np.float32]
-    """Each token's log-probability under the policy that sampled it."""
+    """Log-probabilities under the policy that sampled."""
     old_logprob: NDArray[np.float32]
-    """Each token's log-probability under the policy that ratios are to: the one that sampled, or
-    one that the learner sets."""
+    """Log-probabilities under the policy that ratios are to: the sampling one, or one the learner
+    sets."""
     advantage: NDArray[np.float32]
     weight: float = 0.0
     """Weight of each trained token in the loss: set by `weigh`."""
     loss_scale: NDArray[np.float32] | None = None
-    """Factor of each token's objective; it and `kl_penalty` are set by `apply_token_filter`, None
-    without it."""
+    """Factor of each token's objective; like `kl_penalty` set by `apply_token_filter`, else
+    None."""
     kl_penalty: NDArray[np.float32] | None = None
     """Coefficient of each token's divergence from the policy before the update."""
     images: tuple[Image, ...] = ()
@@ -63,15 +61,14 @@ class Example:
     experts: NDArray[np.int16] | None = None
     """int16[n, routers, k], the experts that sampled the tokens; see `Tokens.experts`."""
     kept: KeptTokens | None = None
-    """The tokens among which each one was drawn, and over which its probability sums to 1."""
+    """The tokens among which each one was drawn."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The input of one forward and backward pass. N = trained tokens, in row-major order.
+    """The input of one forward and backward pass; N trained tokens, in row-major order.
 
-    Sequences are padded on the right with id 0; a causal model needs no attention mask then, since
-    no real token can see a later one.
+    Sequences are padded on the right with id 0: no real token of a causal model sees a later one.
     """
 
     names: tuple[str, ...]
@@ -100,16 +97,16 @@ class MicroBatch:
     tree_batch: TreeBatch | None = None
     """The trees computed in place of `inputs` where sequences share their beginnings."""
     images: tuple[tuple[Image, ...], ...] = ()
-    """The images of each row; without any row where there are no images at all."""
+    """The images of each row; empty where there are none at all."""
     replay: Replay | None = None
     """The experts that the inputs are sent to; None where the model's routers choose."""
     kept: KeptTokens | None = None
-    """The tokens over which probabilities sum to 1 at each of N places; None where it is the whole
-    vocabulary at all of them."""
+    """The tokens over which probabilities sum to 1 at each of N places; None is the vocabulary at
+    all."""
 
     def problem(self, numbers: Tensor) -> str:
-        """Name the sequences of which a number, of the N tokens' [N], is not finite. Losses come
-        with log-probabilities added, since clamped ratios would hide an infinite one."""
+        """Name the sequences in which a number, [N], is not finite. Losses come with
+        log-probabilities added, since clamped ratios would hide an infinite one."""
         bad = ~torch.isfinite(numbers)
         if not bad.any():
             return ""
@@ -120,9 +117,8 @@ class MicroBatch:
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.
 
-    `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
-    trains the model to invent tool output, and exists only to show the harm. What stands for
-    an image is never trained. Age is not looked at: `rollout/pipeline.py` bounds it.
+    `mask_observations=False` adds what tools and the environment wrote, which trains the model to
+    invent tool output, and exists only to show the harm. Images are never trained.
     """
     if mask_observations:
         return tokens.mask
@@ -134,11 +130,11 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 def policy_examples(
     groups: Sequence[Group], credits: Credits, algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
-    """The weighted examples of one optimizer batch: the trained trajectories of its groups. The
-    others are in no denominator. Each context of a trajectory is an example; for the weights a
-    trajectory is one sequence, however many it has.
+    """The weighted examples of an optimizer batch's trained trajectories; the others are in no
+    denominator.
 
-    Raises KeyError for a trained trajectory without an advantage.
+    Each context is an example, and a trajectory one sequence for the weights. Raises KeyError for a
+    trained trajectory without an advantage.
     """
     examples = [
         _policy_contexts(member, credits.advantages[member.id], mask_observations)
@@ -152,20 +148,19 @@ def policy_examples(
 def supervised_examples(
     tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None
 ) -> list[Example]:
-    """Make examples to imitate: the tokens marked as the model's, or those of `mask`, have
-    advantage 1. Each context gives one example."""
+    """Examples to imitate, one for each context: tokens of the mask, or the model's, have advantage
+    1."""
     trained = tokens.mask if mask is None else mask
     return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
 
 def weigh(examples: Sequence[Example], aggregation: Aggregation) -> list[Example]:
-    """Give each example its weight in the loss of the optimizer batch that they all make up, each
-    a sequence by itself."""
+    """Give each example, a sequence by itself, its weight in the loss of their optimizer batch."""
     return _weigh([[example] for example in examples], aggregation)
 
 
 def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> list[Example]:
-    """Weigh as `weigh` does; the examples of a sequence together have the weight of one."""
+    """Weigh as `weigh`; the examples of a sequence together have the weight of one."""
     counts = np.array([sum(e.trained.sum() for e in sequence) for sequence in sequences], np.int64)
     tasks = [sequence[0].group for sequence in sequences]
     # By the whole optimizer batch, so that no cut into micro-batches changes the gradient.
@@ -178,8 +173,8 @@ def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> 
 
 
 def apply_token_filter(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
-    """Let the algorithm's token filter rank the trained tokens of the optimizer batch that the
-    examples make up, by advantages and old log-probabilities."""
+    """Let the algorithm's token filter rank the trained tokens of an optimizer batch, by advantages
+    and old log-probabilities."""
     if algorithm.token_filter == "none" or not examples:
         return list(examples)
     treatment = algorithm.call(
@@ -197,7 +192,6 @@ def apply_token_filter(examples: Sequence[Example], algorithm: Algorithm) -> lis
 
 
 def by_group(examples: Iterable[Example]) -> list[list[Example]]:
-    """Group examples: a list for each group."""
     grouped: dict[str, list[Example]] = {}
     for example in examples:
         grouped.setdefault(example.group, []).append(example)
@@ -205,10 +199,8 @@ def by_group(examples: Iterable[Example]) -> list[list[Example]]:
 
 
 def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:
-    """Sort by length and cut into micro-batches of at most that many padded tokens.
-
-    An example without trained tokens is left out; one longer than the budget is alone.
-    """
+    """Sort by length and cut into micro-batches of at most that many padded tokens; a longer one is
+    alone, and one without trained tokens left out."""
     trained = [example for example in examples if example.trained.any()]
     for places in by_length([len(e.ids) - 1 for e in trained], tokens_per_micro_batch):
         yield [trained[place] for place in places]
@@ -217,9 +209,8 @@ def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[l
 def own_micro_batches(
     ranks: Ranks, examples: Iterable[Example], tokens_per_micro_batch: int, device: torch.device
 ) -> Iterator[tuple[list[Example], MicroBatch]]:
-    """Cut this rank's examples as `pack` does, into as many micro-batches as the other ranks have.
-    A batch without members counts nowhere: this rank computes it, without weight, because others
-    have rows left; or the members are with another rank, which computes the same rows."""
+    """Cut this rank's examples as `pack`, into as many micro-batches as other ranks have. One
+    without members counts nowhere: others have rows left, or compute the same rows."""
     trained = [example for example in examples if example.trained.any()]
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
     for members, counts in own_batches(ranks, trained, _length, cut):
@@ -235,8 +226,8 @@ def _length(example: Example) -> int:
 
 
 def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:
-    """The places of sequences, the shortest first, cut into micro-batches of at most that many
-    padded tokens; without those of length 0, and one that is longer is alone."""
+    """The places of sequences, the shortest first, in micro-batches of at most that many padded
+    tokens; a longer one is alone, and those of length 0 are left out."""
     current: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
         # In ascending order the newest is the longest, to which all are padded.
@@ -252,8 +243,8 @@ def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[l
 def shifted(
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
 ) -> tuple[Tensor, Tensor]:
-    """int64[B, T] all tokens but the last, padded, and bool[B, T]: True where the position predicts
-    a wanted token. From ids and wanted tokens; the one place where the two are shifted."""
+    """int64[B, T] all tokens but the last, padded, and bool[B, T]: whether the position predicts a
+    wanted token."""
     length = max(len(ids) for ids, _ in sequences) - 1
     inputs = torch.zeros(len(sequences), length, dtype=torch.long)
     selected = torch.zeros(len(sequences), length, dtype=torch.bool)
@@ -264,7 +255,6 @@ def shifted(
 
 
 def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
-    """Tensors of one micro-batch."""
     inputs, selected = shifted([(example.ids, example.trained) for example in examples])
     counts = [int(example.trained.sum()) for example in examples]
 
@@ -311,7 +301,6 @@ def _replay(
 def rows_of_images(
     rows: Iterable[tuple[Image, ...]],
 ) -> tuple[tuple[Image, ...], ...]:
-    """The images of each row of a batch; without any row where there are no images at all."""
     together = tuple(rows)
     return together if any(together) else ()
 
@@ -350,7 +339,7 @@ def _contexts(
     mask: NDArray[np.bool_],
     advantage: NDArray[np.float32],
 ) -> list[Example]:
-    """One example for each context, its arrays cut after the last trained token."""
+    """One example for each context, cut after the last trained token."""
     examples = []
     for span in tokens.spans:
         trained = mask[span].copy()

@@ -1,8 +1,6 @@
 """Rewards by the policy's own distributions: entropy and self-certainty, without any answer.
 
-They reward what the policy believes already, as `rewards/unsupervised.py` does. Each costs a
-forward pass of the episode. Not here: confidence in the sampled tokens alone, which the engine has
-written down (`rewards/unsupervised.py`).
+Each costs a forward pass of the episode; `rewards/unsupervised.py` has what the engine knows.
 """
 
 import math
@@ -22,10 +20,7 @@ from turnwise.types import Trajectory
 
 @dataclass(frozen=True)
 class Certainty:
-    """The policy's entropy and self-certainty in an episode.
-
-    Example: Certainty(model, LearningConfig(), temperature=1.0).parts["entropy"].
-    """
+    """The policy's entropy and self-certainty in an episode, as parts of rewards."""
 
     model: Any
     """The policy as it sampled the episode: a causal model of transformers."""
@@ -36,23 +31,18 @@ class Certainty:
 
     @property
     def parts(self) -> dict[str, RewardPart]:
-        """Both as parts of rewards, by name."""
         functions = {"entropy": self.entropy, "self_certainty": self.self_certainty}
         return {name: replace(CERTAINTY[name], function=one) for name, one in functions.items()}
 
     def entropy(self, trajectory: Trajectory) -> float:
-        """The mean over sampled tokens of the policy's entropy, as a share of log V; 0 for none.
-
-        Its negative is the reward of RENT (arXiv 2505.22660) and of EM-RL (arXiv 2505.15134).
-        """
+        """Mean entropy of the policy at sampled tokens, as a share of log V; 0 for none. Its
+        negative is the reward of RENT (arXiv 2505.22660) and of EM-RL (arXiv 2505.15134)."""
         size = self.model.get_input_embeddings().weight.shape[0]
         return min(1.0, max(0.0, self._mean(trajectory, entropies) / math.log(size)))
 
     def self_certainty(self, trajectory: Trajectory) -> float:
-        """The mean over sampled tokens of KL(uniform || policy), in nats; 0 for none.
-
-        Source: INTUITOR, Zhao et al. 2025 (arXiv 2505.19590).
-        """
+        """Mean KL(uniform || policy) at sampled tokens, in nats; 0 for none (INTUITOR, arXiv
+        2505.19590)."""
         return max(0.0, self._mean(trajectory, certainties))
 
     def _mean(self, trajectory: Trajectory, measure: Measure) -> float:

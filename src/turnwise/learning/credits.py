@@ -1,8 +1,6 @@
 """Advantages of judged trajectories and of their measurements: the estimator's input and output, by
 trajectory.
 
-`turnwise.algorithms.advantages` has the estimators, `signals` the measurements.
-
 Next: `algorithms/algorithm.py`.
 """
 
@@ -35,14 +33,13 @@ class Credits:
     trained: frozenset[TrajectoryId]
     """The graded trajectories that the algorithm's filters keep: all that are in the loss."""
     value_targets: Mapping[TrajectoryId, NDArray[np.float32]] = field(default_factory=dict)
-    """float32[n], what the critic is trained towards; NaN where it is not. Empty without a
+    """float32[n], what the critic is trained towards; NaN where it is not, empty without a
     critic."""
     kl_reference: float | None = None
-    """The mean over sampled tokens of log(sampling policy / reference), where the KL term is in the
+    """Mean log(sampling policy / reference) over sampled tokens, where the KL term is in the
     reward."""
 
     def merged_with(self, others: "Credits") -> "Credits":
-        """Join these credits and those of other trajectories."""
         return replace(
             self,
             advantages={**self.advantages, **others.advantages},
@@ -52,8 +49,8 @@ class Credits:
 
 
 def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) -> Credits:
-    """The algorithm's estimate for every graded trajectory. Where advantages are whitened, it is by
-    those of the trajectories that the algorithm's filters keep; the others stay as they were.
+    """The algorithm's estimate for every graded trajectory. Whitening is by those that the
+    algorithm's filters keep, and of these alone.
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
@@ -118,8 +115,8 @@ def _input(
 
 
 def _baseline(group: Group) -> float | None:
-    """The reward of the episode that was played beside the group from the beginning, the greedy
-    one: NaN where it has no grade, None where none was played."""
+    """The reward of the greedy episode beside the group: NaN where it has no grade, None without
+    one."""
     rewards = [episode.reward for episode in group.baseline_rollouts if episode.parent is None]
     if not rewards:
         return None
@@ -127,8 +124,8 @@ def _baseline(group: Group) -> float | None:
 
 
 def _turn_values(member: Trajectory, group: Group) -> NDArray[np.float64] | None:
-    """float64[turns+1], the mean reward of the episodes that were played on from before each turn,
-    and the own reward; None where nothing was played on."""
+    """float64[turns+1], the mean reward of episodes played on from before each turn, and the own
+    reward."""
     children = [episode for episode in group.baseline_rollouts if episode.parent == member.episode]
     if not children:
         return None
@@ -145,8 +142,7 @@ def _whitened(
     groups: Sequence[Group],
     trained: frozenset[TrajectoryId],
 ) -> list[list[Credit]]:
-    """Whiten the credits of the trained trajectories, by these alone: nothing else is in the
-    loss."""
+    """Whiten the credits of the trained trajectories, by these alone."""
     wanted = [[member.id in trained for member in group.graded] for group in groups]
     chosen = whiten(
         [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],

@@ -1,8 +1,4 @@
-"""How much of an update's gradient is noise: how far the gradients of its groups are apart.
-
-Not here: how noisy estimators are where the exact gradient is known
-(`benchmarks/gradient_variance.py`).
-"""
+"""How much of an update's gradient is noise: how far the gradients of its groups are apart."""
 
 from collections.abc import Sequence
 
@@ -36,10 +32,11 @@ class GradientNoise:
         self._before = now
 
     def metrics(self, groups: int) -> dict[str, float]:
-        """The variance of the gradient, and the square of what is not noise in it; the latter may
-        come out negative. Nothing for fewer than 2 groups.
+        """The variance of the gradient, and the square of what is signal in it, which may come out
+        negative.
 
-        `groups` are those of the update: one that was never added had a gradient of 0.
+        Of an update of `groups` groups, where one never added had a gradient of 0; nothing for
+        fewer than 2.
         """
         if groups < 2 or self._before is None:
             return {}
@@ -48,8 +45,8 @@ class GradientNoise:
         return {"policy/gradient_variance": variance, "policy/gradient_signal": total - variance}
 
     def _square(self, gradients: Sequence[Tensor]) -> float:
-        """The square of a gradient's length, of which the ranks have parts; those of weights that
-        are whole on each are added up in place."""
+        """The squared length of a gradient of which ranks have parts; undivided ones are added up
+        in place."""
         ranks = self._ranks
         ranks.sum_gradients(gradients)
         own = [ranks.local(one).square().sum() for one in gradients if ranks.counts(one)]

@@ -42,12 +42,10 @@ class Resumable(Protocol):
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs beside the weights, in one form whatever made it."""
-        ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken, with the weights that the model had then; the
-        tensors of a checkpoint's state may still be in its files."""
-        ...
+        """Continue exactly where `state` was taken; its tensors may still be in a checkpoint's
+        files."""
 
     def save(
         self,
@@ -58,19 +56,16 @@ class Resumable(Protocol):
         learner: Mapping[str, Any],
         then: Callable[[], None],
     ) -> None:
-        """Write a checkpoint of the present weights, as `checkpoint.save` does, or begin to: all
-        has been copied when this returns. `then` is called when it is whole. Raises
-        InfrastructureError where the disk fails for it, or has failed for the one before."""
-        ...
+        """Write a checkpoint, as `checkpoint.save` does, or begin to: all has been copied when this
+        returns, and `then` is called when it is whole. Raises InfrastructureError where the disk
+        fails, or did for the last."""
 
     def wait_until_saved(self) -> None:
         """Wait until the last checkpoint is whole. Raises InfrastructureError where it cannot
         be."""
-        ...
 
     def close(self) -> None:
         """End the other processes of the learner, if there are any. Idempotent."""
-        ...
 
 
 class LearningSignal(Signal, Protocol):
@@ -80,7 +75,6 @@ class LearningSignal(Signal, Protocol):
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
         """Learn from a step's groups, of which these are the signals; returns metrics."""
-        ...
 
 
 class ModelSignal(Signal, Protocol):
@@ -95,15 +89,12 @@ class SecondModel(ModelSignal, LearningSignal, Protocol):
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         """Its loss that goes into the policy's updates; None without one."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of it."""
-        ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
-        ...
 
 
 class PolicyScores(Protocol):
@@ -112,12 +103,10 @@ class PolicyScores(Protocol):
     @property
     def model(self) -> nn.Module:
         """The policy: whole weights on this process, those of the last update."""
-        ...
 
     @property
     def kl_coefficient(self) -> float:
         """The present coefficient of the KL term."""
-        ...
 
     def score(
         self,
@@ -126,13 +115,10 @@ class PolicyScores(Protocol):
         images: Images = (),
         kept: Sequence[KeptTokens | None] = (),
     ) -> list[NDArray[np.float32]]:
-        """Score given tokens under the policy as it is now: see `scoring.score`. Log-probabilities
-        where no other measure is given."""
-        ...
+        """Score given tokens under the policy as it is now: see `scoring.score`."""
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """Score what was sampled, float64[n] for each trajectory, under the reference model."""
-        ...
 
 
 class Learner(PolicyScores, Resumable, Protocol):
@@ -144,20 +130,16 @@ class Learner(PolicyScores, Resumable, Protocol):
     @property
     def second(self) -> LearningSignal | None:
         """The second model, of an algorithm that has one."""
-        ...
 
     @property
     def teacher(self) -> Signal | None:
         """The teacher, where there is one."""
-        ...
 
     def set_temperature(self, temperature: float) -> None:
         """Score tokens, in all models, at the temperature that they were sampled at. 0 means 1."""
-        ...
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         """The loss of the second model that goes into the policy's updates; None without one."""
-        ...
 
     def update(
         self,
@@ -168,24 +150,20 @@ class Learner(PolicyScores, Resumable, Protocol):
         measure_variance: bool = False,
     ) -> UpdateReport:
         """Make a step's optimizer updates; see `PolicyLearner.update`."""
-        ...
 
     def lower_learning_rate(self, factor: float) -> float:
         """Multiply the learning rate by a factor from now on; returns that of the next update."""
-        ...
 
     def take_weights(self, model: nn.Module) -> None:
         """Let the policy have the weights of another model, whole on this process."""
-        ...
 
     def broadcast(self) -> None:
         """Let all processes of the learner have what was written into the model's weights."""
-        ...
 
 
 class OfflineSteps(Protocol):
-    """Makes the updates of a learner whose data is there before its first step: all of them, or
-    those of one of its ranks, which all make the same calls."""
+    """Makes the updates of a learner whose data is there before its first step, or those of one of
+    its ranks, which all make the same calls."""
 
     name: str
     """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
@@ -195,29 +173,24 @@ class OfflineSteps(Protocol):
     @property
     def model(self) -> nn.Module:
         """The model that it moves."""
-        ...
 
     @property
     def finished(self) -> bool:
         """Whether all steps are done."""
-        ...
 
     def step(self) -> dict[str, float]:
         """One update; returns its metrics."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs beside the weights."""
-        ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
-        ...
 
 
 MakeOffline = Callable[[Recipe, nn.Module, Ranks], OfflineSteps]
-"""Makes them on a rank, which divides the model. Other processes get it pickled: it is a function
-of a module, or a `functools.partial` of one with the data."""
+"""Makes them on a rank, which divides the model. It is pickled for other processes: a function of a
+module, or a `functools.partial` of one with the data."""
 
 
 class OfflineLearner(Resumable, Protocol):
@@ -229,17 +202,13 @@ class OfflineLearner(Resumable, Protocol):
     @property
     def steps_done(self) -> int:
         """The number of steps that are done."""
-        ...
 
     @property
     def finished(self) -> bool:
         """Whether all steps are done."""
-        ...
 
     def step(self) -> dict[str, float]:
         """One update; returns its metrics."""
-        ...
 
     def deliver(self) -> None:
         """Let the run's model have the present weights, whole."""
-        ...

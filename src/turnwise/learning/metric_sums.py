@@ -14,7 +14,7 @@ from turnwise.forward.routing import Replay
 
 @dataclass
 class MetricSums:
-    """Sums and counts of one or more updates. Example: see `PolicyLearner.update`."""
+    """Sums and counts of one or more updates."""
 
     updates: int = 0
     tokens: int = 0
@@ -42,7 +42,6 @@ class MetricSums:
     auxiliary_tokens: dict[str, int] = field(default_factory=dict)
 
     def add_losses(self, result: TokenLosses, tokens: int, loss: float) -> None:
-        """Count one micro-batch."""
         self.tokens += tokens
         self.loss += loss
         self._merge(result.sums, result.maxima, result.minima)
@@ -53,12 +52,10 @@ class MetricSums:
         self.gap_tokens += len(difference)
 
     def add_routing(self, replay: Replay) -> None:
-        """Count the tokens of a micro-batch whose experts were replayed."""
         self.replayed += replay.tokens
         self.routing_changed += replay.changed
 
     def add_auxiliary(self, term: str, loss: float, tokens: int) -> None:
-        """Count the cross-entropy of some tokens of a term."""
         self.auxiliary_losses[term] = self.auxiliary_losses.get(term, 0.0) + loss
         self.auxiliary_tokens[term] = self.auxiliary_tokens.get(term, 0) + tokens
 
@@ -72,7 +69,6 @@ class MetricSums:
         return found
 
     def add(self, other: "MetricSums") -> None:
-        """Count another update."""
         self.updates += other.updates
         self.tokens += other.tokens
         self.loss += other.loss

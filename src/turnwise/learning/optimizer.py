@@ -53,11 +53,10 @@ class UpdateStats:
     gradient_norm: float
     """The norm before clipping."""
     weights_changed: float
-    """Share of the trained weights, in float32, that have another value than before, estimated from
-    up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
+    """Share of trained weights, in float32, that changed, estimated from up to SAMPLE of each
+    tensor."""
     weights_changed_rounded: float | None
-    """The share of changed weights in the model's own type; None for a model in float32, which
-    rounds nothing."""
+    """That share in the model's own type; None for float32, which rounds nothing."""
 
     @property
     def skipped(self) -> bool:
@@ -65,7 +64,7 @@ class UpdateStats:
         return not math.isfinite(self.gradient_norm)
 
     def metrics(self, learner: str) -> dict[str, float]:
-        """The metrics under a learner's name, `sft/gradient_norm` for example."""
+        """The metrics under a learner's name, as `sft/gradient_norm`."""
         told = {
             "gradient_norm": self.gradient_norm,
             "weights_changed": self.weights_changed,
@@ -122,10 +121,8 @@ class Optimizer:
         return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
     def apply(self) -> UpdateStats:
-        """Clip the accumulated gradient, move the weights, clear the gradient.
-
-        When the gradient's norm is not finite, weights and state stay exactly as they were.
-        """
+        """Clip the accumulated gradient, move the weights, clear the gradient. With a norm that is
+        not finite, weights and state stay exactly as they were."""
         self._ranks.sum_gradients(gradients_of(self.parameters))
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if master is not parameter and parameter.grad is not None:
@@ -141,13 +138,12 @@ class Optimizer:
         return UpdateStats(norm, changed, rounded if any_rounded else None)
 
     def clear(self) -> None:
-        """Forget the accumulated gradient."""
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             parameter.grad = master.grad = None
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs: moments and masters by the names of weights, divided as
-        these are. Shares memory with the optimizer."""
+        """Moments and masters by the names of weights, divided as these are and in the optimizer's
+        memory."""
         divided = self._ranks.divided
         moments: dict[str, dict[str, Tensor]] = {}
         masters: dict[str, Tensor] = {}
@@ -204,7 +200,6 @@ class Optimizer:
         return moments
 
     def _step(self) -> None:
-        """Move the weights by their gradients."""
         for group in self._adamw.param_groups:
             group["lr"] = self.present_learning_rate
         self._adamw.step()
@@ -219,7 +214,6 @@ class Optimizer:
                 local.copy_(master)
 
     def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Samples of the masters, and of the model's own weights."""
         masters = [_sample(master) for master in self._masters]
         types = map(self._ranks.dtype, self.parameters)
         return masters, [master.to(own) for master, own in zip(masters, types, strict=True)]
@@ -254,16 +248,15 @@ def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
 
 
 def add_gradient(loss: Tensor) -> None:
-    """Adds a loss's gradient to those of the weights. A loss in which no trained weight has
-    a part adds nothing; `UpdateStats.gradient_norm` is then 0, and the run reports it
-    (`monitor/no_signal.py`)."""
+    """Add a loss's gradient; nothing where no trained weight has a part in it, which the run
+    reports by a `gradient_norm` of 0 (`monitor/no_signal.py`)."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
 
 
 def _master(parameter: Tensor, offload: bool) -> Tensor:
-    """The parameter itself, or where it has fewer bits than float32 a copy that has them; its
-    gradients are then summed in float32 too. With `offload` a copy in the processor's memory."""
+    """The parameter, or where it has fewer bits than float32, or with `offload`, a copy; gradients
+    are in float32 too."""
     if torch.finfo(parameter.dtype).bits < 32:
         parameter.grad_dtype = torch.float32
     elif not offload:
@@ -273,16 +266,13 @@ def _master(parameter: Tensor, offload: bool) -> Tensor:
 
 
 def _sample(parameter: Tensor) -> Tensor:
-    """Take up to SAMPLE weights at equal distances. The distance is odd, or all would be of few
-    columns."""
+    """Up to SAMPLE weights at equal, odd distances: even ones would be of few columns."""
     return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1].clone()
 
 
 def prepare_for_training(model: nn.Module) -> None:
-    """No dropout, ever: the policy that is updated must be the policy that sampled.
-
-    Layers that recompute their activations do so only in training mode, so they alone get it.
-    """
+    """No dropout, ever: the policy that is updated must be the policy that sampled. Layers that
+    recompute activations do so only in training mode, so they alone get it."""
     model.eval()
     for module in model.modules():
         if getattr(module, "gradient_checkpointing", False):

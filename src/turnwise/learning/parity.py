@@ -4,15 +4,13 @@ Before a run begins, its engine samples a few short turns of several histories: 
 past every boundary that the model's configuration names and the run's limits reach (of windows and
 chunks, and where rotary positions switch), two turns in one session, and one more after its cache
 is lost. Their log-probabilities, and the learner's of all histories in one padded batch, are
-compared with the model's own forward pass over each history alone. No history is longer than a
-trajectory may be, so it costs about as much as a few forward passes of episodes.
+compared with the model's own forward pass over each history alone.
 
-The fixed bound is for faults: wrong positions, boundaries, padding, caches. Rounding of a type is
-a part of each number, so a model with large logits, as very certain ones have, may be beyond the
+The fixed bound is for faults: wrong positions, boundaries, padding, caches. Rounding of a type is a
+part of each number, so a model with large logits, as very certain ones have, may be beyond the
 bound in bfloat16 without a fault. Where something computes in it, a few times the rounding of the
 model's own pass over the same histories are allowed. A fault is not proportional to rounding, and
-is larger as well where logits are. Not here: which pass the engine has (`forward/make_runner.py`);
-what `policy/logprob_gap` says while a run goes on (`training/alarms.py`).
+is larger as well where logits are.
 """
 
 import asyncio
@@ -67,8 +65,8 @@ class Played:
 
 @dataclass(frozen=True)
 class Parity:
-    """How far log-probabilities of sampled tokens are from the model's own, in nats: the mean of
-    the differences' absolute values over a history, of the worst history."""
+    """How far log-probabilities of sampled tokens are from the model's own, in nats: the mean
+    absolute difference over a history, of the worst history."""
 
     engine: float
     learner: float
@@ -83,9 +81,9 @@ Checked = tuple[Parity, float]
 async def measure_parity(
     engine: Engine, model: nn.Module, longest: int, autocast: bool = False
 ) -> Parity:
-    """Measure the parity of an engine that has the model's weights and no session, for histories of
-    at most `longest` tokens; `autocast` is the learner's. Raises the engine's errors, and
-    NotSupportedError where the model's own code fails."""
+    """The parity of an engine with the model's weights and no session, for histories of at most
+    `longest` tokens; `autocast` is the learner's. Raises NotSupportedError where the model's own
+    code fails."""
     histories = await _play(engine, model, longest)
     return _compare(model, histories, autocast)
 
@@ -105,8 +103,8 @@ async def check_parity(
     rounded: bool = False,
     strict: bool = False,
 ) -> Checked:
-    """Give what `measure_parity` finds and the bound that it is within. Raises NotSupportedError
-    where it finds more than the bound.
+    """Give what `measure_parity` finds and the bound that it is within; else raises
+    NotSupportedError.
 
     With `rounded` engine or learner computes in bfloat16, and ROUNDINGS times `measure_rounding`
     are allowed where that is more; not with `strict`, where the bound was chosen.
@@ -146,9 +144,9 @@ async def check_parity(
 
 
 def measure_rounding(model: nn.Module, histories: Sequence[Played]) -> float:
-    """How far rounding to bfloat16 moves the model's own log-probabilities, in nats: the mean of
-    the differences' absolute values over a history's sampled tokens, or over all tokens from its
-    first sampled one on, whichever is more; of the history with the largest."""
+    """How far rounding to bfloat16 moves the model's own log-probabilities, in nats: the mean
+    absolute difference over sampled tokens, or from the first of them on, whichever is more; of the
+    worst history."""
     device, found = base_model(model).device, []
     for each in histories:
         try:
@@ -160,8 +158,7 @@ def measure_rounding(model: nn.Module, histories: Sequence[Played]) -> float:
 
 
 def check_gap(gap: float, bound: float, step: int) -> None:
-    """Raise RunStoppedError where `policy/logprob_gap` of a step is beyond the bound, or is NaN,
-    whatever the bound."""
+    """Raise RunStoppedError where a step's `policy/logprob_gap` is beyond the bound, or NaN."""
     if math.isnan(gap):
         raise RunStoppedError(
             f"policy/logprob_gap is not a number in step {step}: the learner or the engine gave "
@@ -214,8 +211,8 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
 
 
 async def _turns(engine: Engine, history: Played, turns: Iterable[int], sampled: int) -> None:
-    """Some turns of a history. It waits for no other one, and closes its session at their end: in
-    lockstep the others wait for it until then."""
+    """Some turns of a history, which waits for no other one. It closes its session, since in
+    lockstep the others wait until then."""
     for turn in turns:
         if turn:
             history.ids += history.observations[turn - 1]

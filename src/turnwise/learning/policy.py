@@ -119,14 +119,11 @@ class PolicyLearner:
         images: Images = (),
         kept: Sequence[KeptTokens | None] = (),
     ) -> list[NDArray[np.float32]]:
-        """Score given tokens under the policy as it is now: see `scoring.score`. Log-probabilities
-        where no other measure is given."""
         given = self.config, self.temperature, measure or logprobs, images, kept
         ranks = self._ranks
         return score(self.model, sequences, *given, ranks, self.compute, ranks.slicing)
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """The `sampled_logprobs` of the reference model."""
         given = members, self.config, self.temperature, self._ranks
         with self._as_reference() as compute:
             return sampled_logprobs(self.model, *given, compute, self._ranks.slicing)
@@ -140,14 +137,13 @@ class PolicyLearner:
         measure_variance: bool = False,
     ) -> UpdateReport:
         """Make `updates_per_step` optimizer updates in each of `epochs` passes, each on an equal
-        share of the groups with trained trajectories, and of the demonstrations mixed in; with
-        the auxiliary loss's gradient, if there is one.
+        share of the groups with trained trajectories and of the demonstrations, with the auxiliary
+        loss's gradient.
 
-        `credits` are those of all graded trajectories (`credits.estimate`). A share in which no
-        trajectory can be trained on makes no update; one whose loss or gradient is not finite
-        leaves weights and optimizer untouched and is named in `problems`. Metrics that nothing
-        was measured for are absent. With `measure_variance` the first update's gradient is computed
-        group by group, for the metrics of `GradientNoise`.
+        A share in which nothing can be trained on makes no update; one whose loss or gradient is
+        not finite changes nothing and is named in `problems`. Metrics that nothing was measured for
+        are absent. With `measure_variance` the first gradient is computed group by group, for
+        `GradientNoise`.
         """
         prepare_for_training(self.model)
         count = self.config.updates_per_step
@@ -190,29 +186,25 @@ class PolicyLearner:
         return UpdateReport(metrics, problems, tokens)
 
     def lower_learning_rate(self, factor: float) -> float:
-        """Multiply the learning rate by a factor from now on; returns that of the next update."""
         self.optimizer.learning_rate_factor *= factor
         return self.optimizer.present_learning_rate
 
     def take_weights(self, model: nn.Module) -> None:
-        """Let the policy have the weights of another model. Masters are those of `load_state`."""
+        """Masters are those of `load_state`."""
         put_weights(self.model, model)
 
     def state(self) -> dict[str, Any]:
-        """Optimizer state, number of updates and KL coefficient; the weights are saved with the
-        model."""
         return {**self.optimizer.state(), "kl_coefficient": self.kl_coefficient}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         self.optimizer.load_state(state)
         self.kl_coefficient = float(state["kl_coefficient"])
 
     def _with_kl(
         self, metrics: dict[str, float], groups: Sequence[Group], sampled_kl: float | None
     ) -> dict[str, float]:
-        """Add this step's coefficient and divergence (`sampled_kl` where the KL term is in the
-        reward), then adapt the coefficient if it has a target and there was a divergence."""
+        """Add this step's coefficient and divergence (`sampled_kl` where it is in the reward), then
+        adapt the coefficient if it has a target."""
         algorithm = self.algorithm
         if not algorithm.has_kl:
             return metrics
@@ -242,8 +234,8 @@ class PolicyLearner:
         return apply_token_filter(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
-        """Set the log-probabilities of the policy as it is now: where no policy sampled the token,
-        and, unless the correction is to bypass it, as the policy that ratios are to."""
+        """Set the present log-probabilities: where no policy sampled the token, and, unless the
+        correction bypasses it, as the policy that ratios are to."""
         scored = []
         for members, batch in self._micro_batches(examples):
             with torch.no_grad():
@@ -297,8 +289,8 @@ class PolicyLearner:
         sums: MetricSums,
         watch: UpdateMetrics,
     ) -> str:
-        """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
-        returns the first problem."""
+        """Add the loss's gradient, by groups where its noise is measured; returns the first
+        problem."""
         problem = ""
         for part in by_group(examples) if watch.noise is not None else [examples]:
             for members, batch in self._micro_batches(part):
@@ -325,8 +317,7 @@ class PolicyLearner:
     def _micro_batches(
         self, examples: Sequence[Example]
     ) -> Iterator[tuple[list[Example], MicroBatch]]:
-        """The rank's examples in micro-batches, see `own_micro_batches`: first those of groups that
-        are computed as trees."""
+        """The rank's examples in micro-batches, first those that are computed as trees."""
         most, rest = self.config.tokens_per_micro_batch, list(examples)
         if self.config.share_prefixes:
             width = base_model(self.model).config.get_text_config().hidden_size
@@ -335,12 +326,10 @@ class PolicyLearner:
         yield from self._packed(rest)
 
     def _packed(self, examples: Sequence[Example]) -> Iterator[tuple[list[Example], MicroBatch]]:
-        """The rank's examples in padded micro-batches, as `_micro_batches` gives them."""
         most = self.config.tokens_per_micro_batch
         return own_micro_batches(self._ranks, examples, most, self.device)
 
     def _add_gradient(self, term: AuxiliaryTerm, sums: MetricSums) -> str:
-        """Add the gradient of an auxiliary term; returns the first problem."""
         problem = ""
         for members, batch in self._packed(term.examples):
             logprobs, _ = self._logprobs(batch)

@@ -19,63 +19,51 @@ Compute = Callable[..., Any]
 
 
 class Ranks(Protocol):
-    """One rank's view of all of them. Every rank has to call all methods, in one order; properties
-    are its own."""
+    """One rank's view of all. Every rank calls all methods, in one order; properties are its
+    own."""
 
     @property
     def rank(self) -> int:
         """The place of this process, from 0."""
-        ...
 
     @property
     def count(self) -> int:
         """The number of processes, 1 or more."""
-        ...
 
     @property
     def slicing(self) -> Slicing | None:
-        """The ranks with which this one computes each row, a slice of its tokens each; None where
-        each rank has rows of its own."""
-        ...
+        """The ranks that compute each row together, a slice each; None where each has rows of its
+        own."""
 
     def gather(self, value: Value) -> list[Value]:
-        """Collect the value that each rank gives, in order, on all of them."""
-        ...
+        """The values that the ranks give, in order, on all of them."""
 
     def shard(self, model: nn.Module) -> Compute:
-        """Give all ranks the weights of rank 0, and leave each a part of every one; but adapters,
-        and weights of another type than most, which are few, whole. Parts that are to be trained
-        are in float32. Afterwards the model computes only through what is returned, which gathers
-        whole weights meanwhile, layer by layer."""
-        ...
+        """Give all ranks the weights of rank 0, and leave each a part of every one, in float32 if
+        trained; adapters and the few weights of another type stay whole. The model then computes
+        only through what is returned, which gathers weights layer by layer."""
 
     def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Add up, over all ranks, gradients of weights that are not divided, in place; those of
-        divided ones are sums already."""
-        ...
+        """Add up gradients of undivided weights over all ranks, in place; those of divided ones are
+        sums already."""
 
     def counts(self, weight: Tensor) -> bool:
-        """Whether this rank's part of a weight counts in a sum over all ranks. A weight that is not
-        divided is whole on each rank, and counts on one alone."""
-        ...
+        """Whether this rank's part of a weight counts in a sum: an undivided one counts on one rank
+        alone."""
 
     def dtype(self, weight: Tensor) -> dtype:
-        """The type in which the model computes with a weight: its own, unless its parts are masters
-        in float32 of a weight with fewer bits."""
-        ...
+        """The type in which the model computes with a weight, whose parts may be float32
+        masters."""
 
     def local(self, weight: Tensor) -> Tensor:
-        """This rank's part of a weight, or of its gradient; shares its memory."""
-        ...
+        """This rank's part of a weight or its gradient, in the same memory."""
 
     def divided(self, local: Tensor, weight: Tensor) -> Tensor:
-        """The tensor of which this rank's part is given, divided as a weight is; shares its memory.
-        No rank waits for another."""
-        ...
+        """The tensor of which this is the rank's part, divided as a weight, in the same memory.
+        Nothing waits."""
 
     def whole(self, weight: Tensor) -> Tensor:
         """Put together what the ranks hold of a tensor, in the type that the model computes in."""
-        ...
 
 
 class Alone:
@@ -86,34 +74,27 @@ class Alone:
     slicing = None
 
     def gather(self, value: Value) -> list[Value]:
-        """See Ranks."""
         return [value]
 
     def shard(self, model: nn.Module) -> Compute:
-        """See Ranks; nothing is divided."""
         return lambda function, *arguments: function(model, *arguments)
 
     def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
         """See Ranks."""
 
     def counts(self, weight: Tensor) -> bool:
-        """See Ranks."""
         return True
 
     def dtype(self, weight: Tensor) -> dtype:
-        """See Ranks."""
         return weight.dtype
 
     def local(self, weight: Tensor) -> Tensor:
-        """See Ranks."""
         return weight
 
     def divided(self, local: Tensor, weight: Tensor) -> Tensor:
-        """See Ranks."""
         return local
 
     def whole(self, weight: Tensor) -> Tensor:
-        """See Ranks."""
         return weight
 
 
@@ -149,11 +130,11 @@ def own_batches(
     cost: Callable[[Row], int],
     cut: Callable[[list[Row]], Iterable[list[Row]]],
 ) -> list[tuple[list[Row], bool]]:
-    """Cut this rank's rows into micro-batches, as many as the rank with most of them has; ranks
-    that compute rows together have the same.
+    """Cut this rank's rows into as many micro-batches as the rank with most has; ranks that compute
+    rows together have the same.
 
-    Each comes with whether it counts: False for the cheapest of all rows, which stands in where a
-    rank has no rows left and must be given no weight.
+    Each comes with whether it counts: False for the cheapest of all rows, without weight, where a
+    rank has none left.
     """
     slices = 1 if ranks.slicing is None else ranks.slicing.count
     # Ranks that compute rows together are neighbours, and have one hand.

@@ -14,9 +14,8 @@ from turnwise.types import Group, Trajectory, Verdict
 
 
 def by_role(groups: Sequence[Group]) -> list[Group]:
-    """A group for each role of each group, named "GROUP@ROLE", in the order in which roles first
-    speak. Episodes in which a role says nothing have no part in its group; groups whose turns are
-    of no role stay as they are."""
+    """A group "GROUP@ROLE" for each role of each group, in the order of first speech. Episodes in
+    which a role is silent have no part in it; groups of no role stay as they are."""
     parted: list[Group] = []
     for group in groups:
         roles = list(dict.fromkeys(turn.role for one in group.trajectories for turn in one.turns))
@@ -58,7 +57,6 @@ def _parts(trajectories: Sequence[Trajectory], role: str, group: str) -> tuple[T
 
 
 def _verdict(verdict: Verdict, role: str, places: Sequence[int]) -> Verdict:
-    """The verdict with the role's reward, and the numbers of its turns."""
     given = verdict.turn_rewards
     return replace(
         verdict,

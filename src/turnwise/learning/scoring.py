@@ -1,5 +1,4 @@
-"""A model's scores of given tokens: log-probabilities or score norms, of trajectories without a
-gradient, and of a micro-batch with one."""
+"""A model's scores of given tokens: log-probabilities, or what another measure gives."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -27,14 +26,13 @@ Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
 Score = Callable[..., list[NDArray[np.float32]]]
-"""The function `score` of some model at some temperature: sequences -> float32[n] each, with
-`measure`, `images` and `kept` as it has them."""
+"""`score` of some model and temperature: sequences -> float32[n] each; `measure`, `images`, `kept`
+as there."""
 
 
 def logprobs(
     *arguments: Any, images: Images, slicing: Slicing | None, kept: KeptTokens | None = None
 ) -> Tensor:
-    """The first of `token_logprobs` alone."""
     return token_logprobs(*arguments, images=images, slicing=slicing, kept=kept)[0]
 
 
@@ -46,8 +44,7 @@ def batch_logprobs(
     entropy_gradient: bool = False,
     slicing: Slicing | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies, float32[N] each, of a micro-batch's N trained tokens, as
-    `token_logprobs` gives them."""
+    """Log-probabilities and entropies, float32[N] each, of a micro-batch's trained tokens."""
     if batch.tree_batch is not None:
         return tree_logprobs(
             model,
@@ -87,12 +84,10 @@ def score(
     """Score each sequence, float32[n]: log-probabilities of its wanted tokens, or what `measure`
     gives; NaN for others, and for a first token, which nothing predicts.
 
-    `temperature` divides the logits, as when sampling; above 0. `images` are those of each
-    sequence, if there are any; none is cut by what is wanted. `kept` is what distributions are over
-    at the tokens of each sequence, for a measure that takes it; without it, the vocabulary. Where
-    ranks have parts of the model, they all call this with the same sequences and how they compute
-    with it; each scores some of them, and all get all scores. `slicing` is that of the ranks, if
-    the model's rows may be computed in slices.
+    `temperature`, above 0, divides the logits. `images` are those of each sequence, none cut by
+    what is wanted. `kept` is what distributions are over, else the vocabulary. Ranks that have
+    parts of the model all call this with the same sequences and how they `compute`; each scores
+    some, and all get all scores. `slicing` is that of the ranks, if rows may be computed in slices.
     """
     device = next(model.parameters()).device
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
@@ -135,7 +130,6 @@ def score(
 def scored_by(
     model: nn.Module, config: LearningConfig, temperature: float, **options: Any
 ) -> Score:
-    """The function `score` of a model at a temperature; options as it has them."""
     return partial(score, model, config=config, temperature=temperature, **options)
 
 
@@ -145,9 +139,8 @@ def score_contexts(
     measure: Measure = logprobs,
     whole: bool = True,
 ) -> list[NDArray[np.float32]]:
-    """Score the tokens that the policy sampled in each trajectory, float32[n], each token in the
-    context in which it was sampled; over the whole vocabulary, or over the tokens among which each
-    one was drawn."""
+    """Score what the policy sampled, float32[n] a trajectory, each token in its own context; over
+    the whole vocabulary, or over the tokens among which each was drawn."""
     sequences = [
         (member.tokens.ids[span], member.tokens.mask[span])
         for member in members
@@ -174,8 +167,8 @@ def sampled_logprobs(
     compute: Compute | None = None,
     slicing: Slicing | None = None,
 ) -> list[NDArray[np.float64]]:
-    """Log-probabilities of what the policy sampled, float64[n], each over the tokens among which it
-    was drawn: see `score_contexts`; arguments as for `score`."""
+    """Log-probabilities of what was sampled, float64[n], over the tokens among which each was
+    drawn."""
     scored = scored_by(model, config, temperature, ranks=ranks, compute=compute, slicing=slicing)
     rows = score_contexts(scored, members, whole=False)
     return [row.astype(np.float64) for row in rows]

@@ -1,5 +1,4 @@
-"""The groups and trajectories of a batch, which the algorithm's filters keep, and the facts that
-its filter on trajectories sees."""
+"""The groups and trajectories of a batch that the algorithm's filters keep."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,8 +13,8 @@ Member = TypeVar("Member")
 
 
 def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
-    """Choose the groups that the algorithm's filter on groups keeps by their rewards, penalties not
-    counted, and of which its filter on trajectories leaves something."""
+    """The groups that the filter on groups keeps by their rewards, penalties not counted, and of
+    which the filter on trajectories leaves something."""
     rewards = [np.array([member.reward for member in group.graded]) for group in groups]
     kept = algorithm.call("group_filter", rewards)
     return [
@@ -26,8 +25,7 @@ def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
 
 
 def selected(groups: Sequence[Group], algorithm: Algorithm) -> frozenset[TrajectoryId]:
-    """The trajectories of the kept groups that the filter on trajectories keeps: the ones that are
-    in the loss."""
+    """The trajectories that are in the loss."""
     return frozenset(
         member.id
         for group in kept_groups(groups, algorithm)
@@ -54,16 +52,16 @@ def evenly_mixed(members: Sequence[Member], others: Sequence[Member]) -> list[Me
 
 
 def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
-    """The graded members that the algorithm's trajectory filter keeps in the loss; the others stay
-    in the baseline, and a critic learns from them all the same."""
+    """The graded members that stay in the loss; the others stay in the baseline, and a critic
+    learns from them."""
     if algorithm.trajectory_filter == "none":
         return group.graded  # without asking for facts, which take a look at every result
     return [member for member in group.graded if algorithm.call("trajectory_filter", facts(member))]
 
 
 def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:
-    """The share of graded trajectories that are left out of the loss; empty where the algorithm has
-    no filter on trajectories."""
+    """The share of graded trajectories left out of the loss; empty without a filter on
+    trajectories."""
     graded = sum(len(group.graded) for group in groups)
     if algorithm.trajectory_filter == "none" or not graded:
         return {}
@@ -72,7 +70,6 @@ def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str
 
 
 def facts(trajectory: Trajectory) -> TrajectoryFacts:
-    """The facts about a trajectory that a filter on trajectories sees."""
     known: list[ToolResult] = []
     turns = []
     for turn in trajectory.turns:

@@ -84,14 +84,11 @@ class SupervisedLearner:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps of the configuration are done."""
         return self.steps_done >= self.config.steps
 
     def step(self) -> dict[str, float]:
-        """One update on the next batch.
-
-        A loss or gradient that is not finite changes nothing and counts in `sft/skipped_updates`.
-        """
+        """One update. A loss or gradient that is not finite changes nothing and counts in
+        `sft/skipped_updates`."""
         prepare_for_training(self.model)
         examples = weigh(self._batch(self.steps_done), token_mean)
         self.steps_done += 1
@@ -107,11 +104,9 @@ class SupervisedLearner:
         }
 
     def state(self) -> dict[str, Any]:
-        """Optimizer state and step number; the weights are saved with the model."""
         return {"optimizer": self.optimizer.state(), "steps_done": self.steps_done}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         self.optimizer.load_state(state["optimizer"])
         self.steps_done = int(state["steps_done"])
 
@@ -139,8 +134,8 @@ def supervised(
 
 
 def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:
-    """The indices, below `count`, of the examples of a step's batch of `size`: each pass over all
-    examples is shuffled anew, and batches run across passes. `label` names the occasion."""
+    """Indices, below `count`, of a step's batch: each pass is shuffled anew, and batches run across
+    passes. `label` names the occasion."""
     chosen: list[int] = []
     orders: dict[int, np.ndarray] = {}
     for index in range(step * size, (step + 1) * size):

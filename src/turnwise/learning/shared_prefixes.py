@@ -1,7 +1,5 @@
-"""The choice of the examples of a group that are computed as a tree, and micro-batches of trees.
-
-`forward/prefix_trees.py` computes them.
-"""
+"""The examples of a group that are computed as a tree (`forward/prefix_trees.py`), and their
+batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,18 +16,15 @@ Shared = tuple[list[Example], Tree]
 """Examples of a group, and the tree of their inputs."""
 
 WIDTHS_PER_TOKEN = 2
-"""The cost of a token apart from attention, in pairs of tokens that attend, for each number of the
-model's width. By multiplications it is 6 (12 width² in a layer, 2 width for a pair); attention does
-them at a third of the rate, as measured on a CPU."""
+"""The cost of a token apart from attention, in attending pairs per number of the model's width: 6
+by multiplications, which attention does at a third of the rate on a CPU."""
 
 
 def build_prefix_trees(
     examples: Sequence[Example], width: int, tokens_per_micro_batch: int
 ) -> tuple[list[Shared], list[Example]]:
-    """Trees of the examples of each group, where that is less work, and the other examples.
-
-    `width` is the model's. A tree of more tokens than a micro-batch has is cut in two.
-    """
+    """Trees of each group's examples, where that is less work for a model of that width, and the
+    other examples. A tree of more tokens than a micro-batch has is cut in two."""
     shared, others = [], []
     for group in by_group(example for example in examples if example.trained.any()):
         # Sorted, texts that begin alike are neighbours, and stay together where a tree is halved.
@@ -45,8 +40,8 @@ def build_prefix_trees(
 def own_tree_batches(
     ranks: Ranks, shared: Sequence[Shared], tokens_per_micro_batch: int, device: torch.device
 ) -> Iterator[tuple[list[Example], MicroBatch]]:
-    """Cut this rank's trees into micro-batches, as many as other ranks have, with their examples:
-    as `own_micro_batches` does with rows. A tree stays on one rank."""
+    """Cut this rank's trees into micro-batches, as `own_micro_batches` does rows; a tree stays on
+    one rank."""
     cut = partial(pack_trees, tokens_per_micro_batch=tokens_per_micro_batch)
     for part, counts in own_batches(ranks, shared, _size, cut):
         members = [member for examples, _ in part for member in examples]
@@ -57,7 +52,7 @@ def own_tree_batches(
 
 
 def _cut_trees(examples: list[Example], most: int) -> Iterator[tuple[list[Example], Tree]]:
-    """Neighbours of the sorted examples, so that each tree has at most that many tokens."""
+    """Neighbours of the sorted examples, in trees of at most that many tokens."""
     tree = prefix_tree([example.ids for example in examples])
     if len(tree.ids) <= most or len(examples) == 1:
         yield examples, tree
@@ -68,7 +63,6 @@ def _cut_trees(examples: list[Example], most: int) -> Iterator[tuple[list[Exampl
 
 
 def _is_less_work(tree: Tree, width: int) -> bool:
-    """Whether a tree is less work than its sequences by themselves."""
     lengths = np.array([len(place) for place in tree.places], float)
     pairs = sum(run.pairs for run in tree.runs())
     token = WIDTHS_PER_TOKEN * width
@@ -88,5 +82,4 @@ def pack_trees(shared: Iterable[Shared], tokens_per_micro_batch: int) -> Iterato
 
 
 def _size(one: Shared) -> int:
-    """Count the tokens of a tree."""
     return len(one[1].ids)

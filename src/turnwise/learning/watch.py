@@ -14,11 +14,8 @@ from turnwise.learning.token_numbers import NUMBERS, TokenNumbers
 
 @dataclass(frozen=True)
 class UpdateMetrics:
-    """The measurements that are asked of one update."""
-
     gap: bool
-    """Whether to measure the distance to the engine's log-probabilities: before any update of the
-    step, when the weights are still those that sampled."""
+    """Whether the weights are still those that sampled: then the gap to the engine is measured."""
     tokens: TokenNumbers | None
     """Filled in the first pass over a step's trajectories; None later."""
     noise: GradientNoise | None

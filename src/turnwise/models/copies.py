@@ -1,7 +1,4 @@
-"""Second copies of a model: to sample from while the first one is trained, or to be divided.
-
-Not here: when a copy gets new weights (`parts/components.py`).
-"""
+"""Second copies of a model: to sample from while the first one is trained, or to be divided."""
 
 import copy
 from typing import Any
@@ -15,15 +12,14 @@ ADAPTER = "lora_"
 
 
 def copy_to_sample_from(model: PreTrainedModel) -> PreTrainedModel:
-    """The model again: weights that are trained are copied, frozen ones (as under adapters) are
-    shared."""
+    """The model again: trained weights are copied, frozen ones (as under adapters) shared."""
     shared = {id(frozen): frozen for frozen in model.parameters() if not frozen.requires_grad}
     return copy.deepcopy(model, shared)
 
 
 def copy_to_divide(model: Module) -> Any:
-    """The module again, in the same memory but for adapters: every other weight is to be replaced
-    by a part of it."""
+    """The module again, in the same memory but for adapters: other weights are replaced by parts of
+    them."""
     apart = adapters_of(model)
     shared: dict[int, Any] = {
         id(weight): Parameter(weight.detach(), requires_grad=weight.requires_grad)

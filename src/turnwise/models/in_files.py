@@ -2,8 +2,7 @@
 
 On a processor a pass reads what it needs of the files, which the system may forget again; on a GPU
 the weights of each layer are there while it computes, and only those beside the layers always.
-Nothing writes into such weights: new ones are other files. Not here: who writes these
-(`turnwise_cluster/learners/model_files.py`).
+Nothing writes into such weights: new ones are other files.
 """
 
 import threading
@@ -18,8 +17,8 @@ from transformers import PreTrainedModel
 
 
 def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:
-    """Let a model that has just been loaded, on the processor, compute on a device and have its
-    weights in its files."""
+    """Let a model just loaded, on the processor, compute on a device with its weights in its
+    files."""
     model.in_files = True
     if device.type == "cpu":
         return
@@ -41,9 +40,8 @@ def is_in_files(model: Any) -> bool:
 
 
 def map_weights(model: nn.Module, folder: Path) -> None:
-    """Give the model the weights of a folder, by its own names. The files may be deleted then:
-    they are gone when no model has their weights any more. Raises SafetensorError, and OSError also
-    for a weight that is not there."""
+    """Give the model a folder's weights, by its own names; the files may be deleted then. Raises
+    SafetensorError, and OSError also for a missing weight."""
     found: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         found |= load_file(file)
@@ -51,8 +49,7 @@ def map_weights(model: nn.Module, folder: Path) -> None:
 
 
 def put_weights(model: nn.Module, other: nn.Module) -> None:
-    """Give a model the weights of another one of its kind, in its own memory unless they stay in
-    files, as the other's then do."""
+    """Give a model another one's weights, in its own memory unless they stay in files."""
     if not is_in_files(model):
         model.load_state_dict(other.state_dict())
         return
@@ -60,8 +57,8 @@ def put_weights(model: nn.Module, other: nn.Module) -> None:
 
 
 def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
-    """Give the model what its state dict has (fixed rotary angles are not of it), tied weights by
-    one name. Raises OSError for what was not found."""
+    """Give the model what its state dict has, tied weights by one name. Raises OSError for what is
+    missing."""
     kept = model.state_dict().keys()
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name in kept:
@@ -83,7 +80,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 class _Visit:
     """The hooks of a layer whose weights are on a device while it computes, for one thread at a
-    time. A copy of the layer has its own; weights that are on the device anyway are left alone."""
+    time."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -94,7 +91,6 @@ class _Visit:
         return _Visit(self._device)
 
     def begin(self, layer: nn.Module, *_: Any) -> None:
-        """Bring the weights."""
         self._alone.acquire()
         away = (tensor for tensor in _tensors(layer) if tensor.device != self._device)
         self._away = [(tensor, tensor.data) for tensor in away]
@@ -102,7 +98,6 @@ class _Visit:
             tensor.data = data.to(self._device)
 
     def end(self, *_: Any) -> None:
-        """Leave them to the files again."""
         for tensor, data in self._away:
             tensor.data = data
         self._away = []

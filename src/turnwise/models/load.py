@@ -1,7 +1,6 @@
-"""Models and tokenizers: any causal LM through transformers, those that read images of the
-families of `forward/images.py`, and the embedded `tiny`.
+"""Models and tokenizers: causal LMs, those of `forward/images.py` that read images, and `tiny`.
 
-Not here: what the weights are used for. Nothing is downloaded unless the name is a hub's.
+Nothing is downloaded unless the name is a hub's.
 """
 
 from pathlib import Path
@@ -38,12 +37,12 @@ def load_model(
     longest: int | None = None,
     in_files: bool = False,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The weights and the tokenizer that a recipe names, adapters included where it asks for them.
+    """The weights and the tokenizer that a recipe names, adapters included.
 
-    `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
-    new adapters. Rotary positions that change with a text's length are those of `longest` tokens,
-    the most that any will have. A model that takes images has its `image_reader`. With `in_files`
-    the weights stay in the files (`in_files.py`). Raises DataError for a folder without a model or
+    `weights` is a checkpoint of the run: a model, or adapters for the recipe's model; `seed` is for
+    new ones. Rotary positions that change with a text's length are those of `longest` tokens, the
+    most that any will have. A model that takes images has its `image_reader`. With `in_files`
+    weights stay in the files (`in_files.py`). Raises DataError for a folder without a model or
     tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
@@ -73,8 +72,8 @@ def load_model(
 
 
 def takes_images(config: ModelConfig) -> bool:
-    """Whether the model that a recipe names reads images; only its configuration is loaded.
-    Raises DataError for an unknown model."""
+    """Whether the model reads images, by its configuration. Raises DataError for an unknown
+    model."""
     return model_type(config) in FAMILIES
 
 
@@ -136,8 +135,7 @@ def _with_adapters(
 
 
 def _adapted(model: PreTrainedModel) -> str | list[str]:
-    """All linear layers but the output layer; of a model that reads images those that read
-    words."""
+    """All linear layers but the output layer; of a model with images those that read words."""
     if reader_of(model) is None:
         return "all-linear"
     decoder = {id(module) for module in model.get_decoder().modules()}

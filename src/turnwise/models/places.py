@@ -1,6 +1,5 @@
-"""Where a model lies: one of those that come with turnwise, a folder, or a name on Hugging Face's
-hub; and whether it is there, before anything is loaded. Loads no model library.
-"""
+"""Where a model lies: with turnwise, in a folder, or on a hub; and whether it is there. Loads no
+model library."""
 
 import os
 from pathlib import Path
@@ -24,8 +23,8 @@ def source_of(config: ModelConfig) -> str:
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raise DataError where a model's folder is none, and where its name is on a hub that does not
-    answer, or does not know it. The hub is asked once, and not for what was loaded before."""
+    """Raise DataError where a model's folder is none, or a hub, which is asked once, does not
+    answer or know its name."""
     source = source_of(config)
     check_folder(source)
     if not Path(source).is_dir() and not _cached(source) and not any(map(os.environ.get, OFFLINE)):

@@ -13,11 +13,9 @@ from turnwise.rollout.runner import RolloutRunner, new_groups
 from turnwise.types import Group, Task
 
 Rollout = Callable[..., Awaitable[list[Group]]]
-"""(runner, tasks, group size, seed, label, **numbers) -> groups.
-
-The run's seed and the label, which names the occasion, determine every random number. Raises
-RunStoppedError when too many episodes are ungraded.
-"""
+"""(runner, tasks, group size, seed, label, **numbers) -> groups; the run's seed and the label of
+the occasion determine every random number. Raises RunStoppedError for too many ungraded
+episodes."""
 
 
 independent = part("rollout", "independent", "each episode from the beginning, by itself")(
@@ -33,8 +31,8 @@ async def oversampled_groups(
     label: str,
     extra: int,
 ) -> list[Group]:
-    """The first `group_size` episodes of each task that have a grade, of `extra` more that are
-    begun; see `oversample`. Asked for by a recipe, not by an algorithm."""
+    """The first `group_size` graded episodes of each task, of `extra` more that are begun:
+    `oversample`."""
     groups = new_groups(tasks, group_size + extra, seed, label)
     groups = await oversample(runner, groups, group_size)
     runner.check_ungraded([member for group in groups for member in group.trajectories])

@@ -15,8 +15,8 @@ from turnwise.tokens import Source, Tokens
 Places = NDArray[np.int64]
 
 KEPT = 0.5
-"""The share of `rollout.max_tokens` that a new context may fill, if at all possible: the next
-compaction is some turns away then."""
+"""The share of `rollout.max_tokens` that a new context may fill: the next one is some turns away
+then."""
 SHOWN = 16
 """Tokens that are left of an observation that is cut short."""
 REQUEST = (
@@ -29,10 +29,8 @@ OBSERVED = (Source.TOOL, Source.ENVIRONMENT)
 
 
 def drop(tokens: Tokens, room: int) -> Places:
-    """The prompt, and as many of the latest turns as fit into `room` tokens; the last one always.
-
-    A model that is to remember more takes notes: `tools/memory.py`.
-    """
+    """The prompt, and as many of the latest turns as fit into `room` tokens; the last one
+    always."""
     prompt, later = _parts(tokens)
     kept = later[:0]
     for turn in np.unique(tokens.turn[later])[::-1]:
@@ -44,8 +42,8 @@ def drop(tokens: Tokens, room: int) -> Places:
 
 
 def truncate(tokens: Tokens, room: int) -> Places:
-    """All turns, but the beginnings of observations alone, the earliest first, until the rest fits
-    into `room` tokens. What a user said is left as it is."""
+    """All turns, but of observations, the earliest first, only the beginnings, until the rest fits
+    into `room` tokens. What a user said stays."""
     prompt, later = _parts(tokens)
     observed = np.isin(tokens.source[later], OBSERVED)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], observed, [False]]).astype(np.int8)))
@@ -58,8 +56,7 @@ def truncate(tokens: Tokens, room: int) -> Places:
 
 
 def summarise(tokens: Tokens, room: int) -> Places:
-    """The prompt and the last turn that was sampled, which is the summary; `room` changes
-    nothing."""
+    """The prompt and the last sampled turn, which is the summary."""
     del room
     prompt, later = _parts(tokens)
     last = tokens.turn[tokens.mask][-1]

@@ -24,16 +24,10 @@ UNPLAYED = -1.0
 
 
 class Curriculum:
-    """Success rates of tasks, and the choice by them.
-
-    Example: Curriculum(tasks, recipe.curriculum, count=16).tasks_of_step(step=12, seed=recipe.seed)
-    """
+    """Success rates of tasks, and the choice by them."""
 
     def __init__(self, tasks: Sequence[Task], config: BySuccess, count: int) -> None:
-        """`count` is how many tasks a step plays.
-
-        Raises ConfigError where nothing is left to choose.
-        """
+        """`count` is a step's tasks. Raises ConfigError where nothing is left to choose."""
         if count - random_tasks(config, count) < 1:
             raise ConfigError(
                 f"train.tasks_per_step is {count}, and curriculum.random_share takes all of them: "
@@ -49,10 +43,9 @@ class Curriculum:
     def tasks_of_step(self, step: int, seed: int) -> list[Task]:
         """The `count` different tasks of a step, in any order.
 
-        The random share, rounded up, comes from the shuffled passes over all tasks, so that every
-        task is played again and again, whatever was measured. The others are tasks that were never
-        played; then those whose success rate is in the band; then those nearest to it; last those
-        whose episodes were all ungraded. Among equals chance decides.
+        A random share, rounded up, comes from the passes over all tasks, whatever was measured.
+        Then come tasks never played; those whose success rate is in the band; those nearest to it;
+        last those whose episodes were all ungraded. Among equals chance decides.
         """
         count = self._count
         chance = random.Random(derive(seed, "train", "curriculum", step))
@@ -73,8 +66,7 @@ class Curriculum:
                     lately.append(member.verdict.success)
 
     def rate(self, task: str) -> float | None:
-        """Share of successes among the task's last `window` graded episodes; None if there are
-        none."""
+        """Share of successes among the task's last `window` graded episodes, if any."""
         lately = self._lately.get(task)
         return sum(lately) / len(lately) if lately else None
 
@@ -87,11 +79,10 @@ class Curriculum:
         }
 
     def state(self) -> dict[str, Any]:
-        """The measured successes of each task, oldest first; empty where nothing was graded."""
+        """The measured successes of each task, oldest first."""
         return {task: list(lately) for task, lately in self._lately.items()}
 
     def load_state(self, state: Mapping[str, Sequence[bool]]) -> None:
-        """Continue exactly where `state` was taken."""
         self._lately = {}
         for task, lately in state.items():
             self._lately[task] = self._empty()

@@ -2,7 +2,7 @@
 
 Each behaviour rewrites the oracle's actions for a task. The script is then played as an episode in
 the real environment, so that a demonstration has observations, provenance and a verdict like any
-other trajectory. The point of bad ones is that RL should have something to find.
+other trajectory.
 """
 
 import random
@@ -88,8 +88,7 @@ def checked(script: Script, other: Script) -> Script:
 
 @BEHAVIOURS.built_in("faulty")
 def faulty(script: Script, other: Script) -> Script:
-    """Makes its first call with a bracket too many, which no interpreter reads, and then mends
-    it."""
+    """Makes its first call with a bracket too many, and then mends it."""
     del other
     if not script[0].calls:
         return script
@@ -110,8 +109,8 @@ def premature(script: Script, other: Script) -> Script:
 
 @BEHAVIOURS.built_in("mistaken")
 def mistaken(script: Script, other: Script) -> Script:
-    """Does all the work and then answers with the name it looked up last, or with another task's
-    answer where nothing was looked up last."""
+    """Does all the work and then answers with the name it looked up last, or another task's
+    answer."""
     looked_up = len(script) > 1 and script[-2].calls
     answer = _argument(script[-2]) if looked_up else other[-1].answer
     return [*script[:-1], replace(script[-1], answer=answer)]
@@ -145,12 +144,11 @@ async def demonstrate(
     progress: Progress | None = None,
     turns: int | None = None,
 ) -> list[Trajectory]:
-    """`count` demonstrations on random tasks, each with a behaviour drawn by its share, and cut
-    after `turns` turns if given.
+    """`count` demonstrations on random tasks, each by a behaviour drawn by its share, and cut after
+    `turns` turns if given; a function of the arguments alone.
 
-    `tasks` have their secrets: the environment's oracle reads them. The result depends on the
-    arguments alone. A script knows of no summaries: where these are asked for, turns are dropped.
-    Raises RunStoppedError where the oracle's own demonstrations fail: limits or a scaffold that do
+    `tasks` have their secrets, which the oracle reads. A script knows of no summaries: turns are
+    dropped then. Raises RunStoppedError where the oracle's own demonstrations fail: limits that do
     not let a perfect agent succeed would teach failure.
     """
     if limits.context == "summarise":
@@ -202,7 +200,6 @@ def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
 
 
 def _names(action: Action) -> bool:
-    """Whether an action calls a tool with an argument."""
     return any(call.arguments for call in action.calls)
 
 

@@ -29,10 +29,7 @@ from turnwise.types import Action, Branch, Observation, Outcome, Step, Trajector
 
 @dataclass(kw_only=True)
 class Episode(EpisodeLoop):
-    """One run of the loop with an engine and a scaffold.
-
-    Example: `await runner.episode(0, planned).run()` returns the trajectory.
-    """
+    """One run of the loop with an engine and a scaffold."""
 
     scaffold: Scaffold
     engine: Engine
@@ -54,7 +51,6 @@ class Episode(EpisodeLoop):
 
     @property
     def trajectory(self) -> Trajectory:
-        """The trajectory up to here."""
         states = tuple(self.environment_states)
         played = replace(super().trajectory, tokens=self.tokens, snapshots=states)
         return replace(played, answer_cut=self._answer_cut(played.states))
@@ -72,8 +68,8 @@ class Episode(EpisodeLoop):
         return [one for one in answers if isinstance(one, str) and one]
 
     def _truncate(self, text: str, max_tokens: int) -> str:
-        """The beginning of a text, with a note of the right answers that are cut away while the
-        episode is played: verifiers shorten texts too."""
+        """The beginning of a text; notes right answers that are cut away while the episode is
+        played."""
         left = self.scaffold.truncate(text, max_tokens)
         if len(left) < len(text) and self.outcome == Outcome.CANCELLED:
             self._cut_away |= {one for one in self._answers if one in text and one not in left}
@@ -178,7 +174,6 @@ class Episode(EpisodeLoop):
     async def _ask(
         self, prompt: Sequence[int], sampling: Sampling, shown: Sequence[Image] = ()
     ) -> Completion:
-        """Ask the engine for a turn, under a deadline."""
         images = {"images": shown} if shown else {}
         try:
             async with asyncio.timeout(PATIENCE * self.limits.max_seconds):
@@ -209,7 +204,6 @@ class Episode(EpisodeLoop):
         self.tokens = self.tokens.with_segments(segments, turn)
 
     def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
-        """The scaffold's segments of an observation, whose images may be none."""
         try:
             return render()
         except InfrastructureError as error:
@@ -231,8 +225,8 @@ class Episode(EpisodeLoop):
         return self.scaffold.extend(Observation(REQUEST, Source.USER), written)
 
     def _fits(self, segments: Sequence[Segment]) -> bool:
-        """Whether the context has room for them and what follows: a token; or a whole turn; or also
-        a request for a summary, and the summary."""
+        """Whether the context has room for them and what follows: a token, a whole turn, or also a
+        request for a summary, and the summary."""
         reserve = {"fail": 1}.get(self.limits.context, self.limits.max_turn_tokens)
         if self.limits.context == "summarise":
             reserve += _length(self._request(())) + self.limits.max_turn_tokens

@@ -57,8 +57,7 @@ class EpisodeEnded(Exception):
 class EpisodeLoop(ABC):
     """One run of the loop, which keeps what was said so far.
 
-    Example: a subclass says how an episode begins, how the policy acts, and how it is shown what
-    came back; `await episode.run()` returns the trajectory.
+    A subclass says how an episode begins, how the policy acts, and how it is shown what came back.
     """
 
     planned: Trajectory
@@ -101,7 +100,6 @@ class EpisodeLoop(ABC):
 
     @property
     def trajectory(self) -> Trajectory:
-        """The trajectory up to here."""
         return replace(
             self.planned,
             turns=tuple(self.turns),
@@ -114,8 +112,8 @@ class EpisodeLoop(ABC):
         )
 
     async def run(self) -> Trajectory:
-        """Play the episode as soon as there is a place, and have it judged. Raises only for bugs
-        and for cancellation."""
+        """Play and judge the episode as soon as there is a place. Raises only for bugs and
+        cancellation."""
         async with self._place():
             self._begun = start = self.clock()
             try:
@@ -203,7 +201,6 @@ class EpisodeLoop(ABC):
         return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
 
     async def _grade(self) -> None:
-        """Have it judged, if it is to have a grade."""
         if self.outcome.graded:
             with self._doing(Doing.GRADING):
                 await self._judge()
@@ -245,11 +242,11 @@ class EpisodeLoop(ABC):
         failure: Outcome,
         late: Outcome | None = None,
     ) -> Result:
-        """Await environment code under the deadline. Its errors are infrastructure's, `failure`;
-        that it takes too long is `late`, where that is given.
+        """Await environment code under the deadline. Its errors are `failure`; that it takes too
+        long is `late`, where given.
 
-        Its time counts against the episode's; waiting for the policy does not, because how
-        long that takes depends on the other episodes.
+        Its time counts against the episode's, unlike waiting for the policy, which depends on other
+        episodes.
         """
         start = self.clock()
         resets = failure is Outcome.INFRASTRUCTURE_RESET

@@ -11,8 +11,8 @@ from turnwise.types import Task
 
 
 def tasks_of_step(tasks: Sequence[Task], step: int, count: int, seed: int) -> list[Task]:
-    """The `count` tasks of a step. Every pass over `tasks` is shuffled anew; steps run across
-    passes, so that over one pass each task is played exactly once."""
+    """The `count` tasks of a step; passes over `tasks` are shuffled anew, steps run across them,
+    and a pass plays each task once."""
     chosen = []
     order: list[int] = []
     passed = -1

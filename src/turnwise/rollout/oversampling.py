@@ -3,7 +3,7 @@
 The first to finish are the short ones and those whose tools were quick: what is kept is not a fair
 sample of the policy. Where length has to do with success, rewards, baselines and lengths are
 biased, and the policy is drawn towards short episodes. It is for tools whose slowness says nothing
-of the policy. `max_staleness` hides slow episodes without that bias.
+of the policy.
 """
 
 import asyncio
@@ -15,11 +15,10 @@ from turnwise.types import Group, Outcome
 
 
 async def oversample(runner: RolloutRunner, groups: Sequence[Group], wanted: int) -> list[Group]:
-    """Play all members of each group until `wanted` of them have a grade; cancel the others.
+    """Play each group until `wanted` members have a grade; cancel the others, its `oversampled`.
 
-    Those with a grade, and those that ended without one until then, remain members, in their order;
-    the rest is the group's `oversampled`. A group that has fewer than `wanted` graded ones in the
-    end keeps what it has.
+    Those that ended without a grade until then remain members, in their order. A group with fewer
+    graded ones in the end keeps what it has.
     """
     async with asyncio.TaskGroup() as tasks:
         running = []

@@ -9,7 +9,7 @@ weights of version s. Step s begins once the engine has version s - max_stalenes
 older than that at its update: admission is paced. Nothing finished is thrown away, and no slow
 episode is put off in favour of a quicker one, so the batch has no bias towards short episodes; a
 slow one holds its own update up, while up to max_staleness steps behind it are sampled. An episode
-that is under way when weights change goes on with the new ones. `collect.py` plays a step.
+that is under way when weights change goes on with the new ones.
 
 Next: `rollout/collect.py`.
 """
@@ -62,8 +62,8 @@ class Pipeline:
         self._tasks[step] = playing
 
     async def step(self, step: int) -> Played:
-        """The played episodes of a step, when all of them are finished. Raises the rollout's error,
-        which ends nothing else."""
+        """A step's episodes, when all are finished. Raises the rollout's error, which ends nothing
+        else."""
         return await self._tasks.pop(step)
 
     async def close(self) -> None:
@@ -75,11 +75,8 @@ class Pipeline:
 
 
 async def beside_sampling(work: Callable[[], Result]) -> Result:
-    """Do blocking work in a thread, so that episodes go on meanwhile.
-
-    It is never left half done: a cancellation lets it end, and reaches the caller at its next
-    await.
-    """
+    """Do blocking work in a thread, so that episodes go on. A cancellation lets it end, and reaches
+    the caller at its next await."""
     task = asyncio.current_task()
     assert task is not None
     running = asyncio.ensure_future(asyncio.to_thread(work))

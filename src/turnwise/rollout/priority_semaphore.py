@@ -42,12 +42,11 @@ class PrioritySemaphore:
     async def held(
         self, priority: int, enter: Action = _nothing, leave: Action = _nothing
     ) -> AsyncIterator[None]:
-        """Hold a place. Does not suspend while one is free; else the lowest priority is served
-        first, and within one priority the first to arrive.
+        """Hold a place, at once while one is free; else the lowest priority is served first, then
+        the first to arrive.
 
-        `enter` is called at the moment in which the place is given, and `leave` before it is
-        released: where it goes to another holder, nothing runs between `leave` of the one and
-        `enter` of the other.
+        `enter` is called as the place is given, `leave` before it is released: between `leave` of
+        one holder and `enter` of the next nothing runs.
         """
         await self._acquire(priority, enter, leave)
         try:

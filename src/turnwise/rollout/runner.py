@@ -28,21 +28,19 @@ Progress = Callable[[Trajectory], None]
 
 
 class Player(Protocol):
-    """Plays episodes in place of turnwise's own loop. A wing brings it, for a section of recipes
-    (`wings.py`)."""
+    """Plays episodes in place of turnwise's own loop, for a section of recipes that a wing
+    brings."""
 
     def episode(self, **parts: Any) -> Episode:
         """An episode of the given parts, which are those of `Episode`."""
-        ...
 
     async def stop(self) -> None:
         """End what goes on in the background. Idempotent."""
-        ...
 
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
-    """The name of each task's group on an occasion, such as "train/12/hop1/tarfile"; a task that
-    comes again has a number after it, "train/12/hop1/tarfile#2", so that no two are the same."""
+    """The name of each task's group, as "train/12/hop1/tarfile"; with "#2" where a task comes
+    again."""
     names: list[str] = []
     for task in tasks:
         name, again = f"{label}/{task.id}", 1
@@ -54,14 +52,13 @@ def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
 
 
 def new_member(task: Task, group: str, episode: int, seed: int, label: str) -> Trajectory:
-    """Plan a trajectory from the beginning."""
     name = group.removeprefix(f"{label}/")  # the task's, with a number where it comes again
     # By name and not by place: other tasks beside it do not change its episodes.
     return Trajectory(task, group, episode, derive(seed, label, name, episode))
 
 
 def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) -> list[Group]:
-    """Plan a group for each task, to be played from the beginning."""
+    """Plan a group for each task."""
     return [
         Group(name, tuple(new_member(task, name, n, seed, label) for n in range(group_size)))
         for task, name in zip(tasks, group_names(label, tasks), strict=True)
@@ -72,26 +69,23 @@ class Runner(ABC):
     """The parts that all episodes of a rollout share, whatever the policy is."""
 
     environment: Environment
-    """The prototype: each episode gets a `fresh()` one."""
     limits: RolloutConfig
     reward: Reward | None
-    """The reward in place of the environment's own."""
     weights: Mapping[str, float]
-    """The weights of the reward's parts."""
 
     @abstractmethod
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> EpisodeLoop:
-        """The agent loop of one trajectory; `index` is its number among all that are played with
-        this priority at the same time."""
+        """The agent loop of a trajectory, the `index`th that is played with this priority
+        meanwhile."""
 
     async def collect(
         self, tasks: Sequence[Task], group_size: int, seed: int, label: str
     ) -> list[Group]:
         """Play every task `group_size` times; groups and members come in the order asked for.
 
-        `label` names the occasion (such as "train/12"): together with the run's seed, the task and
-        the episode it determines every random number of the episode.
-        Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
+        `label` names the occasion, as "train/12": with the run's seed, the task and the episode it
+        determines every random number. Raises RunStoppedError when more than `max_ungraded_share`
+        of the episodes are ungraded.
         """
         groups = new_groups(tasks, group_size, seed, label)
         running: list[asyncio.Task[Trajectory]] = []
@@ -107,8 +101,8 @@ class Runner(ABC):
         return _filled(groups, await self.play([(one, None) for one in members_of(groups)]))
 
     async def play(self, starts: Sequence[tuple[Trajectory, Branch | None]]) -> list[Trajectory]:
-        """Play what is planned, from its beginning or from where it branches off, and return it in
-        the same order; the ungraded are not counted."""
+        """Play what is planned, from its beginning or where it branches off; the ungraded are not
+        counted."""
         async with asyncio.TaskGroup() as episodes:
             running = [
                 episodes.create_task(self.episode(index, planned, start).run())
@@ -117,8 +111,8 @@ class Runner(ABC):
         return [task.result() for task in running]
 
     async def judge(self, groups: Sequence[Group]) -> list[Group]:
-        """Add to the rewards of played groups what is measured of whole groups, where the reward
-        has such a part. Raises RunStoppedError where too many episodes have no grade then."""
+        """Add what the reward measures of whole played groups. Raises RunStoppedError for too many
+        ungraded."""
         if self.reward is None or not self.reward.of_groups:
             return list(groups)
         judged = await self.reward.judge_groups(groups, self.weights, self.limits.max_seconds)
@@ -141,10 +135,7 @@ class Runner(ABC):
 
 @dataclass(frozen=True)
 class RolloutRunner(Runner):
-    """Rollouts whose policy is an engine's model.
-
-    Example: `await RolloutRunner(...).collect(tasks, 8, seed, "train/3")`.
-    """
+    """Rollouts whose policy is an engine's model."""
 
     environment: Environment
     """The prototype: each episode gets a `fresh()` one."""
@@ -158,7 +149,7 @@ class RolloutRunner(Runner):
     snapshots: bool = False
     """Whether to keep the environment's state before each turn, so that episodes can branch off."""
     progress: Progress | None = None
-    """Called with each trajectory when it is finished."""
+    """Called with each finished trajectory."""
     reward: Reward | None = None
     """The reward in place of the environment's own."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -168,11 +159,9 @@ class RolloutRunner(Runner):
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
     variant: str = ""
-    """The name of the ablation that the environment is; empty for the recipe's own."""
+    """The name of the ablation that the environment is, if any."""
 
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
-        """The agent loop of one trajectory; `index` is its number among all that are played with
-        this priority at the same time."""
         return self._kind(
             planned=planned,
             prototype=self.environment,
@@ -193,7 +182,6 @@ class RolloutRunner(Runner):
 
     @property
     def _kind(self) -> Callable[..., Episode]:
-        """The kind of its episodes."""
         if self.player is not None:
             return self.player.episode
         if self.workers is not None:

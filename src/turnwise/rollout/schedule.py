@@ -25,7 +25,7 @@ def temperature_at(limits: RolloutConfig, step: int) -> float:
 
 
 class RolloutSchedule:
-    """The limits of each step. Example: RolloutSchedule(recipe.rollout).limits(step=12)."""
+    """The limits of each step."""
 
     def __init__(self, limits: RolloutConfig) -> None:
         self._limits = limits
@@ -40,8 +40,8 @@ class RolloutSchedule:
         return self._limits.model_copy(update=changed)
 
     def measure(self, groups: Sequence[Group], turns: int) -> None:
-        """Take the graded episodes of a step into account that were played with so many turns, if
-        these are the present ones; a horizon at which success has reached the target grows."""
+        """Count a step's graded episodes, if played with the present number of turns; a horizon at
+        which success has reached the target grows."""
         horizon, most = self._limits.horizon, self._limits.max_turns
         if turns != self._turns:
             return  # sampled ahead, before the horizon grew
@@ -65,9 +65,7 @@ class RolloutSchedule:
         return found
 
     def state(self) -> dict[str, Any]:
-        """The horizon, and the successes at it."""
         return {"turns": self._turns, "successes": list(self._successes)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         self._turns, self._successes = state["turns"], list(state["successes"])

@@ -16,10 +16,8 @@ class StalenessError(RuntimeError):
 
 
 def staleness_of(groups: Sequence[Group], step: int) -> NDArray[np.int64]:
-    """int64, `step` less the version of each token that graded members sampled, in their order.
-
-    `step` is the version of the weights that the update begins with.
-    """
+    """int64, `step`, the version that the update begins with, less that of each token graded
+    members sampled."""
     members = [member for group in groups for member in group.graded]
     versions = [member.tokens.version[member.tokens.mask] for member in members]
     return step - np.concatenate([np.empty(0, np.int64), *versions])
@@ -36,7 +34,7 @@ def check_staleness(groups: Sequence[Group], step: int, max_staleness: int) -> N
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """Mean and maximum over sampled tokens of graded members; nothing where there are none."""
+    """Mean and maximum over sampled tokens of graded members, if any."""
     found = staleness_of(groups, step)
     if not len(found):
         return {}

@@ -1,8 +1,5 @@
-"""Audits in a run's folder: what was checked of it, each with its figure, its bound and its result.
-
-`audits/preflight.json` is what the run itself checked before it began; commands add others. Not
-here: the checks.
-"""
+"""Audits in a run's folder: what was checked of it, each with its figure, its bound and its
+result."""
 
 import json
 import math
@@ -23,12 +20,10 @@ class Finding:
     """One check, or one measurement."""
 
     check: str
-    """The subject of the check, in words."""
+    """In words."""
     figure: float | None = None
-    """None where there is no number."""
     low: float | None = None
     high: float | None = None
-    """The ends of the figure's 95% interval, where it has one."""
     bound: float | None = None
     """The most that it may be, where there is such a number."""
     passed: bool | None = None
@@ -37,7 +32,6 @@ class Finding:
 
 
 def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:
-    """Write an audit in the place of an earlier one of that name."""
     rows = [
         {key: None if _is_nan(value) else value for key, value in asdict(finding).items()}
         for finding in findings
@@ -56,8 +50,7 @@ def audits(path: Path) -> dict[str, str]:
 
 
 def read_audit(path: Path, name: str) -> Mapping[str, Any]:
-    """An audit's title and its findings, as `Finding` has them. Raises DataError for a damaged
-    one."""
+    """An audit's title and its findings. Raises DataError for a damaged one."""
     file = path / FOLDER / f"{name}.json"
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

@@ -38,8 +38,8 @@ NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
 class StageName(StrEnum):
-    """The stages of a run that learn, and so save. No run goes on from imitation, which RL is
-    compared with, to another stage."""
+    """The stages of a run that learn, and so save; no run goes on from imitation to another
+    stage."""
 
     REWARD_MODEL = "reward_model"
     COLD_START = "cold_start"
@@ -60,9 +60,7 @@ GOES_ON = (
 class Saveable(Protocol):
     """A model or tokenizer of transformers or peft."""
 
-    def save_pretrained(self, save_directory: str) -> Any:
-        """Write everything needed to load it again into the folder."""
-        ...
+    def save_pretrained(self, save_directory: str) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -74,12 +72,10 @@ class Checkpoint:
     state: dict[str, Any]
     """The state given to `save`: the stage, counters."""
     learner: dict[str, Any]
-    """The learner's state given to `save`: the optimizer's. Its tensors are not read yet:
-    `tensors.read`."""
+    """The learner's state given to `save`; its tensors are not read yet: `tensors.read`."""
 
     @property
     def stage(self) -> StageName:
-        """The stage that saved it."""
         return StageName(self.state["stage"])
 
 
@@ -96,10 +92,9 @@ def save(
     state: Mapping[str, Any],
     learner: Mapping[str, Any],
 ) -> Path:
-    """Write the checkpoint of a step and return its folder, `root/step-000012`.
+    """Write a step's checkpoint and return its folder, `root/step-000012`; raises as `save_with`.
 
-    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises as
-    `save_with` does.
+    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts.
     """
 
     def write(folder: Path) -> dict[str, str]:
@@ -117,8 +112,8 @@ def save(
 def save_with(
     root: Path, step: int, state: Mapping[str, Any], write: Callable[[Path], dict[str, str]]
 ) -> Path:
-    """Write the checkpoint of a step by a function that fills an empty folder with everything but
-    the state, and returns the checksums that it knows; returns the checkpoint's folder.
+    """Write a step's checkpoint and return its folder; `write` fills it but for the state, and
+    returns the checksums that it knows.
 
     Remains of interrupted saves are deleted first: no other process may be saving there. Raises
     InfrastructureError when the disk fails; then nothing new is left behind.
@@ -161,8 +156,8 @@ def delete_drafts(root: Path) -> None:
 
 
 def load(folder: Path) -> Checkpoint:
-    """Open a checkpoint. Raises DataError, in one line, when a byte of any of its files is not what
-    was written."""
+    """Open a checkpoint. Raises DataError, in one line, when a byte of any file is not what was
+    written."""
     check(folder)
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
@@ -177,8 +172,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def check_learner(folder: Path) -> None:
-    """Raise DataError for a checkpoint of an earlier version, whose learner's state is in another
-    form; its weights are read as ever."""
+    """Raise DataError for a checkpoint of an earlier version, of which only weights can be read."""
     if not (folder / TENSORS).is_dir():
         raise DataError(
             f"checkpoint {folder} is of an earlier version of turnwise, and its optimizer's state "
@@ -188,8 +182,8 @@ def check_learner(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Compare every file of a checkpoint with its checksum. Raises DataError for the first that
-    differs, is missing or cannot be read."""
+    """Raise DataError for the first file that differs from its checksum, is missing or cannot be
+    read."""
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
         sums = {match[2]: match[1] for match in map(SUM.fullmatch, text.splitlines()) if match}
@@ -207,19 +201,17 @@ def check(folder: Path) -> None:
 
 
 def latest(root: Path) -> Path | None:
-    """The newest checkpoint in the folder, or None."""
     found = _all(root)
     return found[-1] if found else None
 
 
 def at(root: Path, step: int) -> Path | None:
-    """The checkpoint of a step, or None."""
     return next((folder for folder in reversed(_all(root)) if _step(folder) == step), None)
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and the one of step `best`, and what has been
-    replaced. A folder that cannot be deleted stays."""
+    """Delete all but the newest `keep` checkpoints and that of step `best`, and what has been
+    replaced."""
     for folder in root.glob("step-*.replaced"):
         # Without its successor the replaced one is the last good checkpoint.
         if folder.with_suffix("").is_dir():
@@ -230,11 +222,10 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """The checkpoint from which a run goes on: that of the last of its stages (`GOES_ON`) that has
-    one. None where nothing was saved.
+    """The checkpoint from which a run goes on, of the last of its stages (`GOES_ON`) that has one.
 
-    One that is damaged is passed over for the one before it; those are returned as well, each with
-    what is wrong with it. Raises DataError where there are some and none is whole.
+    A damaged one is passed over for the one before it, and returned with what is wrong with it.
+    Raises DataError where there are some and none is whole.
     """
     damaged: dict[Path, str] = {}
     for stage in GOES_ON:
@@ -254,8 +245,8 @@ def checkpoints_beside(folder: Path) -> Path:
 
 
 def newest_of_stage(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """Open the newest checkpoint of one stage that is whole, if there is one; damaged ones after
-    it are returned as well, each with what is wrong with it."""
+    """The newest whole checkpoint of one stage, if any, and damaged ones after it, with what is
+    wrong."""
     damaged: dict[Path, str] = {}
     for folder in reversed(_all(root)):
         try:
@@ -306,7 +297,6 @@ def _write_learner(path: Path, learner: Mapping[str, Any]) -> None:
 
 
 def _write_sums(folder: Path, known: Mapping[str, str]) -> None:
-    """One line for each file that is there, as the program sha256sum writes it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [path.relative_to(folder).as_posix() for path in files]
     lines = [f"{known.get(name) or checksum(folder / name)}  {name}\n" for name in names]
@@ -314,7 +304,6 @@ def _write_sums(folder: Path, known: Mapping[str, str]) -> None:
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -23,13 +23,12 @@ MOVABLE = (
     "learning.offload_optimizer",
     "learning.tokens_per_micro_batch",
 )
-"""Keys beside those of `[cluster]` that say where and in what pieces a run is computed, and not
-what."""
+"""Keys beside `[cluster]` that say where and in what pieces a run is computed, and not what."""
 
 
 def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
-    """The recipe of a run that is to go on with other settings of the machine. Raises ConfigError
-    for any other key, for a bad value, and DataError for a damaged run."""
+    """The recipe of a run that goes on with other settings of the machine. Raises ConfigError for
+    any other key or a bad value, and DataError for a damaged run."""
     recipe = folder.recipe()
     for override in overrides:
         key = parse_override(override)[0]
@@ -49,8 +48,8 @@ def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
 
 
 def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") -> None:
-    """Write the recipe with which a run goes on from a checkpoint, and note what has changed, where
-    anything has. The file's time stays that of the run's beginning."""
+    """Write the recipe with which a run goes on, and note what has changed. The file's time stays
+    that of the run's beginning."""
     before, now = (
         flattened(folder.recipe().model_dump(mode="json")),
         flattened(recipe.model_dump(mode="json")),

@@ -80,8 +80,7 @@ FILES = (
 POLICIES = ("base", "cold_start", "sft", "trained", "evaluated", "as_trained")
 """Evaluations of policies in the run's environment; all others are ablations."""
 KEPT = ("evaluated", "as_trained")
-"""Names of the evaluation that `evaluate --out` writes, the second one beside others under worse
-conditions."""
+"""Names of what `evaluate --out` writes, the second one beside others under worse conditions."""
 
 
 class RunFolder:
@@ -96,8 +95,8 @@ class RunFolder:
 
     @classmethod
     def new(cls, path: Path, overwrite: bool = False) -> "RunFolder":
-        """A folder for a run that is to begin. Raises DataError when it already holds one that is
-        not to be overwritten. Nothing is written or deleted before `begin`."""
+        """A folder for a new run; nothing is written before `begin`. Raises DataError when it
+        already holds one that is not to be overwritten."""
         taken = (path / "config.toml").exists()
         if not taken and path.exists() and not _holds_nothing(path):
             raise DataError(f"{path} is not empty and holds no run: choose another with --run")
@@ -110,8 +109,8 @@ class RunFolder:
 
     @classmethod
     def for_evaluation(cls, path: Path) -> "RunFolder":
-        """A folder for an evaluation that is to be kept, and read as a run's. Raises DataError when
-        anything is in it."""
+        """A folder for an evaluation that is kept and read as a run's. Raises DataError unless it
+        is empty."""
         if path.exists() and not _holds_nothing(path):
             raise DataError(f"{path} is not empty: choose another folder with --out")
         try:
@@ -129,8 +128,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing this run; reading it needs no lock. Raises DataError
-        where another process writes, or may on another machine; see `run_lock.py`."""
+        """Keep other processes from writing this run, as `run_lock.locked`; reading it needs no
+        lock."""
         with locked(self.path):
             yield
 
@@ -140,8 +139,8 @@ class RunFolder:
             raise DataError(f"{self.path} holds an evaluation and no run: nothing can go on there")
 
     def begin(self, recipe: Recipe) -> None:
-        """Make the folders of a run. A new one takes the place of an earlier one, and its recipe is
-        written; half-written files go. Raises DataError when that cannot be done."""
+        """Make the folders of a run, a new one in the place of an earlier one; half-written files
+        go. Raises DataError when that cannot be done."""
         try:
             if self.fresh:
                 for part in PARTS:
@@ -178,8 +177,8 @@ class RunFolder:
             file.write(json.dumps(dict(values)) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """All complete lines of a .jsonl file; one that a crash cut short is left out. Raises
-        DataError, with file and line, for one that is damaged."""
+        """Complete lines of a .jsonl file. Raises DataError, with file and line, for a damaged
+        one."""
         path = self.path / name
         if not path.is_file():
             return []
@@ -215,8 +214,8 @@ class RunFolder:
         credits: Credits | None = None,
         numbers: TokenNumbers | None = None,
     ) -> None:
-        """All trajectories of a step or an evaluation, one row each, and the images in them; with
-        a step's measurements, credits and numbers of trained tokens, where they are known."""
+        """All trajectories of a step or an evaluation, one row each, and their images; with a
+        step's measurements, credits and numbers of tokens, where known."""
         self._write_images(groups)
         signals, credits = signals or Signals(), credits or Credits({}, frozenset())
         rows = [
@@ -236,7 +235,6 @@ class RunFolder:
     def write_timeline(
         self, step: int, groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]
     ) -> None:
-        """The times of a step: see `timeline_table`."""
         with _replaced(self.timeline_file(step)) as partial:
             pq.write_table(timeline_table(groups, phases), partial, compression="zstd")
 
@@ -260,13 +258,11 @@ class RunFolder:
             raise InfrastructureError(f"{self.tokenizer} cannot be written: {error}") from error
 
     def trajectory_files(self) -> list[Path]:
-        """Parquet files, oldest first."""
         files = (self.path / "trajectories").glob("*.parquet")
         return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
 
     def trajectory_file(self, name: str) -> Path:
-        """A Parquet file by its name, or by the number of a step of RL. Raises ConfigError for
-        another one."""
+        """A Parquet file by its name, or by a step's number. Raises ConfigError for another one."""
         files = {file.stem: file for file in self.trajectory_files()}
         chosen = f"step-{name.lstrip('0').zfill(6)}" if name.isdecimal() else name
         if chosen not in files:
@@ -283,8 +279,8 @@ class RunFolder:
         return _object(path, "delete it, and it is made again") if path.is_file() else None
 
     def main_evaluation(self, chosen: str | None = None) -> str:
-        """The evaluation that is meant where none is named: the trained policy's, or, in a folder
-        that `turnwise evaluate --out` wrote, its own. Raises DataError where there is neither."""
+        """The evaluation that is meant where none is named: the trained policy's, or what `evaluate
+        --out` wrote. Raises DataError where there is neither."""
         there = (name for name in ("trained", *KEPT) if self._evaluation_file(name).is_file())
         name = chosen or next(there, None)
         if name is None:
@@ -295,8 +291,7 @@ class RunFolder:
         return self.path / "evaluations" / f"{name}.json"
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """The summaries of all finished evaluations, as in `POLICIES`, then others by name. Raises
-        DataError for a damaged file."""
+        """All summaries, as in `POLICIES`, then by name. Raises DataError for a damaged file."""
         names = sorted(file.stem for file in (self.path / "evaluations").glob("*.json"))
         names.sort(key=lambda name: (*POLICIES, name).index(name))
         return {name: summary for name in names if (summary := self.evaluation(name)) is not None}
@@ -308,8 +303,8 @@ class RunFolder:
 
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
-    """The recipe with relative names made absolute, so that it means the same wherever it is read:
-    models, data, every `path/to/file.py:Name`, and what exists of the environment's options."""
+    """The recipe with names of models, data, `path/to/file.py:Name` and existing options made
+    absolute, so that it means the same wherever it is read."""
     values = mapped(recipe.model_dump(exclude_none=True), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
     if recipe.algorithm.teacher is not None:
@@ -328,7 +323,6 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Change every text of a recipe's value, names of tables included."""
     if isinstance(value, dict):
         return {change(key): mapped(entry, change) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -348,13 +342,11 @@ def _whole_path(text: str) -> str:
 
 
 def _holds_nothing(path: Path) -> bool:
-    """Whether a folder is empty, but for the lock of a run that never began."""
     return path.is_dir() and all(inside.name == LOCK for inside in path.iterdir())
 
 
 def _object(file: Path, advice: str) -> dict[str, Any]:
-    """Read the object in a JSON file. Raises DataError, with the advice, where that is no
-    object."""
+    """Read the object in a JSON file. Raises DataError, with the advice, for anything else."""
     try:
         with _reading(file):
             value = json.loads(file.read_bytes())
@@ -375,8 +367,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
-    """Give a file that takes the target's place at the end, as a whole; on a disk that fails
-    nothing of it is left."""
+    """Give a file that takes the target's place at the end; of a failure nothing is left."""
     # Beside the target, since a rename is whole only within one file system.
     partial = target.with_name(target.name + ".partial")
     with writing(target):

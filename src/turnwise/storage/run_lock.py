@@ -32,21 +32,19 @@ class Owner:
 
     pid: int
     started: str
-    """Ticks from the machine's start to the process's, where the system tells; else empty. Two
-    processes with one number differ in it."""
+    """The process's start in ticks, where the system tells: processes with one number differ in
+    it."""
     host: str
     since: str
-    """The time of taking the lock in UTC, for people."""
+    """In UTC, for people."""
 
     @classmethod
     def present(cls) -> "Owner":
-        """This process as an owner."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         return cls(os.getpid(), started(os.getpid()), socket.gethostname(), now)
 
     @property
     def here(self) -> bool:
-        """Whether it is, or was, on this machine."""
         return self.host == socket.gethostname()
 
     @property
@@ -82,7 +80,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make this process the only writer of the folder, which is made if need be.
 
     The lock of a process that no longer runs is taken over. Raises DataError, in one line, when
-    another process holds it, may hold it on another machine, or the folder cannot be written.
+    another process, or machine, may hold it, or the folder cannot be written.
     """
     there = folder.exists()
     try:
@@ -142,7 +140,6 @@ def _take(file: TextIO, path: Path) -> None:
 
 
 def _owner(file: TextIO) -> Owner | None:
-    """Read the owner in the file; None where it says nothing that can be read."""
     file.seek(0)
     try:
         return Owner(**json.loads(file.read()))

@@ -2,7 +2,7 @@
 
 By torch.distributed.checkpoint: a part of a tensor carries its place in the whole, so what any
 number of processes has written any other number reads, each its own part and no more. No file holds
-code. `checkpoint.py` has the rest of a state, and says when a checkpoint counts.
+code.
 """
 
 import json
@@ -39,8 +39,8 @@ class SavedTensor:
 
 
 def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Part a state from its tensors: the state, with a SavedTensor in the place of each, and the
-    tensors by name. Tensors in lists stay where they are."""
+    """A state with a SavedTensor in the place of each tensor, and the tensors by name; those in
+    lists stay."""
     rest: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for key, value in state.items():
@@ -57,7 +57,6 @@ def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], 
 
 
 def placed(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A state without tensors, as `parted` gives it, that knows the folder where they are."""
     return {
         key: (
             replace(value, folder=str(folder))
@@ -73,11 +72,8 @@ def placed(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def write(
     folder: Path, tensors: Mapping[str, Tensor], group: dist.ProcessGroup | None = None
 ) -> None:
-    """Write tensors, and of those that are divided over the group's processes each its part: all of
-    them call this, at any time. Without a group this process has all there is.
-
-    Raises OSError where the disk fails, for whichever of the processes.
-    """
+    """Write tensors; of those divided over the group's processes, which all call this, each its
+    part. Raises OSError where the disk fails, for whichever of the processes."""
     if not tensors:
         return
     files = _files(tensors, 1 if group is None else dist.get_world_size(group))
@@ -91,8 +87,8 @@ def write(
 
 
 def _order_metadata(path: Path) -> None:
-    """Sort the metadata of a safetensors file, which its writer puts in another order each time:
-    equal tensors are equal bytes."""
+    """Sort a safetensors file's metadata, whose order its writer changes: equal tensors, equal
+    bytes."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -106,9 +102,8 @@ def _order_metadata(path: Path) -> None:
 
 
 def read(state: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The state with its saved tensors: whole new ones on the processor, or those that `into` has
-    in the same places, which are given the saved numbers; of divided ones each process reads its
-    part. Raises DataError where a file cannot be read."""
+    """The state with its saved tensors: new ones on the processor, or those of `into`, filled; of
+    divided ones each process reads its part. Raises DataError where a file cannot be read."""
     folders = {saved.folder for saved in _saved(state)}
     readers = {folder: HuggingFaceStorageReader(folder) for folder in folders}
     known = {folder: reader.read_metadata() for folder, reader in readers.items()}
@@ -141,7 +136,6 @@ def _saved(state: Mapping[str, Any]) -> Iterator[SavedTensor]:
 
 
 def _empty(metadata: Any, name: str) -> Tensor:
-    """A tensor of the saved shape."""
     saved = metadata.state_dict_metadata[name]
     return torch.empty(saved.size, dtype=saved.properties.dtype)
 

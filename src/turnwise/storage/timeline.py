@@ -1,8 +1,7 @@
 """The times of a step as a Parquet file: what each episode and the learner did, when, and where.
 
 `timeline/step-000012.parquet` has a row for each span. Times are seconds since 1970, by the clock
-of the run's process, so that steps can be laid beside each other. A file of a step is bounded by
-`MOST_SPANS`. Not here: waits, which follow from it (`dashboard/timeline.py`).
+of the run's process, so that steps can be laid beside each other.
 """
 
 import time
@@ -29,17 +28,16 @@ SCHEMA = pa.schema(
 LEARNER = "learner"
 """The process of phases, which have no group and no episode."""
 EPISODE = "episode"
-"""The kind of the span that is a whole episode in a process, which every episode has; the kinds of
-its parts are `turnwise.times.Doing`."""
+"""The kind of the span that is a whole episode, beside those of its parts
+(`turnwise.times.Doing`)."""
 MOST_SPANS = 200_000
 """Spans of one step, at most: where there are more, each episode has one."""
 Row = tuple[str, str, str | None, int | None, float, float]
-"""A row of `SCHEMA`."""
 
 
 def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]) -> pa.Table:
-    """The spans of a step's episodes and of the learner's phases, which come as a name, a start and
-    an end. Times are of this process's `time.monotonic()`."""
+    """The spans of a step's episodes and of the learner's phases (name, start, end), in times of
+    this process's `time.monotonic()`."""
     zero = time.time() - time.monotonic()
     timed = [(one, one.times) for one in _episodes(groups) if one.times is not None]
     spans = sum(1 + len(times.spans) for _, times in timed)
@@ -56,8 +54,7 @@ def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, f
 
 
 def read_timeline(file: Path) -> pa.Table:
-    """The rows of a step's file; none where there is no such file. Raises DataError for a damaged
-    one."""
+    """The rows of a step's file, none without one. Raises DataError for a damaged one."""
     try:
         return pq.read_table(file, schema=SCHEMA) if file.is_file() else SCHEMA.empty_table()
     except (OSError, pa.ArrowInvalid) as error:

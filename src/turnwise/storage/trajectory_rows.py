@@ -120,12 +120,11 @@ def trajectory_row(
     advantage: NDArray[np.float32] | None = None,
     trained: NDArray[np.void] | None = None,
 ) -> dict[str, Any]:
-    """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
-    numbers of trained tokens (`learning.token_numbers.NUMBERS`) are an empty list. `tool_seconds`
-    has a list for each turn, one number a call, None where nothing was measured. `parts`,
-    `turn_parts`, `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts`
-    (`tokens.KeptTokens`) are arrays as NumPy saves them (.npy), or None. `prompt` is the first
-    message, `task_prompt` the task's own. The task's secret is not written."""
+    """A trajectory as a row of `SCHEMA`, without the task's secret. No advantage is 0 on each
+    token; missing values and numbers (`learning.token_numbers.NUMBERS`) are an empty list.
+    `tool_seconds` has a list for each turn, None where nothing was measured. `parts`, `turn_parts`,
+    `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts` are .npy files, or None.
+    `prompt` is the first message, `task_prompt` the task's own."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -183,10 +182,8 @@ def trajectory_row(
 
 
 def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
-    """The trajectory of a row, which is one of this task; without images, snapshots and seconds.
-
-    It has the verdict that it was given, and the rewards that its turns were trained by.
-    """
+    """The trajectory of a row, with its verdict, and the rewards that its turns were trained by;
+    without images, snapshots and seconds."""
     turns = [
         Turn(_action_of(action), step and step_of(step), role)
         for action, step, role in zip(
@@ -222,19 +219,17 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
 
 
 def _saved(array: NDArray[np.integer]) -> bytes:
-    """An array as a file of NumPy."""
     file = BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
 
 
 def _loaded(file: bytes | None) -> Any:
-    """The array of a file of NumPy; None of none."""
     return None if file is None else np.load(BytesIO(file))
 
 
 def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
-    """The groups of saved trajectories, whose tasks have no secrets."""
+    """The groups of saved trajectories; tasks have no secrets."""
     return [
         Group(
             name,
@@ -261,8 +256,8 @@ def image_name(image: Image) -> str:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of one Parquet file. Raises DataError for a damaged file, and for one of an earlier
-    version that lacks more than columns of `LATER`."""
+    """The rows of one Parquet file. Raises DataError for a damaged file, and for an earlier
+    version's that lacks more than columns of `LATER`."""
     rows = _read(file, None)
     lacking = [name for name in SCHEMA.names if rows and name not in rows[0] and name not in LATER]
     if lacking:
@@ -274,13 +269,12 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def completed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with all columns of `LATER`, in which those that its file does not have are empty."""
     return {**{name: empty(row) for name, empty in LATER.items() if name not in row}, **row}
 
 
 def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Some columns of one Parquet file's rows; one of `LATER` that the file lacks is made of the
-    others. Raises DataError for a damaged file."""
+    """Some columns of one file's rows, those of `LATER` completed. Raises DataError for a damaged
+    file."""
     with _reading(file):
         lacking = set(names).intersection(LATER).difference(pq.read_schema(file).names)
     rows = _read(file, [name for name in names if name not in lacking])
@@ -295,7 +289,6 @@ def _read(file: Path, columns: list[str] | None) -> list[dict[str, Any]]:
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """Inside, an error of the file is a DataError."""
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
@@ -303,7 +296,6 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def _step_values(step: Step | None) -> dict[str, Any] | None:
-    """A step as plain data: observation and source, results, the ways in which it ended."""
     if step is None:
         return None
     shown = step.observation

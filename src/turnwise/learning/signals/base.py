@@ -1,8 +1,6 @@
-"""Measurements of judged trajectories: plain data that stands beside them.
+"""Measurements of judged trajectories: plain data beside them, by the names of trajectories.
 
-A trajectory is never written to. Each signal returns its measurements by the names of trajectories;
-they are merged, and an array has one owner. Not here: what is measured, one signal per file of this
-folder, and what is made of it (`turnwise.learning.credits`).
+A trajectory is never written to, and an array has one owner.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,16 +15,13 @@ from turnwise.types import Group, Trajectory, TrajectoryId
 
 @dataclass(frozen=True)
 class SignalArrays:
-    """Measurements of one trajectory of n tokens and K turns; None where nothing was measured.
-
-    Example: SignalArrays(penalty=0.5)
-    """
+    """Measurements of one trajectory of n tokens and K turns; None where nothing was measured."""
 
     penalty: float | None = None
     """Taken off the outcome's reward for the estimator alone, 0 or more."""
     token_rewards: NDArray[np.float64] | None = None
-    """float64[n], what is added to the rewards of the environment, such as a KL penalty; 0 where
-    nothing was sampled."""
+    """float64[n], added to the environment's rewards, as a KL penalty; 0 where nothing was
+    sampled."""
     values: NDArray[np.float32] | None = None
     """float32[n], the critic's value of what stands before each sampled token; else NaN."""
     teacher_logprobs: NDArray[np.float32] | None = None
@@ -34,11 +29,10 @@ class SignalArrays:
     hindsight_logprobs: NDArray[np.float32] | None = None
     """float32[n], of each sampled token with the reward in its context; else NaN."""
     score_norms: NDArray[np.float32] | None = None
-    """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
-    to the logits; else NaN."""
+    """float32[n], squared norm of the gradient of log pi of each sampled token by the logits; else
+    NaN."""
     information_gains: NDArray[np.float64] | None = None
-    """float64[K-1], by how much each turn but the last raised the probability of the right
-    answer."""
+    """float64[K-1], by how much each turn but the last raised the right answer's probability."""
 
 
 NOTHING = SignalArrays()
@@ -55,21 +49,18 @@ class Signals:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, member: Trajectory) -> SignalArrays:
-        """The measurements of a trajectory."""
         return self.by_trajectory.get(member.id, NOTHING)
 
     def merged_with(self, others: "Signals") -> "Signals":
-        """Join these measurements and those of other trajectories; the numbers for the log stay
-        as they are here."""
+        """Join measurements of other trajectories; the numbers for the log stay as they are
+        here."""
         return replace(self, by_trajectory={**self.by_trajectory, **others.by_trajectory})
 
 
 class Signal(Protocol):
     """Something that can be measured of judged trajectories without changing them."""
 
-    def measure(self, groups: Sequence[Group]) -> Signals:
-        """Measure every graded trajectory of a step's groups."""
-        ...
+    def measure(self, groups: Sequence[Group]) -> Signals: ...
 
 
 def measure(signals: Iterable[Signal], groups: Sequence[Group]) -> Signals:
@@ -78,8 +69,8 @@ def measure(signals: Iterable[Signal], groups: Sequence[Group]) -> Signals:
 
 
 def merged(parts: Sequence[Signals]) -> Signals:
-    """All measurements together. Raises ValueError where two of them have the same array of a
-    trajectory, or the same metric."""
+    """All measurements. Raises ValueError where two have one array of a trajectory, or one
+    metric."""
     found: dict[TrajectoryId, dict[str, Any]] = {}
     metrics: dict[str, float] = {}
     for part in parts:
@@ -99,8 +90,7 @@ def merged(parts: Sequence[Signals]) -> Signals:
 def by_trajectory(
     members: Sequence[Trajectory], arrays: Iterable[SignalArrays]
 ) -> dict[TrajectoryId, SignalArrays]:
-    """The measurements of some trajectories by their names. Raises ValueError for two trajectories
-    of one name."""
+    """Measurements by the names of trajectories. Raises ValueError for two of one name."""
     found: dict[TrajectoryId, SignalArrays] = {}
     for member, own in zip(members, arrays, strict=True):
         if member.id in found:

@@ -1,8 +1,4 @@
-"""The signals that a recipe and its algorithm ask for: the one place where they are made.
-
-Not here: who makes each of them (`makers.py`), and when second models learn
-(`training/learners.py`).
-"""
+"""The signals that a recipe and its algorithm ask for: the one place where they are made."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,9 +30,8 @@ def signals_of(
     oracle: Oracle,
     models: Sequence[Signal | None],
 ) -> list[Signal]:
-    """The signals of a step: the penalty, those of the run's models (a second one, a teacher; None
-    for an absent one), and those that the algorithm asks of the policy itself, as the learner has
-    it now."""
+    """A step's signals: the penalty, those of the run's models (a second one, a teacher), and those
+    that the algorithm asks of the policy, as the learner has it now."""
     context = context_of(learner.model)
     signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
     signals += [model for model in models if model is not None]
@@ -75,8 +70,8 @@ def second_model(
     words: Words | None,
     ranks: Ranks = ALONE,
 ) -> MakeSecond | None:
-    """Begin to make the model that an algorithm has beside its policy, which judges trajectories
-    and learns with it; None where it has none.
+    """Begin to make an algorithm's second model, which judges trajectories and learns with the
+    policy; None without one.
 
     To be called before ranks divide the policy, since most are copies of it; what is returned makes
     the model, once the policy's learner is there.
@@ -87,8 +82,7 @@ def second_model(
 
 
 def load_teacher(recipe: Recipe, device: str, in_files: bool = False) -> PreTrainedModel | None:
-    """Load the model that the teacher's settings name, in the type of the policy's; None without
-    settings."""
+    """The model of the teacher's settings, in the type of the policy's; None without settings."""
     teacher = recipe.algorithm.teacher
     if teacher is None:
         return None
@@ -106,8 +100,7 @@ def teacher_of(
 
 
 def makers_of(algorithm: Algorithm) -> list[SignalMaker]:
-    """The makers of the signals that an algorithm needs, in the order in which they are
-    measured."""
+    """The makers of the signals that an algorithm needs, in the order of measuring."""
     return [SIGNALS.get(need)() for need in signals_needed(algorithm)]
 
 

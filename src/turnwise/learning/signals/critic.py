@@ -1,8 +1,7 @@
 """The critic: what is to be expected from here on, for every token that the policy samples.
 
-It is a model of its own: a copy of the policy's body, as it was when the run began, with one number
-in place of the vocabulary. Not here: a critic on the policy's own body (`value_head`), and what is
-made of values (`algorithms/values.py`).
+Either a model of its own, a copy of the policy's body with one number in place of the vocabulary,
+or a head on the policy's own body (`value_head.py`).
 """
 
 import copy
@@ -98,8 +97,8 @@ class Critic(nn.Module):
         return self._ranks.shard(self)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """Measure the `values` of every graded trajectory: float32[n], NaN where nothing was
-        sampled, and at the first token of a context. There are no metrics."""
+        """The `values` of every graded trajectory: float32[n], NaN where nothing was sampled and at
+        a context's first token."""
         members = graded(groups)
         found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
         for part in self._ranks.gather(self._measured(members)):
@@ -119,20 +118,18 @@ class Critic(nn.Module):
         return found
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
-        """None: it has a body of its own."""
         return None
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
-        """Make in each of `epochs` passes `updates_per_step` optimizer updates towards the credits'
-        value targets, each on an equal share of the groups, and the mean over all of its tokens
-        that have a target.
+        """Make `updates_per_step` updates in each of `epochs` passes towards the credits' value
+        targets, each on an equal share of the groups, by the mean over its tokens with a target.
 
-        Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
-        arXiv 1707.06347); V_old are the values of the signals, of before the first update, so the
-        clip acts from the second one on. A loss or gradient that is not finite changes nothing.
-        Metrics of several updates are their means, and absent where no update is made.
+        Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation, arXiv
+        1707.06347); V_old is of before the first update, so the clip acts from the second one on. A
+        loss or gradient that is not finite changes nothing. Metrics are means of updates, absent
+        without any.
         """
         parts = shares(groups, self.learning.updates_per_step)
         batches = [value_lessons(part, signals, credits) for part in parts]
@@ -164,11 +161,9 @@ class Critic(nn.Module):
         return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state, of which each rank has its part."""
         return {"weights": dict(self.state_dict()), "optimizer": self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         with torch.no_grad():
             for name, weight in self.state_dict().items():
                 self._ranks.local(weight).copy_(self._ranks.local(state["weights"][name]))
@@ -195,15 +190,15 @@ class Critic(nn.Module):
         return values
 
     def _rows(self, members: Sequence[Trajectory]) -> tuple[Tensor, Tensor]:
-        """int64[B, T] contexts, and bool[B, T]: True where the place is before one of the tokens
-        that have a value."""
+        """int64[B, T] contexts, and bool[B, T]: whether the place is before a token that has a
+        value."""
         return shifted(
             [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
         )
 
     def _hidden(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
-        """[N, width]: what the body says before each of those tokens; of ranks that compute a row
-        together what is in this one's slice of it, and the row."""
+        """[N, width] before each of those tokens; of a row that ranks compute together this one's
+        slice, and the row."""
         inputs, selected = self._rows(members)
         autocast = self.learning.autocast
         ids, chosen = inputs.to(self.device), selected.to(self.device)
@@ -228,8 +223,8 @@ class Critic(nn.Module):
             yield [lessons[place] for place in places], counts
 
     def _micro_batches(self, members: Sequence[Trajectory]) -> list[tuple[list[int], bool]]:
-        """Places of this rank's trajectories in which something was sampled after a first token,
-        and whether they count: see `own_batches`."""
+        """Places of this rank's trajectories that have values, and whether they count: see
+        `own_batches`."""
         sampled = [place for place, member in enumerate(members) if _wanted(member).any()]
 
         def cost(place: int) -> int:
@@ -239,8 +234,8 @@ class Critic(nn.Module):
 
     def _cut(self, members: Sequence[Trajectory], sampled: Sequence[int]) -> Iterator[list[int]]:
         """Cut places of trajectories, by their longest contexts, into micro-batches of at most
-        `tokens_per_micro_batch` padded tokens; a context is a row, and a trajectory of more than
-        that is alone."""
+        `tokens_per_micro_batch` padded tokens; a context is a row, and a longer trajectory is
+        alone."""
         current: list[int] = []
         rows = 0
         for place in sorted(sampled, key=lambda place: _longest(members[place])):

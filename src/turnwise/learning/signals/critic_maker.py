@@ -1,7 +1,4 @@
-"""The maker of the critic: a model of its own, or a head on the policy's body, as a recipe says.
-
-Not here: the models (`critic.py`, `value_head.py`).
-"""
+"""The maker of the critic: a model of its own, or a head on the policy's body, as a recipe says."""
 
 from torch import nn
 
@@ -24,7 +21,6 @@ class CriticMaker(SignalMaker):
         words: Words | None,
         ranks: Ranks,
     ) -> MakeSecond | None:
-        """See SignalMaker."""
         config, learning = recipe.algorithm.critic or SeparateCriticConfig(), recipe.learning
         if isinstance(config, ValueHeadConfig):
             return lambda own: ValueHead(own.model, config, learning, ranks, own.compute)

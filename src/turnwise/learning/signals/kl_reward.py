@@ -1,8 +1,4 @@
-"""The KL term as a reward: how far each sampled token is from the reference.
-
-Not here: the KL term in the loss (`turnwise.algorithms.losses`), and how its coefficient is adapted
-(`turnwise.learning.policy`).
-"""
+"""The KL term as a reward: how far each sampled token is from the reference."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +17,9 @@ Scores = Callable[[Sequence[Trajectory]], list[NDArray[np.float64]]]
 
 @dataclass(frozen=True)
 class KLReward:
-    """The `token_rewards` of every graded trajectory: -coefficient log(sampling policy / reference)
-    of each sampled token.
+    """`token_rewards`: -coefficient log(sampling policy / reference) of each sampled token, 0 where
+    that is not finite.
 
-    A log-probability that is not finite makes no reward; the update will find it and be skipped.
     Source: arXiv 1909.08593, equation 2; REINFORCE++ (arXiv 2501.03262).
     """
 
@@ -34,8 +29,8 @@ class KLReward:
     """The coefficient of this step."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """The metric is the mean of log(sampling policy / reference) over all sampled tokens;
-        absent where there are none."""
+        """The metric is the mean of log(sampling policy / reference), absent without a sampled
+        token."""
         members = graded(groups)
         arrays, total, count = [], 0.0, 0
         for member, reference in zip(members, self.reference(members), strict=True):

@@ -1,7 +1,4 @@
-"""Makers of signals: what the maker of each gives, for an algorithm that needs it.
-
-Not here: which makers there are (`registry.py`), and when they are asked (`choice.py`).
-"""
+"""Makers of signals: what the maker of each gives, for an algorithm that needs it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,8 +27,7 @@ MakeSecond = Callable[[PolicyLearner], SecondModel]
 class SignalMaker:
     """Makes one signal: of the policy, of a second model that learns, or of a teacher.
 
-    One's own derives from it, overrides what its signal has, and is named by a wing as a part of
-    the kind "signal".
+    A wing derives from it and names its class as a part of the kind "signal".
     """
 
     def check(
@@ -44,17 +40,16 @@ class SignalMaker:
         context: int | None,
     ) -> None:
         """Raise ConfigError where a run lacks what the signal is made of. `task` is one of
-        training, with its secret; `context` the longest text that the policy reads."""
+        training, with its secret; `context` the policy's longest text."""
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
     ) -> Signal | None:
-        """The signal that is measured of the policy, as it is now; None for one of a model of its
-        own."""
+        """The signal that is measured of the policy, as it is now, if any."""
         return None
 
     def words(self, scaffold: Scaffold) -> Words | None:
-        """The words that the second model needs; None where it needs none."""
+        """The words that the second model needs, if any."""
         return None
 
     def second_model(
@@ -65,14 +60,13 @@ class SignalMaker:
         words: Words | None,
         ranks: Ranks,
     ) -> MakeSecond | None:
-        """Begin to make the second model: see `choice.second_model`. None for a signal that has
-        none."""
+        """Begin to make the second model, if any: see `choice.second_model`."""
         return None
 
     def teacher(
         self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
     ) -> ModelSignal:
-        """The signal of a teacher's model. Raises NotImplementedError where that is none."""
+        """The signal of a teacher's model."""
         raise NotImplementedError
 
 

@@ -1,7 +1,4 @@
-"""Penalties of an algorithm's reward shaping.
-
-Not here: what the penalties are (`turnwise.algorithms.shaping`).
-"""
+"""Penalties of an algorithm's reward shaping."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +18,9 @@ SAMPLED = (Source.MODEL, Source.INHERITED)
 class Penalty:
     """The penalty of every graded trajectory.
 
-    A length is the number of tokens that the policy sampled, those before a branch included, as in
-    DAPO, where it is that of the response; the budget is `rollout.max_tokens`, which prompt and
-    observations fill as well. So an agent is not punished for results of tools, and an episode that
-    they have filled up is truncated with little or no penalty. Of several contexts, each of which
-    has that budget, it is the one in which most was sampled.
+    A length is the number of tokens that the policy sampled in one context, at most, those before a
+    branch included; the budget is `rollout.max_tokens`, which prompt and observations fill as well.
+    So an agent is not punished for results of tools.
     """
 
     algorithm: Algorithm
@@ -44,6 +39,5 @@ class Penalty:
 
 
 def _length(member: Trajectory) -> int:
-    """Sampled tokens of the context in which most was sampled."""
     source = member.tokens.source
     return max(int(np.isin(source[span], SAMPLED).sum()) for span in member.tokens.spans)

@@ -1,7 +1,6 @@
 """The makers of signals by the names of the needs: the core's, and those of wings.
 
-A maker and its signal are imported when an algorithm needs it, and nothing here loads torch. Not
-here: what a maker is (`makers.py`).
+A maker and its signal are imported when an algorithm needs it, and nothing here loads torch.
 """
 
 from typing import Any

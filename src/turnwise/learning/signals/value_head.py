@@ -2,9 +2,8 @@
 
 The head is trained like the separate critic, by an optimizer of its own, on what the body says when
 the policy has been updated. Beside each policy update the gradient of the value loss reaches the
-body as well, times `body_coefficient`; while the critic is trained alone it does not, since
-that would move the policy. Not here: a critic with a body of its own (`critic`), and what is made
-of values (`algorithms/values.py`).
+body as well, times `body_coefficient`; while the critic is trained alone it does not, since that
+would move the policy.
 """
 
 import math
@@ -58,12 +57,11 @@ class ValueHead(Critic):
         return lambda function, *arguments: function(self, *arguments)
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
-        """The value loss on the policy's body."""
         return ValueLoss(self, signals)
 
     def add_body_gradient(self, groups: Sequence[Group], signals: Signals, credits: Credits) -> str:
-        """Adds the gradient of body_coefficient times the value loss to the body's, the mean over
-        all tokens of the groups with a target; the head gets none. Returns the problem, if any."""
+        """Add body_coefficient times the gradient of the value loss to the body's, the mean over
+        all tokens with a target; the head gets none. Returns the problem, if any."""
         lessons = value_lessons(groups, signals, credits)
         count = target_count(lessons)
         if not self.config.body_coefficient or not count:
@@ -81,12 +79,11 @@ class ValueHead(Critic):
         return problem
 
     def _hidden(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
-        """Computes hidden states without a gradient: here the head alone is trained."""
+        """Without a gradient: here the head alone is trained."""
         with torch.no_grad():
             return self._read(members)
 
     def _read(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
-        """Computes hidden states as the separate critic does, by the policy's body."""
         found: tuple[Tensor, Row | None] = self._compute_policy(
             lambda _: Critic._hidden(self, members)
         )
@@ -105,6 +102,4 @@ class ValueLoss:
         return False
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
-        """Adds the gradient of the value loss on the groups to the body's; returns the problem, if
-        any."""
         return self.head.add_body_gradient(groups, self.signals, credits)
