@@ -165,14 +165,6 @@ def test_a_part_of_ones_own_is_described_as_the_others(mine: Path) -> None:
         describe_parts("top_sprea")
 
 
-def test_the_part_in_the_documentation_is_one(tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs/how-to/add_algorithm.md"
-    path = tmp_path / "mine.py"
-    path.write_text(page.read_text().partition("# mine.py\n")[2].partition("```")[0])
-    algorithm = make_algorithm("grpo", {"estimator": f"{path}:median", "scale": 2.0})
-    assert algorithm.numbers_of("estimator") == {"scale": 2.0}
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

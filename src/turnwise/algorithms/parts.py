@@ -244,7 +244,7 @@ class PartRegistry(Registry[Part]):
             raise ConfigError(
                 f"{target}: {self.kind} is a function of {self._arguments} arguments and numbers "
                 f"with defaults, and this one has {len(leading)} without: "
-                "see docs/how-to/add_algorithm.md"
+                "see docs/start/own_algorithm.md"
             )
         return Part(self.kind, target, own, _numbers(own), _first_line(own))
 

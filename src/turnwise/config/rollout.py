@@ -137,10 +137,10 @@ class RolloutConfig(Section):
     min_p: float = Field(0.0, ge=0, le=1)
     """Then sample only among tokens at least this many times as likely as the most likely one. The
     learner's probabilities are over the tokens that these three leave:
-    docs/how-to/sampling_masks.md."""
+    docs/how-to/corrections.md."""
     routing_replay: bool = False
     """Keep with each token the experts of a mixture that sampled it, and let the learner's routers
-    choose the same (R3): docs/how-to/routing_replay.md."""
+    choose the same (R3): docs/how-to/corrections.md."""
     max_turns: int = Field(6, ge=1)
     """Turns of the model."""
     max_turn_tokens: int = Field(64, ge=1)
