@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from turnwise.commands.cli import with_wings
+from turnwise.wings import wings
 
 AS_JSON = "Print JSON instead of a table."
 """The help of an option that many commands have; it is said once."""
@@ -23,7 +24,10 @@ def command_page() -> str:
 
 def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every command with its whole name, those of groups too."""
-    for name, command in group.commands.items():
+    places = sorted(wings().commands())
+    for name, command in sorted(
+        group.commands.items(), key=lambda one: places.index(one[0]) if one[0] in places else -1
+    ):
         if hasattr(command, "commands"):
             yield from _commands(command, f"{prefix}{name} ")
         else:

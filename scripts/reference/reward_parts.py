@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from scripts.reference.text import SETTINGS, setting, table
-from turnwise.commands.rewards import described, range_text
 from turnwise.config import (
     LearningConfig,
     PairwiseJudgeConfig,
@@ -19,8 +18,7 @@ from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.parts.judge import Judge
 from turnwise.parts.reward_model import RewardModel
-from turnwise.rewards.model_parts import CERTAINTY
-from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
+from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
 from turnwise.wings import wings
 
 
@@ -73,6 +71,8 @@ def reward_page() -> str:
 
 def _measured(part: RewardPart) -> str:
     """What a part is measured of, and its range."""
+    from turnwise_environments.reward_listing import described, range_text
+
     found = range_text(described(part)).replace("not known", "range not known")
     return f"{str(part.scope).capitalize()}, {found}"
 

@@ -103,6 +103,7 @@ class Room(Environment):
 """
 
 
+@pytest.mark.wing("environments")
 def test_rewards(shell: Shell, tmp_path: Path) -> None:
     rows = {row["part"]: row for row in shell("rewards", "--json").json}
     assert rows["tool_star"]["high"] == 1.5
@@ -124,6 +125,7 @@ def test_rewards(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.wing("environments")
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "search", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
@@ -148,6 +150,7 @@ class Broken(Environment):
 """
 
 
+@pytest.mark.wing("environments")
 def test_an_error_in_a_users_own_environment_is_one_line_with_its_place(
     shell: Shell, recipe: Path, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.wing("studies")
 def test_worse_conditions_are_compared_with_those_of_training(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     assert not list((newest / "checkpoints").iterdir())
 
 
+@pytest.mark.wing("studies")
 def test_worse_conditions_are_kept_too(shell: Shell, run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     found = shell("evaluate", run, "--inject", "error=0.5", "--out", folder, "--json").json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.environments.registry import environment_names, make_environment, named_with_options
+from turnwise.environments.registry import environment_names, make_environment
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.errors import ConfigError
 from turnwise.registry import load_function
@@ -142,17 +142,6 @@ def test_listing_loads_no_environment():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_names_with_options_as_on_a_command_line():
-    words = ["gymnasium", "id=Taxi-v4", "arguments.rainy=true", "success=1", "a/b.py:C", "sql"]
-    assert named_with_options(words) == [
-        ("gymnasium", {"id": "Taxi-v4", "arguments": {"rainy": True}, "success": 1}),
-        ("a/b.py:C", {}),
-        ("sql", {}),
-    ]
-    with pytest.raises(ConfigError, match="id=Taxi-v4: name the environment first"):
-        named_with_options(["id=Taxi-v4"])
 
 
 def test_a_function_in_a_file(file):

@@ -6,14 +6,32 @@ from statistics import fmean, quantiles
 
 import pytest
 
-from tests.environments.test_failing import Silent, results
 from tests.fakes import Capitals
 from turnwise.config import LatencyConfig, load_recipe
-from turnwise.environments.base import Environment
+from turnwise.environments.base import Environment, Split
 from turnwise.environments.registry import environment_of, make_environment
 from turnwise.environments.slow import slow
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import played
+from turnwise.types import Action, Step, Task, ToolCall
+
+
+class Silent(Environment):
+    """No tools."""
+
+    def tasks(self, split: Split) -> list[Task]:
+        return [Task(split, split)]
+
+
+def results(environment: Environment, seed: int, calls: int, each: int = 1) -> list[Step]:
+    """What an episode with `calls` turns shows, with so many calls in each."""
+    look = ToolCall("lookup", {"country": "Italy"})
+
+    async def work() -> list[Step]:
+        own = environment.fresh()
+        await own.reset(own.tasks("train")[0].public(), seed)
+        return [await own.step(Action("", calls=(look,) * each)) for _ in range(calls)]
+
+    return asyncio.run(work())
 
 
 @pytest.fixture
@@ -61,6 +79,8 @@ def test_the_seed_alone_decides_how_long(waits: list[float]) -> None:
 
 @pytest.mark.wing("environments")
 def test_everything_else_stays(waits: list[float]) -> None:
+    from turnwise_environments.measurement import played
+
     environment = make_environment(
         "desk", {"count": 20}, {"write": 5}, latency=LatencyConfig(mean=1.0)
     )
@@ -73,6 +93,8 @@ def test_everything_else_stays(waits: list[float]) -> None:
 
 @pytest.mark.wing("environments")
 def test_a_recipe_and_its_ablations_are_slow(waits: list[float]) -> None:
+    from turnwise_environments.measurement import played
+
     recipe = load_recipe(
         "multi_tool", ["environment.latency.mean=2", "environment.options.count=8"]
     )

@@ -121,7 +121,9 @@ def test_an_endpoint_that_refuses_stops_it(recipe: Path, shell: Shell) -> None:
         (("engine.request.api_key=sk",), "would be written down: give engine.key_variable"),
         (("engine.deterministic=true",), "engine.deterministic goes with"),
         (("evaluation.tasks=0",), "nothing to"),
-        (("--inject", "error=0.5"), "without --inject"),
+        pytest.param(
+            ("--inject", "error=0.5"), "without --inject", marks=pytest.mark.wing("studies")
+        ),
         (("agent=agent.py:run",), "leave agent out"),
     ],
 )

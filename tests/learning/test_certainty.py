@@ -10,7 +10,7 @@ import torch
 
 from turnwise.config import LearningConfig
 from turnwise.learning.certainty import Certainty
-from turnwise.rewards.model_parts import CERTAINTY
+from turnwise.rewards.parts import CERTAINTY
 from turnwise.tokens import Tokens
 from turnwise.types import Group
 

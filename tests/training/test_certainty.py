@@ -52,7 +52,7 @@ def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> 
 def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
     for parts, message in (
         ((), "no number of an episode is measured: name a part"),
-        (("reward.parts.length=-0.1",), "did you mean 'length'"),
+        (("reward.parts.entropy=-0.1",), "did you mean 'entropy'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            train(recipe, RunFolder.new(tmp_path / "run"), *parts, "evaluation.best_of=lenght")
+            train(recipe, RunFolder.new(tmp_path / "run"), *parts, "evaluation.best_of=entopy")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from turnwise.rewards.expressions import MAX_CHARACTERS
+from turnwise_environments.rewards.expressions import MAX_CHARACTERS
 
 
 class Pair(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from turnwise.environments.base import Environment
-from turnwise.evaluation.measurement import Play, played_all
 from turnwise.types import Task
+from turnwise_environments.measurement import Play, played_all
 
 A_HANG = 60.0
 """Seconds after which a test says that something hangs."""

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from desk_library import written
-from tests.environments.contract import (
+from environment_contract import (
     another_process_has_the_same,
     keeps_its_word,
     scores_are_as_declared,
 )
-from tests.environments.playing import opened
+from environment_playing import opened
 from turnwise.environments.registry import environment_names
-from turnwise.evaluation.measurement import all_tasks
+from turnwise_environments.measurement import all_tasks
 
 SANDBOXED = 3
 """Tasks with which an environment is made anew whose verdicts are a sandbox's."""

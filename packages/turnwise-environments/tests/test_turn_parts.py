@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.environments.playing import answered, calling, judged, opened, played
+from environment_playing import answered, calling, judged, opened, played
 from turnwise.environments.base import Environment
 from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
 from turnwise.environments.turn_parts import results_of
-from turnwise.evaluation.measurement import all_tasks, played_all, spread
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn
 from turnwise_environments.function_calling.applications import DAYS
+from turnwise_environments.measurement import all_tasks, played_all, spread
 from turnwise_environments.multi_tool.environment import MultiTool
 from turnwise_environments.progress import changes_of, is_harm, share_of_changes
 from turnwise_environments.rewards.tool_calls import write_calls

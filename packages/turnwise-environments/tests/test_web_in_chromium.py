@@ -12,11 +12,11 @@ from browser_sites import opened
 from tests.fakes import byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.evaluation.measurement import Play, played, played_all, random_script, success
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, Task, ToolCall
+from turnwise_environments.measurement import Play, played, played_all, random_script, success
 from turnwise_environments.shop.web import ShopWeb
 from turnwise_environments.tools.browser.chromium import Browser, marked
 from turnwise_environments.tools.browser.sites import Request, Response

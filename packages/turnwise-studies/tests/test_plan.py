@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import tomli_w
 
-from tests.environments.playing import opened
 from tests.small_runs import write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.errors import ConfigError
@@ -135,6 +134,8 @@ def test_a_recipe_beside_the_study(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", STUDIES, ids=lambda name: Path(name).stem)
 def test_studies_of_this_repository_can_run(name: str) -> None:
     """Rewards and algorithms fit the environments."""
+    from environment_playing import opened
+
     study = load_study(name)
     planned_runs(load_study(name, smallest=True))
     for run in planned_runs(study)[: 1 + len(study.config.arms)]:

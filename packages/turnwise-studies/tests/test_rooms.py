@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("turnwise_environments", reason="turnwise[environments] is not installed")
 
-from turnwise.evaluation.measurement import all_tasks, played_all, success
+from turnwise_environments.measurement import all_tasks, played_all, success
 from turnwise_studies.shipped import gigpo
 
 

@@ -30,7 +30,6 @@ from turnwise.commands.printing import (
     print_table,
     terminal_display,
 )
-from turnwise.commands.rewards import rewards
 from turnwise.config import keys_that_end, load_recipe, recipe_keys
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 from turnwise.wings import loaded, missing, wings
@@ -219,56 +218,6 @@ def algorithms(
         print_table((algorithm_table if is_algorithm else parts_table)(described))
 
 
-@app.command()
-def environments(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Names, or path/to/file.py:Class, each followed by its options, as in "
-            "gymnasium id=Taxi-v4 success=terminated; all if not given."
-        ),
-    ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
-    run: Annotated[
-        Path | None, typer.Option(help="A run folder that keeps the measurements, for `view`.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure environments: scores, oracle, determinism, snapshots, speed. Needs no model."""
-    from dataclasses import asdict
-
-    from turnwise.environments.registry import (
-        ENVIRONMENTS,
-        environment_names,
-        named_with_options,
-    )
-    from turnwise.evaluation.measurement import measure, measure_all
-    from turnwise.evaluation.measurement_audits import write_measurements
-    from turnwise.storage.run_folder import RunFolder
-
-    folder = None if run is None else RunFolder.open(run)
-    display = terminal_display()
-    chosen = named_with_options(names or [])
-    for name, _ in chosen:
-        ENVIRONMENTS.get(name)
-    display.phase("environments", len(chosen or environment_names()))
-    rows = []
-    measured = (measure(name, options, tasks) for name, options in chosen) if chosen else None
-    for row in measured or measure_all(list(environment_names()), tasks):
-        rows.append(asdict(row))
-        display.advance(row.name)
-    display.close()
-    if folder is not None:
-        write_measurements(folder, rows)
-    if as_json:
-        print_json(rows)
-    else:
-        from turnwise.commands.terminal import environments_table
-
-        print_table(environments_table(rows))
-
-
-app.command()(rewards)
 app.command()(compare_runs)
 
 

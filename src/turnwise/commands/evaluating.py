@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
-from turnwise.config import load_recipe
+from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.errors import ConfigError
 
 Overrides = Annotated[
@@ -52,7 +51,10 @@ def evaluate(
 
     changes = overrides or []
     if inject is not None or without_instructions:
-        print_robustness(run, changes, inject, not without_instructions, out, as_json)
+        from turnwise.evaluation.policies import EVALUATIONS
+
+        robustness = EVALUATIONS.get("robustness")
+        robustness(run, changes, inject, not without_instructions, out, as_json)
     else:
         summary = api.evaluate(run, *changes, out=out)
         if as_json:
@@ -66,39 +68,6 @@ def evaluate(
                 print_line(f"{asked['requests']} requests; {counted}, as the endpoint counts them")
     if out is not None and not as_json:
         print_line(f"{out}/report.md says more; its episodes: turnwise show {out}")
-
-
-def print_robustness(
-    run: str,
-    overrides: list[str],
-    inject: str | None,
-    instructions: bool,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Evaluate under worse conditions, and print."""
-    from turnwise.environments.failing import FailureRates
-
-    rates = None if inject is None else FailureRates.parse(inject)
-    from turnwise.evaluation.policies import run_of
-    from turnwise.parts.names import configure
-    from turnwise.storage.run_folder import RunFolder
-
-    kept = None if out is None else RunFolder.for_evaluation(out)
-    folder = run_of(Path(run))
-    recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
-    configure(recipe)
-    from turnwise.evaluation.robustness import evaluate_robustness
-
-    policy = None if folder is None else Path(run)
-    found = evaluate_robustness(recipe, policy, terminal_display(), rates, instructions, kept)
-    if as_json:
-        print_json(found)
-    else:
-        from turnwise.commands.results import robustness_tables
-
-        for table in robustness_tables(run, found):
-            print_table(table)
 
 
 def compare_runs(

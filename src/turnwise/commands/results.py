@@ -14,7 +14,6 @@ from turnwise.evaluation.details import (
     cautions_of,
     effort_sentences,
     probability,
-    recovery_sentences,
 )
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
@@ -29,7 +28,7 @@ def report_tables(report: Mapping[str, Any]) -> list[Table]:
     parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
     if not parts:
         return []
-    tables = [_rates(f"{report['name']}: {_size(next(iter(parts.values())))}", parts)]
+    tables = [rates_table(f"{report['name']}: {size_text(next(iter(parts.values())))}", parts)]
     # The others' cautions are in the report.
     cautions = cautions_of("trained", parts) if "trained" in parts else []
     tables[0].caption, tables[0].caption_justify = "\n".join(cautions) or None, "left"
@@ -54,7 +53,7 @@ def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
     rows = {"all": summary}
     for label, values in summary["breakdown"].items():
         rows |= {f"{label} {value}": part for value, part in values.items()}
-    table = _rates(f"{name}: {_size(summary)}", rows)
+    table = rates_table(f"{name}: {size_text(summary)}", rows)
     notes = [*_reliability(summary), *effort_sentences(summary), *summary["cautions"]]
     table.caption, table.caption_justify = "\n".join(notes) or None, "left"
     return table
@@ -109,17 +108,8 @@ def paired_table(comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
-    """A policy under worse conditions: each evaluation, and the differences."""
-    parts = {key: part for key, part in found.items() if key != "comparisons"}
-    table = _rates(f"{name}: {_size(next(iter(parts.values())))}", parts)
-    if "recovery" in parts.get("tool_failures", {}):
-        table.caption = "\n".join(recovery_sentences(parts["tool_failures"]["recovery"]))
-        table.caption_justify = "left"
-    return [table, paired_table([Comparison(**one) for one in found["comparisons"]])]
-
-
-def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+def rates_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The success of evaluations, a row for each."""
     table = Table("", title=title)
     for column in ("success", "95% interval", "n", "ungraded", "outcome reward", "tool calls"):
         table.add_column(column, justify="right")
@@ -133,7 +123,8 @@ def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def _size(summary: Mapping[str, Any]) -> str:
+def size_text(summary: Mapping[str, Any]) -> str:
+    """The number of tasks, and of episodes where these are more."""
     several = f", {summary['n']} episodes" if summary["n"] > summary["tasks"] else ""
     return f"{summary['tasks']} held-out tasks{several}"
 

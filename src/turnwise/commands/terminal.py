@@ -35,9 +35,6 @@ STYLES = {
     Source.INHERITED: "green dim",
 }
 
-RATES = ("oracle", "noop", "random")
-CHECKS = ("deterministic", "snapshot", "concurrent")
-
 
 def choose_rows(
     run: Path, name: str | None, outcome: str | None, count: int
@@ -272,35 +269,6 @@ def _number(value: float | Mapping[str, float] | None) -> str:
     if isinstance(value, Mapping):
         return "to be given"
     return "none" if value is None else format(value, "g")
-
-
-def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The measurements of each environment."""
-    name = Column("name", min_width=16, overflow="fold")
-    table = Table(name, "tasks", title="environments, played without a model")
-    for column in RATES:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("\n".join(CHECKS), no_wrap=True)
-    table.add_column("steps/s", justify="right", no_wrap=True)
-    words = {True: "yes", False: "NO", None: "–"}
-    for row in rows:
-        if row["note"]:
-            table.add_row(row["name"], *["–"] * 6)
-            continue
-        rates = ["–" if row[key] is None else f"{row[key]:.1%}" for key in RATES]
-        checks = " ".join(f"{words[row[key]]:<3}" for key in CHECKS)
-        speed = f"{row['steps_per_second']:.0f}"
-        table.add_row(row["name"], str(row["tasks"]), *rates, checks, speed)
-    notes = [f"{row['name']}: {note}" for row in rows for note in _notes(row)]
-    table.caption = "\n".join(notes) or None
-    return table
-
-
-def _notes(row: Mapping[str, Any]) -> list[str]:
-    """List what there is to say of an environment beside its numbers."""
-    scores = [f"reference {name} {share:.1%}" for name, share in row["reference_scores"].items()]
-    weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
-    return [*([row["note"]] if row["note"] else []), *scores, *weak]
 
 
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:

@@ -1,6 +1,6 @@
 """Actions of an agent that knows only the tools: the reference score `random`.
 
-Not here: how often that succeeds (`evaluation/measurement.py`).
+Not here: how often that succeeds (`turnwise_environments/measurement.py`).
 """
 
 import random

@@ -4,11 +4,10 @@ Listing loads none of them: each is imported when it is made.
 """
 
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.config import LatencyConfig, Recipe, parse_override, set_key
+from turnwise.config import LatencyConfig, Recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
@@ -25,42 +24,17 @@ def _is_environment(value: Any) -> bool:
 ENVIRONMENTS: Registry[type[Environment]] = Registry(
     "environment", _is_environment, "derive the class from Environment"
 )
-for _name, _target, _line in (
-    (
-        "joint",
-        "joint:Joint",
-        "several environments in one run, with a share and budgets for each",
-    ),
-    (
-        "search",
-        "search.environment:SearchEnvironment",
-        "answer multi-hop questions by searching documents: Python's own, or yours",
-    ),
-):
-    ENVIRONMENTS.register(_name, f"turnwise.environments.{_target}", _line)
+ENVIRONMENTS.register(
+    "search",
+    "turnwise.environments.search.environment:SearchEnvironment",
+    "answer multi-hop questions by searching documents: Python's own, or yours",
+)
 
 
 def environment_names() -> dict[str, str]:
     """The built-in environments with a line on each, in alphabetical order."""
     lines = ENVIRONMENTS.descriptions()
     return {name: lines[name] for name in sorted(ENVIRONMENTS.names())}
-
-
-def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Environments with their options, of words as they stand on a command line: a name, then its
-    options as `key=value`.
-
-    Raises ConfigError for an option before any name.
-    """
-    named: list[tuple[str, dict[str, Any]]] = []
-    for word in words:
-        if not _OPTION.match(word):
-            named.append((word, {}))
-        elif not named:
-            raise ConfigError(f"{word}: name the environment first, then its options")
-        else:
-            set_key(named[-1][1], *parse_override(word))
-    return named
 
 
 def make_environment(
@@ -104,6 +78,3 @@ def environment_of(recipe: Recipe) -> Environment:
         chosen.tools,
         chosen.latency,
     )
-
-
-_OPTION = re.compile(r"[\w.-]+=")

@@ -154,24 +154,6 @@ def price_sentence(cost: Mapping[str, Any]) -> str:
     return f"{total}, {_price(cost, 'per_success')} a success"
 
 
-def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
-    """Sentences on tool failures that were injected, and on what the agent made of them."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in found["failures"].items())
-    if not sum(found["failures"].values()):
-        return ["no tool call was made to fail"]
-    shares = ", ".join(
-        f"{share:.1%} {name.replace('_', ' ')}" for name, share in found["reactions"].items()
-    )
-    sentences = [
-        f"calls that were made to fail: {counts}; the agent tried {found['tried_again']:.1%} again",
-        f"its next turn: {shares}",
-    ]
-    if found["success"] is not None:
-        struck = f"{found['success']:.1%} of {found['episodes']}"
-        sentences.append(f"success of episodes with a failure: {struck}")
-    return sentences
-
-
 def cautions_of(name: str, parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The cautions of one of several evaluations of the same tasks, without those of floor and
     ceiling where its interval is apart from that of another one, which these tasks then told from

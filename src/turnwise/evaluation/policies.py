@@ -4,6 +4,7 @@ Nothing heavy is imported before names are checked and threads are set. Not here
 (`evaluate.py`), and the stage of a run (`training/evaluations.py`).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from turnwise.config import OpenAIEngineConfig, Recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import Display
 from turnwise.parts.names import check_names
+from turnwise.registry import Registry
 from turnwise.threads import configure_threads, set_variables
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
+
+EVALUATIONS: Registry[Callable[..., Any]] = Registry("evaluation", callable, "give a function")
+"""Evaluations of wings: `robustness`, under worse conditions."""
 
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""

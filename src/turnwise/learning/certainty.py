@@ -1,6 +1,7 @@
 """Rewards by the policy's own distributions: entropy and self-certainty, without any answer.
 
-Each costs a forward pass of the episode; `rewards/unsupervised.py` has what the engine knows.
+Each costs a forward pass of the episode; `turnwise_environments/rewards/unsupervised.py` has
+what the engine knows.
 """
 
 import math
@@ -13,8 +14,7 @@ import torch
 from turnwise.config import LearningConfig
 from turnwise.forward.logprobs import certainties, entropies
 from turnwise.learning.scoring import Measure, score_contexts, scored_by
-from turnwise.rewards.model_parts import CERTAINTY
-from turnwise.rewards.parts import RewardPart
+from turnwise.rewards.parts import CERTAINTY, RewardPart
 from turnwise.types import Trajectory
 
 

@@ -15,8 +15,7 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.parts.judge import Judge, judge_of
 from turnwise.parts.reward_model import RewardModel, reward_model_of
 from turnwise.rewards.composition import Reward, make_reward
-from turnwise.rewards.model_parts import CERTAINTY
-from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.rewards.parts import CERTAINTY, RewardPart, Scope
 
 if TYPE_CHECKING:
     from turnwise.learning.certainty import Certainty

@@ -15,7 +15,7 @@ import numpy as np
 
 from turnwise.errors import DeadlineError, located
 from turnwise.interrupt import calls_user_code
-from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.rewards.parts import RewardPart, Scope, reward_part
 from turnwise.tools.tool import in_thread
 from turnwise.types import Trajectory
 
@@ -59,6 +59,20 @@ def reported_number(name: str, scope: Scope, trajectory: Trajectory) -> Any:
         there = ", ".join(sorted(found)) or "it has none"
         raise PartError(f"the environment's verdict is without it; its parts: {there}")
     return found[name]
+
+
+@reward_part("environment")
+def environment(trajectory: Trajectory) -> float:
+    """The environment's own reward of the outcome."""
+    assert trajectory.verdict is not None  # it is judged
+    return trajectory.verdict.reward
+
+
+@reward_part("steps", scope=Scope.TURNS)
+def steps(trajectory: Trajectory) -> list[float]:
+    """The environment's own rewards of the turns, 0 for a turn that has none."""
+    rewards = trajectory.turn_rewards
+    return [0.0] * len(trajectory.turns) if rewards is None else rewards.tolist()
 
 
 @calls_user_code

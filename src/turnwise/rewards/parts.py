@@ -151,5 +151,12 @@ class RewardPartRegistry(Registry[RewardPart]):
 
 _DECLARED = "turnwise_reward_part"
 
-REWARD_PARTS = RewardPartRegistry("reported", "conduct", "answers", "unsupervised", "shaping")
+REWARD_PARTS = RewardPartRegistry("measuring")
 """All parts that belong to no environment. A module is imported when a part is first asked for."""
+
+CERTAINTY: Mapping[str, RewardPart] = {
+    "entropy": RewardPart(0, 1, "mean entropy of the policy at its tokens, of the highest"),
+    "self_certainty": RewardPart(0, math.inf, "mean divergence of uniform from the policy, nats"),
+}
+"""The parts that the policy's certainty is, by their ranges: known before it is loaded. They are
+measured in `learning/certainty.py`."""

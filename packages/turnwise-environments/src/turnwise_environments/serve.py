@@ -87,11 +87,8 @@ def serve_environment(
 def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "Offer":
     """The offer of a recipe's environment, or of an environment. Raises ConfigError for a name
     that is neither's."""
-    from turnwise.environments.registry import (
-        environment_of,
-        make_environment,
-        named_with_options,
-    )
+    from turnwise.environments.registry import environment_of, make_environment
+    from turnwise_environments.measuring import named_with_options
     from turnwise_environments.serving.offer import LIMITS, Offer
 
     if name in shipped_recipes() or name.endswith(".toml"):

@@ -1,4 +1,4 @@
-"""The wing: environments, parts of rewards, a tool, search by embeddings, two commands."""
+"""The wing: environments, parts of rewards, a tool, search by embeddings, four commands."""
 
 from turnwise.wings import Wing
 
@@ -38,6 +38,10 @@ ENVIRONMENTS = {
     "inspect": (
         "adapters.inspect_ai:Inspect",
         "dataset and scorer of one of Inspect's tasks, with tools; needs the extra inspect",
+    ),
+    "joint": (
+        "joint:Joint",
+        "several environments in one run, with a share and budgets for each",
     ),
     "long_walk": (
         "games.long_walk:LongWalk",
@@ -110,9 +114,14 @@ ENVIRONMENTS = {
 }
 """The place of each environment in this package, and a line about it."""
 
+REWARDS = "conduct answers unsupervised shaping toolrl mathematics proofs"
+"""Modules that declare parts of rewards."""
+
 WING = Wing(
     commands={
+        "environments": "turnwise_environments.measuring:environments",
         "inject": "turnwise_environments.inject:inject",
+        "rewards": "turnwise_environments.reward_listing:rewards",
         "serve-environment": "turnwise_environments.serve:serve_environment",
     },
     parts={
@@ -127,10 +136,6 @@ WING = Wing(
             )
         },
     },
-    reward_parts=(
-        "turnwise_environments.rewards.toolrl",
-        "turnwise_environments.rewards.mathematics",
-        "turnwise_environments.rewards.proofs",
-    ),
+    reward_parts=tuple(f"turnwise_environments.rewards.{name}" for name in REWARDS.split()),
     sections={"embedding": "turnwise_environments.retrieval.embedding:make_index"},
 )

@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'turnwise[games]'")
 
-from tests.environments.playing import judged, module, played
+from environment_playing import judged, module, played
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.evaluation.measurement import measure
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.gymnasium import Gymnasium
+from turnwise_environments.measurement import measure
 
 OWN = '''
 import gymnasium, numpy

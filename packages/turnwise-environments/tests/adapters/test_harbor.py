@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.environments.contract import keeps_its_word
-from tests.environments.playing import judged, played
+from environment_contract import keeps_its_word
+from environment_playing import judged, played
 from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.measurement import NOTHING, all_tasks
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.adapters.dockerfile import (
     BuildStep,
@@ -20,6 +19,7 @@ from turnwise_environments.adapters.dockerfile import (
 )
 from turnwise_environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
 from turnwise_environments.adapters.links import leads_out
+from turnwise_environments.measurement import NOTHING, all_tasks
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry
 

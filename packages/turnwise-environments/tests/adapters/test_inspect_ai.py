@@ -8,13 +8,13 @@ pytest.importorskip(
     "inspect_ai", reason="inspect-ai is not installed: pip install 'turnwise[inspect]'"
 )
 
-from tests.environments.contract import another_process_has_the_same, keeps_its_word
-from tests.environments.playing import judged, module, played
+from environment_contract import another_process_has_the_same, keeps_its_word
+from environment_playing import judged, module, played
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.inspect_ai import Inspect
+from turnwise_environments.measurement import all_tasks
 
 OWN = '''
 from inspect_ai import Task, task

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.environments.contract import keeps_its_word
+from environment_contract import keeps_its_word
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.evaluation.measurement import all_tasks, played_all, success
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.openenv import OpenEnv, ResetFile, Seeds, Session, shown
+from turnwise_environments.measurement import all_tasks, played_all, success
 
 pytest.importorskip(
     "websockets", reason="websockets is not installed: pip install 'turnwise[openenv]'"

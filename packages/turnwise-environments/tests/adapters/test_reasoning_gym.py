@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from environment_playing import judged
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError
-from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, Task
 from turnwise_environments.adapters import reasoning_gym as adapter
 from turnwise_environments.adapters.reasoning_gym_program import is_tame
+from turnwise_environments.measurement import all_tasks
 
 
 def needed(test: Any) -> Any:

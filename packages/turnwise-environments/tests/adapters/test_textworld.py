@@ -10,12 +10,12 @@ pytest.importorskip(
     "textworld", reason="textworld is not installed: pip install 'turnwise[textworld]'"
 )
 
-from tests.environments.playing import played
+from environment_playing import played
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.measurement import all_tasks, is_concurrent, is_restorable
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.textworld import GameFolder, MadeGames, TextWorld, _is_won
+from turnwise_environments.measurement import all_tasks, is_concurrent, is_restorable
 
 pytestmark = pytest.mark.long
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments.contract import (
+from environment_contract import (
     another_process_has_the_same,
     keeps_its_word,
 )
-from tests.environments.playing import judged, module
+from environment_playing import judged, module
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action
 from turnwise_environments.adapters.verifiers import Verifiers
+from turnwise_environments.measurement import all_tasks
 
 pytestmark = [
     pytest.mark.long,

@@ -17,8 +17,8 @@ import pytest
 from browser_sites import HOST, START, Everything, opened
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
-from turnwise.evaluation.measurement import Play, played_all
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.measurement import Play, played_all
 from turnwise_environments.tools.browser.chromium import Browser, find_chromium, marked
 from turnwise_environments.tools.browser.page import BrowserPage
 from turnwise_environments.tools.browser.sites import Request, Response

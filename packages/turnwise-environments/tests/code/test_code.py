@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, prototype
+from environment_playing import answered, calling, judged, prototype
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.evaluation.measurement import all_tasks, played_all, random_script, success
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.code.environment import Code, program_of
 from turnwise_environments.code.pipelines import inputs
 from turnwise_environments.code.programs import ProgramFile
 from turnwise_environments.code.tasks import MadeFunctions
+from turnwise_environments.measurement import all_tasks, played_all, random_script, success
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 RECORD: dict[str, Any] = {

@@ -6,11 +6,11 @@ from collections import defaultdict
 import pytest
 
 from benchmarks.browsing import conditions, success
-from tests.environments.playing import calling, played, prototype
-from turnwise.evaluation.measurement import all_tasks, spread
+from environment_playing import calling, played, prototype
 from turnwise.types import Action
 from turnwise_environments.deep_research.conditions import FEWEST, Classes, Condition
 from turnwise_environments.deep_research.environment import DeepResearch
+from turnwise_environments.measurement import all_tasks, spread
 
 made = prototype("deep_research")
 

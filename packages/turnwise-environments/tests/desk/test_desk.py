@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, prototype
-from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, random_script, success
+from environment_playing import answered, calling, judged, prototype
 from turnwise.tokens import Source
 from turnwise_environments.desk.environment import ServiceDesk
 from turnwise_environments.desk.policy import Policy, Wish, WishKind, forbidden_by
 from turnwise_environments.desk.user import User
+from turnwise_environments.measurement import NOTHING, all_tasks, played_all, random_script, success
 
 made = prototype("desk")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from desk_library import LEND, TASKS, written
+from environment_playing import answered
 from tests.chat_server import Server, serving
-from tests.environments.playing import answered
 from tests.fakes import byte_tokenizer
 from turnwise.chat import endpoint
 from turnwise.config import RolloutConfig
@@ -18,12 +18,12 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import InfrastructureError, NotSupportedError
-from turnwise.evaluation.measurement import all_tasks, is_restorable, played_all, success
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 from turnwise_environments.desk.model_user import STOP, Dialogue, ModelUser, ModelUserSettings
+from turnwise_environments.measurement import all_tasks, is_restorable, played_all, success
 
 
 def words(body: dict[str, Any], number: int) -> str:

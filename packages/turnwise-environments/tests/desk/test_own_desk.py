@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from desk_library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
-from tests.environments.playing import answered, calling, judged, played
+from environment_playing import answered, calling, judged, played
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
-from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.desk.own import was_told
 from turnwise_environments.desk.tables import differences, write
+from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
 
 
 @pytest.fixture

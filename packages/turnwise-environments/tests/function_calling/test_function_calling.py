@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.environments.playing import answered, judged, played, prototype, reward
-from turnwise.evaluation.measurement import all_tasks, played_all, random_script, spread
+from environment_playing import answered, judged, played, prototype, reward
 from turnwise.tokens import Source
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.function_calling.applications import application_tools, signature
 from turnwise_environments.function_calling.environment import MAX_CALLS, FunctionCalling
+from turnwise_environments.measurement import all_tasks, played_all, random_script, spread
 from turnwise_environments.rewards.tool_calls import read_calls, write_calls
 
 made = prototype("function_calling")

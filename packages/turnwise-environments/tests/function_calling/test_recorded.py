@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.contract import keeps_its_word
+from environment_contract import keeps_its_word
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict

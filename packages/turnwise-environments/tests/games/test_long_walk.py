@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from turnwise.evaluation.measurement import all_tasks, played_all, random_script, success
 from turnwise.types import Action, ToolCall
 from turnwise_environments.games.long_walk import LongWalk
+from turnwise_environments.measurement import all_tasks, played_all, random_script, success
 
 
 def go(door: str) -> Action:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, opened, prototype
+from environment_playing import answered, calling, judged, opened, prototype
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
-from turnwise.evaluation.measurement import all_tasks, has_oracle, played_all, random_script
 from turnwise.rewards.parts import REWARD_PARTS
 from turnwise.types import Action, Task
 from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.games.sokoban import LevelFile, Sokoban
+from turnwise_environments.measurement import all_tasks, has_oracle, played_all, random_script
 
 LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
 """gymnasium's standard map: 6 moves from the start."""

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, played, prototype, reward
+from environment_playing import answered, calling, judged, played, prototype, reward
 from turnwise.errors import ConfigError, DataError, ToolError
-from turnwise.evaluation.measurement import all_tasks
-from turnwise.rewards.numeric import matches
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
 from turnwise_environments.mathematics.environment import Mathematics
 from turnwise_environments.mathematics.problems import numbers_in
 from turnwise_environments.mathematics.tasks import MadeProblems, QuestionFile, Sums
+from turnwise_environments.measurement import all_tasks
+from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
 
 GSM8K = Path(__file__).parents[5] / "shared" / "data" / "gsm8k" / "train.jsonl"

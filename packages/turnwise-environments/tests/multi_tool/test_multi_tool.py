@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.environments.playing import judged, prototype
+from environment_playing import judged, prototype
 from tests.sandboxes import working
-from turnwise.evaluation.measurement import played_all
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.measurement import played_all
 from turnwise_environments.multi_tool.environment import MultiTool
 from turnwise_environments.multi_tool.tasks import KINDS
 from turnwise_environments.multi_tool.world import towns

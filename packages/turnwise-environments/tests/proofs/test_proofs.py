@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, played, prototype, reward
-from turnwise.evaluation.measurement import all_tasks, spread
+from environment_playing import answered, calling, judged, played, prototype, reward
 from turnwise.types import Task
+from turnwise_environments.measurement import all_tasks, spread
 from turnwise_environments.proofs.environment import HOLDS, INSTRUCTIONS, Proofs
 from turnwise_environments.rewards.proofs import RULES, check, parse
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.environments.playing import prototype
-from turnwise.evaluation.measurement import all_tasks, spread
+from environment_playing import prototype
 from turnwise.types import Task
+from turnwise_environments.measurement import all_tasks, spread
 from turnwise_environments.proofs.environment import Proofs
 from turnwise_environments.proofs.theorems import ATOMS, Theorem, results
 from turnwise_environments.rewards.proofs import Formula, check, parse, written

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import calling, judged
+from environment_playing import calling, judged
 from tests.sandboxes import working
 from turnwise.commands.cli import main
 from turnwise.errors import DataError
-from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.sandbox.settings import Limits, SandboxSettings
+from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.injection import inject
 from turnwise_environments.repair.instances import InstanceFile

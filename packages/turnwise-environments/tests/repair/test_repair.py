@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import calling, judged, played, prototype
-from turnwise.evaluation.measurement import (
+from environment_playing import calling, judged, played, prototype
+from turnwise.types import Task
+from turnwise_environments.measurement import (
     NOTHING,
     all_tasks,
     played_all,
@@ -16,7 +17,6 @@ from turnwise.evaluation.measurement import (
     spread,
     success,
 )
-from turnwise.types import Task
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.git import git_folder
 from turnwise_environments.repair.mutations import mutants

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.environments.playing import played
+from environment_playing import played
 from tests.fakes import save_small_model
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
-from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, ToolCall
+from turnwise_environments.measurement import all_tasks
 from turnwise_environments.retrieval.embedding import Embedder, embedded, make_embedder
 
 CALLS = """

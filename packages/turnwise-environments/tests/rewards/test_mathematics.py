@@ -9,9 +9,14 @@ import pytest
 from mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, pairs
 from tests.rewards.episodes import answer, episode
 from turnwise.errors import InfrastructureError, MissingExtraError, ToolError
-from turnwise.rewards.expressions import MAX_CHARACTERS, Expression, read_expression, symbols_of
 from turnwise.rewards.measuring import PartError
 from turnwise_environments.rewards import symbolic
+from turnwise_environments.rewards.expressions import (
+    MAX_CHARACTERS,
+    Expression,
+    read_expression,
+    symbols_of,
+)
 from turnwise_environments.rewards.mathematics import is_echo, is_right, mathematics
 
 pytest.importorskip("math_verify")

@@ -15,9 +15,9 @@ from tests.fakes import Capitals
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.evaluation.measurement import played_all
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, ToolCall
+from turnwise_environments.measurement import played_all
 from turnwise_environments.serving.offer import Offer, check_servable
 from turnwise_environments.serving.openenv import OpenEnvClient, action_model, serving_openenv
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, prototype
+from environment_playing import answered, calling, judged, prototype
 from turnwise.errors import DataError, NotSupportedError
-from turnwise.evaluation.measurement import NOTHING, all_tasks, is_restorable, played_all
 from turnwise.seeds import derive
 from turnwise.types import Action, Task
+from turnwise_environments.measurement import NOTHING, all_tasks, is_restorable, played_all
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell.environment import Shell
 from turnwise_environments.shell.folders import draw_folder, entries_of, state_of

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from tests.environments.playing import calling, judged, played, prototype
-from turnwise.evaluation.measurement import (
+from environment_playing import calling, judged, played, prototype
+from turnwise.types import Action
+from turnwise_environments.measurement import (
     NOTHING,
     all_tasks,
     played_all,
@@ -13,7 +14,6 @@ from turnwise.evaluation.measurement import (
     spread,
     success,
 )
-from turnwise.types import Action
 from turnwise_environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
 
 made = prototype("shop")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.environments.playing import judged, played, prototype
-from turnwise.evaluation.measurement import all_tasks, random_script, spread
+from environment_playing import judged, played, prototype
 from turnwise.types import Action, ToolCall
+from turnwise_environments.measurement import all_tasks, random_script, spread
 from turnwise_environments.shop.environment import Shop
 from turnwise_environments.shop.web import ShopWeb
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, opened, reward
+from environment_playing import answered, calling, judged, opened, reward
 from turnwise.errors import DataError
-from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.types import Action, Task
+from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise_environments.sql.dbbench import RecordFile, for_sqlite
 from turnwise_environments.sql.environment import SqlEnvironment
 from turnwise_environments.sql.requests import GRAMMARS

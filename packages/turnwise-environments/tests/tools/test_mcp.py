@@ -15,9 +15,9 @@ import pytest
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
-from turnwise.evaluation.measurement import played_all
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise_environments.measurement import played_all
 from turnwise_environments.tools import mcp as mcp_tools
 from turnwise_environments.tools.mcp import McpServer, McpTools
 

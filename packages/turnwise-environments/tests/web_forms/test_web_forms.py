@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.environments.playing import calling, judged, played, prototype
+from environment_playing import calling, judged, played, prototype
 from turnwise.config import load_recipe
 from turnwise.conflicts import check
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import all_tasks, success
 from turnwise.parts.components import claims_of_sight
 from turnwise.types import Action, Step, Task, ToolCall
+from turnwise_environments.measurement import all_tasks, success
 from turnwise_environments.web_forms.environment import WebForms
 from turnwise_environments.web_forms.kinds import KINDS
 

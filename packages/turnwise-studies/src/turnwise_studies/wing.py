@@ -14,12 +14,18 @@ WING = Wing(
         "transfer": "turnwise_studies.evaluations.command:transfer",
     },
     parts={
+        "evaluation": {
+            "robustness": (
+                "turnwise_studies.evaluations.command:robustness",
+                "under worse conditions: tools that fail, no instructions",
+            )
+        },
         "file_format": {
             "atif": (
                 "turnwise_studies.formats.atif:conversations_of",
                 "trajectories in ATIF, the interchange format of Harbor",
             ),
-        }
+        },
     },
     files={"study": {path.stem: path for path in SHIPPED.glob("*.toml")}},
 )

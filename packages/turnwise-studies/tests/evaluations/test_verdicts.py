@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("turnwise_environments", reason="turnwise[environments] is not installed")
+
 from turnwise.config import RewardConfig
 from turnwise.environments.base import Environment, cut_words
-from turnwise.evaluation.measurement import played
 from turnwise.rewards.composition import make_reward
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.measurement import played
 from turnwise_studies.evaluations.verdicts import (
     Judge,
     by_environment,

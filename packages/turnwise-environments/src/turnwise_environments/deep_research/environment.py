@@ -30,11 +30,11 @@ from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source
-from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.deep_research.conditions import Classes
 from turnwise_environments.deep_research.tasks import DEEPEST, PAGE, standard_tasks
+from turnwise_environments.tools.memory import Notes, NotesTools
 
 PARTS = {
     "exact_match": share("whether the answer is the class"),

@@ -20,7 +20,6 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import share
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.ranges import Count
-from turnwise.rewards.numeric import matches
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
@@ -30,6 +29,7 @@ from turnwise_environments.desk.shop import Shop, State
 from turnwise_environments.desk.tasks import COUNT, made_tasks
 from turnwise_environments.desk.user import User
 from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
+from turnwise_environments.rewards.numeric import matches
 
 ALL_WISHES: Sequence[WishKind] = get_args(WishKind)
 RULES, PRICES = 5, range(12, 100, 2)

@@ -21,7 +21,6 @@ from turnwise.environments.turn_parts import gain_part, share
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
-from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
@@ -30,6 +29,7 @@ from turnwise_environments.function_calling.applications import Desk, applicatio
 from turnwise_environments.function_calling.requests import KINDS, Kind
 from turnwise_environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
 from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
+from turnwise_environments.rewards.numeric import matches, read_quantity
 from turnwise_environments.rewards.tool_calls import (
     BEST,
     WORST,

@@ -14,7 +14,6 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import gain_part, share
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Share
-from turnwise.rewards.numeric import matches
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -26,6 +25,7 @@ from turnwise_environments.mathematics.progress import derived
 from turnwise_environments.mathematics.tasks import STANDARD, MadeProblems, QuestionFile, Sums
 from turnwise_environments.mathematics.written import written_out
 from turnwise_environments.rewards.mathematics import is_number, is_right
+from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate, evaluate
 from turnwise_sandbox.tools.python import observation
 

@@ -17,12 +17,12 @@ from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskS
 from turnwise.errors import ConfigError, DataError
 from turnwise.options import Options
 from turnwise.ranges import Count, Range
-from turnwise.rewards.expressions import plain, read_expression, unit_of
-from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.seeds import derive
 from turnwise.types import Task
 from turnwise_environments.mathematics.problems import Problem, problems
+from turnwise_environments.rewards.expressions import plain, read_expression, unit_of
 from turnwise_environments.rewards.mathematics import is_number
+from turnwise_environments.rewards.numeric import matches, read_quantity
 from turnwise_environments.rewards.symbolic import check_installed
 
 RANDOM_SCORE = 0.0455

@@ -22,7 +22,6 @@ from turnwise.environments.turn_parts import (
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
-from turnwise.rewards.numeric import matches
 from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -31,6 +30,7 @@ from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks
 from turnwise_environments.multi_tool.world import towns
+from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
 from turnwise_sandbox.tools.python import observation
 

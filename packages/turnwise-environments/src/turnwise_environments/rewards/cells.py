@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnwise.rewards.answer import exact_match
-from turnwise.rewards.numeric import matches
+from turnwise_environments.rewards.numeric import matches
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 

@@ -9,11 +9,11 @@ what was to be worked out is no answer. Not here: proofs (`proofs.py`).
 import re
 from collections.abc import Sequence
 
-from turnwise.rewards.answers import accepted_answers
-from turnwise.rewards.expressions import MAX_CHARACTERS, plain, unwrapped
-from turnwise.rewards.numeric import CONVERSIONS, matches, read_answer, read_quantity
 from turnwise.rewards.parts import reward_part
 from turnwise.types import Trajectory
+from turnwise_environments.rewards.answers import accepted_answers
+from turnwise_environments.rewards.expressions import MAX_CHARACTERS, plain, unwrapped
+from turnwise_environments.rewards.numeric import CONVERSIONS, matches, read_answer, read_quantity
 from turnwise_environments.rewards.symbolic import expressions_match
 
 MIN_ECHO = 3

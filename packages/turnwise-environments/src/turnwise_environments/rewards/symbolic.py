@@ -25,7 +25,8 @@ from typing import Any
 
 from turnwise.errors import InfrastructureError, MissingExtraError, ToolError
 from turnwise.rewards.answer import exact_match
-from turnwise.rewards.expressions import (
+from turnwise.tools.isolated import Workers
+from turnwise_environments.rewards.expressions import (
     UNORDERED,
     Expression,
     choice,
@@ -36,8 +37,7 @@ from turnwise.rewards.expressions import (
     unassigned,
     unit_of,
 )
-from turnwise.rewards.numeric import CONVERSIONS
-from turnwise.tools.isolated import Workers
+from turnwise_environments.rewards.numeric import CONVERSIONS
 
 CPU_SECONDS = 2.0
 SECONDS = 30.0

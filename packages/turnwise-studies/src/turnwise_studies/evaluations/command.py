@@ -1,7 +1,4 @@
-"""The commands `rescore` and `transfer`.
-
-Not here: how that is done (`rescoring.py`, `transfer.py`), and what is printed (`tables.py`).
-"""
+"""The commands `rescore` and `transfer`, and `evaluate` under worse conditions."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +7,7 @@ import typer
 
 from turnwise.commands.evaluating import AsJson, Overrides
 from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
+from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 
 
@@ -81,3 +79,36 @@ def transfer(
         from turnwise_studies.evaluations.tables import transfer_table
 
         print_table(transfer_table(found))
+
+
+def robustness(
+    run: str,
+    overrides: list[str],
+    inject: str | None,
+    instructions: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate under worse conditions, and print."""
+    from turnwise_studies.evaluations.failing import FailureRates
+
+    rates = None if inject is None else FailureRates.parse(inject)
+    from turnwise.evaluation.policies import run_of
+    from turnwise.parts.names import configure
+    from turnwise.storage.run_folder import RunFolder
+
+    kept = None if out is None else RunFolder.for_evaluation(out)
+    folder = run_of(Path(run))
+    recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
+    configure(recipe)
+    from turnwise_studies.evaluations.robustness import evaluate_robustness
+
+    policy = None if folder is None else Path(run)
+    found = evaluate_robustness(recipe, policy, terminal_display(), rates, instructions, kept)
+    if as_json:
+        print_json(found)
+    else:
+        from turnwise_studies.evaluations.tables import robustness_tables
+
+        for table in robustness_tables(run, found):
+            print_table(table)

@@ -16,7 +16,6 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, unknown_name
 from turnwise.evaluation.evaluate import summarise
-from turnwise.evaluation.robustness import FAILURES, WITHOUT
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.registry import load_function
 from turnwise.rewards.composition import Reward
@@ -24,6 +23,7 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import POLICIES, RunFolder
 from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.types import Group, Trajectory
+from turnwise_studies.evaluations.robustness import FAILURES, WITHOUT
 from turnwise_studies.evaluations.verdicts import (
     Judge,
     by_environment,

@@ -1,7 +1,4 @@
-"""Tables on the terminal: verdicts that differ, and success in the environments of others.
-
-Not here: the figures of one evaluation (`turnwise/commands/results.py`).
-"""
+"""Tables on the terminal: verdicts that differ, success elsewhere and under worse conditions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +6,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from turnwise.commands.results import paired_table, rates_table, size_text
+from turnwise.evaluation.paired import Comparison
 from turnwise.monitor.console import visible
 
 DISAGREEMENTS = 20
@@ -42,3 +41,31 @@ def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Tabl
         )
         table.add_row(run, *cells)
     return table
+
+
+def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
+    """A policy under worse conditions: each evaluation, and the differences."""
+    parts = {key: part for key, part in found.items() if key != "comparisons"}
+    table = rates_table(f"{name}: {size_text(next(iter(parts.values())))}", parts)
+    if "recovery" in parts.get("tool_failures", {}):
+        table.caption = "\n".join(recovery_sentences(parts["tool_failures"]["recovery"]))
+        table.caption_justify = "left"
+    return [table, paired_table([Comparison(**one) for one in found["comparisons"]])]
+
+
+def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
+    """Sentences on tool failures that were injected, and on what the agent made of them."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in found["failures"].items())
+    if not sum(found["failures"].values()):
+        return ["no tool call was made to fail"]
+    shares = ", ".join(
+        f"{share:.1%} {name.replace('_', ' ')}" for name, share in found["reactions"].items()
+    )
+    sentences = [
+        f"calls that were made to fail: {counts}; the agent tried {found['tried_again']:.1%} again",
+        f"its next turn: {shares}",
+    ]
+    if found["success"] is not None:
+        struck = f"{found['success']:.1%} of {found['episodes']}"
+        sentences.append(f"success of episodes with a failure: {struck}")
+    return sentences

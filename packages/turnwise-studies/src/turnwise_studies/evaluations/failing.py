@@ -2,7 +2,7 @@
 
 A share of the tool calls is not run: the agent gets an error, or junk that looks like a result. The
 class is derived anew for each environment, so that all else about it stays. Not here: the agent's
-reactions (`evaluation/recovery.py`), and rules for consequential tools (`guarded.py`).
+reactions (`recovery.py`), and rules for consequential tools (`guarded.py`).
 """
 
 import random

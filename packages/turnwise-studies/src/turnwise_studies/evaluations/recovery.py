@@ -1,15 +1,15 @@
 """Recovery: the reactions of an agent to tool calls that were made to fail.
 
-Not here: how calls are made to fail (`environments/failing.py`).
+Not here: how calls are made to fail (`failing.py`).
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.environments.failing import FAILURES
 from turnwise.evaluation.effort import successes
 from turnwise.types import ToolCall, ToolResult, Trajectory
+from turnwise_studies.evaluations.failing import FAILURES
 
 REACTIONS = ("same_call", "same_tool", "other_tool", "answer", "none")
 """Reactions to a failed call, in the agent's next turn: the call again with the same arguments;

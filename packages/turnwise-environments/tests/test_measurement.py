@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turnwise.commands.terminal import environments_table
 from turnwise.environments.random_actions import random_script, random_value
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import COMPARED, Measurement, measure, measure_all, spread
 from turnwise.types import Task
+from turnwise_environments.measurement import COMPARED, Measurement, measure, measure_all, spread
+from turnwise_environments.measuring import environments_table
 
 OWN = '''
 import asyncio, json, os
@@ -110,7 +110,6 @@ def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.wing("environments")
 def test_what_cannot_be_measured_is_none(own: Path) -> None:
     row = measure(f"{own}:Blind", {}, 4)
     assert (row.oracle, row.snapshot) == (None, None)

@@ -1,8 +1,4 @@
-"""The command that lists what a recipe can make a reward of.
-
-Not here: what the parts measure (`turnwise.rewards`), and how a recipe adds them up
-(`rewards/composition.py`).
-"""
+"""The command that lists what a recipe can make a reward of."""
 
 import inspect
 import math
@@ -38,7 +34,8 @@ def rewards(
 
 def _chosen(names: list[str]) -> tuple[str, Mapping[str, RewardPart]]:
     from turnwise.environments.base import Environment
-    from turnwise.environments.registry import ENVIRONMENTS, make_environment, named_with_options
+    from turnwise.environments.registry import ENVIRONMENTS, make_environment
+    from turnwise_environments.measuring import named_with_options
 
     if not names:
         return "parts", {name: REWARD_PARTS.get(name) for name in REWARD_PARTS.descriptions()}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from environment_playing import judged
 from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
@@ -42,7 +42,6 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 
 
 @pytest.mark.long
-@pytest.mark.wing("environments")
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, program: str) -> None:
     names = {tool.name for tool in environment.tools()}
@@ -56,7 +55,6 @@ def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, progr
     assert again.success
 
 
-@pytest.mark.wing("environments")
 def test_files_with_names_that_no_system_takes_are_graded() -> None:
     made: Any = make_environment("repair", {"tasks": {"count": 2}})
     working(made.sandbox)
@@ -71,7 +69,6 @@ def test_files_with_names_that_no_system_takes_are_graded() -> None:
     assert not verdict.success
 
 
-@pytest.mark.wing("environments")
 @pytest.mark.parametrize("changes", STATEMENTS.values(), ids=STATEMENTS)
 def test_tables_that_cannot_be_read_are_graded(changes: list[str]) -> None:
     made = make_environment("sql", {"tasks": {"count": 2, "grammar": "small"}})

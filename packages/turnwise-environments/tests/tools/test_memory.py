@@ -6,8 +6,8 @@ import pytest
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, ToolError
-from turnwise.tools.memory import FIRST_WORDS, LONGEST_NAME, Notes, NotesTools
 from turnwise.types import Action, ToolCall
+from turnwise_environments.tools.memory import FIRST_WORDS, LONGEST_NAME, Notes, NotesTools
 
 
 def test_writing_reading_deleting() -> None:

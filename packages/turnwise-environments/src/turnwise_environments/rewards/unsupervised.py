@@ -10,9 +10,9 @@ import math
 from collections import Counter
 
 from turnwise.rewards.answer import normalise
-from turnwise.rewards.numeric import read_quantity
 from turnwise.rewards.parts import Scope, reward_part
 from turnwise.types import Group, Trajectory
+from turnwise_environments.rewards.numeric import read_quantity
 
 
 @reward_part("majority", 0, 1, Scope.GROUP)

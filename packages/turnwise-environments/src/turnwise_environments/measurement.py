@@ -1,6 +1,6 @@
 """Measurements of an environment without a model: reference scores, determinism, snapshots, speed.
 
-`python -m turnwise.evaluation.measurement NAME OPTIONS` prints the fingerprint of an
+`python -m turnwise_environments.measurement NAME OPTIONS` prints the fingerprint of an
 environment: what `deterministic` compares with that of another process. Not here: whether its tasks
 are worth learning.
 """
@@ -35,7 +35,7 @@ COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""
 MOST_STEPS = 1000
 PLAYED = ("oracle", "noop", "random")
-MODULE = "turnwise.evaluation.measurement"
+MODULE = "turnwise_environments.measurement"
 NOTHING = Action("", answer="")
 
 

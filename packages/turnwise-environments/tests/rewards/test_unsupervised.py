@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.rewards.episodes import episode, group, sampled
-from turnwise.rewards.unsupervised import clusters, confidence, majority
 from turnwise.types import Outcome
+from turnwise_environments.rewards.unsupervised import clusters, confidence, majority
 
 VOTES: list[tuple[list[str | None], list[float], list[float]]] = [
     (["4", "4.0", "5", None], [1, 1, 0, 0], [0.5, 0.5, 0.25, 0]),

@@ -16,8 +16,8 @@ from turnwise.errors import ConfigError
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
-from turnwise.rewards.shaping import shaping, shaping_rewards
 from turnwise.types import Trajectory
+from turnwise_environments.rewards.shaping import shaping, shaping_rewards
 
 GAMMA = 0.9
 STATES = range(5)
@@ -158,7 +158,7 @@ def test_an_episodes_return_changes_by_the_first_states_potential() -> None:
 
 
 OWN = """
-from turnwise.rewards.shaping import potential
+from turnwise_environments.rewards.shaping import potential
 
 @potential("closeness", 0, 1)
 def closeness(trajectory, of: float = 2.0):

@@ -6,7 +6,8 @@ import pytest
 
 from tests.rewards.episodes import answer, call, episode, sampled
 from tests.rewards.episodes import malformed as broken
-from turnwise.rewards.conduct import (
+from turnwise.types import Action, ToolCall, Turn
+from turnwise_environments.rewards.conduct import (
     budget,
     calls,
     form,
@@ -15,7 +16,6 @@ from turnwise.rewards.conduct import (
     needless_calls,
     repetition,
 )
-from turnwise.types import Action, ToolCall, Turn
 
 UNANSWERED = Turn(Action("<search>x</search>", calls=(ToolCall("search", {}),)))
 MIXED = episode(call("search", "Rome"), broken(), call("search", ok=False), answer("Rome"))

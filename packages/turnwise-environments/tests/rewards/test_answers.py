@@ -3,9 +3,9 @@
 import pytest
 
 from tests.rewards.episodes import answer, call, episode, malformed
-from turnwise.rewards.answers import cited, exact_match, f1, search_r1, tool_star
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Trajectory, Turn
+from turnwise_environments.rewards.answers import cited, exact_match, f1, search_r1, tool_star
 
 ROME = {"answers": ["Rome", "Roma"]}
 

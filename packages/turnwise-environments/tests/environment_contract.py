@@ -17,7 +17,10 @@ import pytest
 
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.evaluation.measurement import (
+from turnwise.rewards.measuring import SLACK
+from turnwise.rewards.parts import Scope
+from turnwise.types import Task
+from turnwise_environments.measurement import (
     COMPARED,
     MODULE,
     NOTHING,
@@ -32,9 +35,6 @@ from turnwise.evaluation.measurement import (
     spread,
     success,
 )
-from turnwise.rewards.measuring import SLACK
-from turnwise.rewards.parts import Scope
-from turnwise.types import Task
 
 EXACT = 5e-5
 """What a declared score is rounded to, at most."""

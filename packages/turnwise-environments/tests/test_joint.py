@@ -5,15 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, judged, played
+from environment_playing import answered, calling, judged, played
 from turnwise.environments.base import Budget, Environment
-from turnwise.environments.failing import FailureRates, failing
-from turnwise.environments.joint import Joint
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import Action, Task, ToolCall
-
-pytestmark = pytest.mark.wing("environments")
+from turnwise_environments.joint import Joint
 
 FAKES = Path(__file__).parents[1] / "fakes.py"
 BANDIT: dict[str, Any] = {"share": 1}
@@ -143,11 +140,6 @@ def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(tmp_path: Path) -> No
         assert told(environment, first(environment, name), "double", number=4) == "8"
     limited = told(environment, first(environment, "sums"), "calculator", expression="1")
     assert limited == "Error: calculator may be used 0 times only"
-
-
-def test_tools_fail_in_all_of_them(both: Joint) -> None:
-    broken = failing(both, FailureRates(error=1.0))
-    assert told(broken, first(both, "sums"), "calculator", expression="1").startswith("Error: the")
 
 
 def test_ablations_are_those_of_each(both: Joint) -> None:

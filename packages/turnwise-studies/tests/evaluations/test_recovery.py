@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from turnwise.environments.failing import FAILURES
-from turnwise.evaluation.recovery import recovery
 from turnwise.types import (
     Action,
     Outcome,
@@ -15,6 +13,8 @@ from turnwise.types import (
     Turn,
     Verdict,
 )
+from turnwise_studies.evaluations.failing import FAILURES
+from turnwise_studies.evaluations.recovery import recovery
 
 ONE, OTHER = ToolCall("search", {"q": "a"}, "0.0"), ToolCall("search", {"q": "b"})
 

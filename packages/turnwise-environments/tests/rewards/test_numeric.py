@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.rewards.numeric import MAX_CHARACTERS, matches, read_quantity
+from turnwise_environments.rewards.numeric import MAX_CHARACTERS, matches, read_quantity
 
 RIGHT = [
     ("1234.5", "1,234.50"),

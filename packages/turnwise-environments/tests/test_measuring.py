@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import check_recipe
-from turnwise.evaluation.measurement import Measurement
-from turnwise.evaluation.measurement_audits import write_measurements
+from turnwise.errors import ConfigError
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
+from turnwise_environments.measurement import Measurement
+from turnwise_environments.measuring import named_with_options, write_measurements
 
 
 def test_each_environment_is_an_audit_of_what_could_be_measured(tmp_path: Path) -> None:
@@ -35,3 +36,14 @@ def test_each_environment_is_an_audit_of_what_could_be_measured(tmp_path: Path) 
     assert (found[2].low, found[2].high) == pytest.approx((0.0, 0.3244), abs=1e-4)
     (only,) = read_audit(folder.path, "environment-2")["findings"]
     assert only.note == "no docker"
+
+
+def test_names_with_options_as_on_a_command_line() -> None:
+    words = ["gymnasium", "id=Taxi-v4", "arguments.rainy=true", "success=1", "a/b.py:C", "sql"]
+    assert named_with_options(words) == [
+        ("gymnasium", {"id": "Taxi-v4", "arguments": {"rainy": True}, "success": 1}),
+        ("a/b.py:C", {}),
+        ("sql", {}),
+    ]
+    with pytest.raises(ConfigError, match="id=Taxi-v4: name the environment first"):
+        named_with_options(["id=Taxi-v4"])

@@ -1,7 +1,7 @@
 """A policy evaluated under worse conditions, against itself as it was trained: on the same tasks,
 with the same seeds.
 
-Not here: how tools fail (`environments/failing.py`).
+Not here: how tools fail (`failing.py`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,10 @@ from typing import Any
 
 from turnwise import event_loop
 from turnwise.config import Recipe
-from turnwise.environments.failing import FailureRates, failing
 from turnwise.errors import ConfigError
 from turnwise.evaluation.kept import Evaluated, write_evaluations
 from turnwise.evaluation.paired import Comparison, Played, compare, corrected
 from turnwise.evaluation.policies import checkpoint_of, played_parts, reward_step
-from turnwise.evaluation.recovery import recovery
 from turnwise.evaluation.statement import model_text, weights_text
 from turnwise.forward.images import reader_of
 from turnwise.monitor.display import Display
@@ -24,6 +22,8 @@ from turnwise.parts.components import Components, build_components
 from turnwise.rollout.runner import members_of
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
+from turnwise_studies.evaluations.failing import FailureRates, failing
+from turnwise_studies.evaluations.recovery import recovery
 
 AS_TRAINED = "as_trained"
 FAILURES = "tool_failures"

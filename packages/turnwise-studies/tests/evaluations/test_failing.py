@@ -7,12 +7,11 @@ import pytest
 
 from tests.fakes import Capitals
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.failing import FAILURES, FailureRates, failing
 from turnwise.environments.guarded import guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.evaluation.measurement import played
 from turnwise.types import Action, Step, Task, ToolCall
+from turnwise_studies.evaluations.failing import FAILURES, FailureRates, failing
 
 LOOK = ToolCall("lookup", {"country": "Italy"})
 
@@ -56,6 +55,8 @@ def test_the_seed_alone_decides_which_calls_fail() -> None:
 @pytest.mark.wing("environments")
 def test_everything_else_stays() -> None:
     """A perfect agent that never fails still succeeds, in other classes too."""
+    from turnwise_environments.measurement import played
+
     for environment in (
         Capitals(),
         make_environment("desk", {"count": 20}),
@@ -72,6 +73,8 @@ def test_everything_else_stays() -> None:
 @pytest.mark.wing("environments")
 def test_a_failed_call_is_not_run() -> None:
     """Everything that writes fails, so the database of the desk stays what it was."""
+    from turnwise_environments.measurement import played
+
     made = failing(make_environment("desk", {"count": 20}), FailureRates(junk=1))
     task = made.tasks("heldout")[0]
     play = asyncio.run(played(made, task, made.oracle(task)))
@@ -79,6 +82,22 @@ def test_a_failed_call_is_not_run() -> None:
         one.content for turn in play.trajectory.turns if turn.step for one in turn.step.results
     }
     assert shown == {FAILURES["junk"].content}
+
+
+@pytest.mark.wing("environments")
+def test_tools_fail_in_all_of_several_environments() -> None:
+    sums = {"name": "mathematics", "options": {"tasks": {"count": 30, "max_steps": 1}}}
+    tables = {"sums": sums, "proofs": {"options": {"tasks": {"count": 20}}}}
+    broken = failing(make_environment("joint", {"environments": tables}), FailureRates(error=1.0))
+    calculator = ToolCall("calculator", {"expression": "1"})
+    task = next(one for one in broken.tasks("train") if one.info["environment"] == "sums")
+
+    async def step() -> Step:
+        own = broken.fresh()
+        await own.reset(task.public(), 0)
+        return await own.step(Action("", calls=(calculator,)))
+
+    assert asyncio.run(step()).results[0].content == FAILURES["error"].content
 
 
 class Silent(Environment):

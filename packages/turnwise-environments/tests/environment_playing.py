@@ -11,8 +11,8 @@ import pytest
 from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.evaluation.measurement import Play, played_all
 from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise_environments.measurement import Play, played_all
 
 
 def calling(name: str, /, **arguments: Any) -> Action:

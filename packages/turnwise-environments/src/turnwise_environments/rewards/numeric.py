@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from turnwise.rewards.expressions import unwrapped
+from turnwise_environments.rewards.expressions import unwrapped
 
 MAX_CHARACTERS, MAX_WRITTEN = 80, 300
 """Characters of a number with its unit, and of all that is written around it, at most."""
