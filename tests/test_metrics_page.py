@@ -11,6 +11,7 @@ from tests.fakes import save_chat_model, save_small_mixture, save_small_model
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.meanings import ROW
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare
@@ -202,7 +203,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 )
 def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file: str) -> None:
     section = PAGE.read_text().partition(f"## {file}\n")[2].partition("\n## ")[0]
-    named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
+    named = [
+        name for row in ROW.finditer(section) for name in re.findall(r"`([^`]+)`", row["names"])
+    ]
     assert len(named) == len(set(named))
     written = {
         re.sub("^(environment|role)/[a-z]+/", r"\1/NAME/", name)
@@ -224,5 +227,7 @@ def test_the_page_has_the_figures_of_an_evaluation() -> None:
     added += ["best@k", "best_by", "latency"]  # with evaluation.best_of
     episodes = [Trajectory(Task("a", "?"), "a", episode, 0) for episode in range(2)]
     section = PAGE.read_text().partition("## evaluations/*.json\n")[2].partition("\n## ")[0]
-    named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
+    named = [
+        name for row in ROW.finditer(section) for name in re.findall(r"`([^`]+)`", row["names"])
+    ]
     assert sorted(named) == sorted([*summarise(episodes), *added])

@@ -6,7 +6,7 @@ The page is made from `metrics.md` beside this file. Not here: how the numbers a
 import re
 from importlib import resources
 
-ROW = re.compile(r"^\| (?P<names>`[^|]+`) \| (?P<meaning>.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^- (?P<names>`[^`]+`(?:, `[^`]+`)*): (?P<meaning>.+)$", re.MULTILINE)
 
 
 def page() -> str:

@@ -28,7 +28,7 @@ def table(figures: Figures) -> str:
     several = len(figures.seeds) > 1
     head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
     head += ["mean (95% over seeds)"] if several else []
-    lines, above = [_row(head), _row(["---"] * len(head))], ""
+    lines, above = [_row(head), "|" + "---|" * len(head)], ""
     for name, arm, of in by_metric(figures):
         rate = name in figures.rates
         metric, above = "" if name == above else name, name
@@ -131,7 +131,7 @@ def measured_text(one: Measured, rate: bool) -> str:
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     """The page that lists studies, from their figures.json; a line for each claim."""
     head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
-    lines = [_row(head), _row(["---"] * len(head))]
+    lines = [_row(head), "|" + "---|" * len(head)]
     verdicts: list[list[str]] = []
     for found in sorted(studies, key=lambda one: str(one["title"])):
         claims = [_claim(effect, found) for effect in found["effects"] or [None]]
