@@ -11,7 +11,7 @@ import pytest
 from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, Step, Task, ToolCall, Verdict
 from turnwise_environments.measurement import Play, played_all
 
 
@@ -41,6 +41,20 @@ def judged(environment: Environment, task: Task, *actions: Action) -> Verdict:
 def reward(environment: Environment, task: Task, *actions: Action) -> float:
     """What the episode is worth."""
     return judged(environment, task, *actions).reward
+
+
+def said(step: Step | None) -> str:
+    """What the agent is shown after a step."""
+    assert step is not None
+    assert step.observation is not None
+    return step.observation.content
+
+
+def write(path: Path, *records: Any) -> str:
+    """Writes a file of records, an array in a .json file, else a line each; gives its path."""
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    path.write_text(json.dumps(records) if path.suffix == ".json" else lines)
+    return str(path)
 
 
 @cache

@@ -14,9 +14,9 @@ from turnwise.errors import UserError
 from turnwise.scaffolds.text import read_arguments
 from turnwise.tools.tool import Tool, tool
 from turnwise_environments.adapters.dockerfile import read_dockerfile
-from turnwise_environments.adapters.harbor_tasks import read_tasks
-from turnwise_environments.code.programs import _parameters
-from turnwise_environments.desk.tables import read_tables
+from turnwise_environments.adapters.harbor import read_tasks
+from turnwise_environments.code.tasks import _parameters
+from turnwise_environments.desk.own_tools import read_tables
 from turnwise_environments.repair.instances import _names
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_sandbox.sandbox import Sandbox

@@ -21,7 +21,7 @@ from turnwise_environments.function_calling.applications import DAYS
 from turnwise_environments.measurement import all_tasks, played_all, spread
 from turnwise_environments.multi_tool.environment import MultiTool
 from turnwise_environments.progress import changes_of, is_harm, share_of_changes
-from turnwise_environments.rewards.tool_calls import write_calls
+from turnwise_environments.rewards.toolrl import write_calls
 from turnwise_environments.shop.environment import BACK, BUY
 
 EARNED = {

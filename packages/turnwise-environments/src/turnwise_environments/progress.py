@@ -1,8 +1,7 @@
 """Progress of an episode's turns, measured from what its state became.
 
 Progress is the change of a share of the task that is done: over an episode it adds up to the share
-at the end, so that nothing is earned by undoing something and doing it again. Not here: what the
-share is of (each environment says), and what tools returned (`turnwise.environments.turn_parts`).
+at the end, so that nothing is earned by undoing something and doing it again.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -82,8 +81,7 @@ def _changed(one: Cells, other: Cells) -> set[Hashable]:
 
 
 def state_parts(before: Cells, wanted: Cells, after: Sequence[Cells]) -> dict[str, list[float]]:
-    """The STATE_PARTS of an episode, from its state at the beginning, the wanted one, and those
-    after each turn."""
+    """The STATE_PARTS of an episode: its first state, the wanted one, those after each turn."""
     return {
         "progress": changes_of([share_of_changes(before, wanted, now) for now in after]),
         "harm": [float(is_harm(one, other, wanted)) for one, other in pairwise([before, *after])],
@@ -96,9 +94,9 @@ async def replayed(
     """Run an episode's calls once more in `twin`, which begins where the episode did, and look
     after each turn.
 
-    For environments whose calls are quick, and do the same each time. Tools that a recipe added
-    are left out: they have no part in the state. A call that says something else than it did is
-    taken back: a rule held it back, or it was made to fail, and nothing was done.
+    Tools that a recipe added are left out: they have no part in the state. A call that says
+    something else than it did is taken back: a rule held it back, or it was made to fail, and
+    nothing was done.
     """
     own = tools_of(twin)
     seen: list[Seen] = []

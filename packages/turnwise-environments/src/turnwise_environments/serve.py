@@ -1,7 +1,4 @@
-"""The command that serves an environment to agents and trainers outside of turnwise.
-
-Not here: protocols, and bounds on clients (`serving`).
-"""
+"""The command that serves an environment to agents and trainers outside of turnwise."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +11,7 @@ from turnwise.config import load_recipe, shipped_recipes
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.monitor.console import Console
 from turnwise.stopping import name_main_task, stoppable
+from turnwise_environments.common import check_installed
 
 if TYPE_CHECKING:
     from turnwise_environments.serving.offer import Offer
@@ -63,10 +61,10 @@ def serve_environment(
     offer = offer_of(environment, changes or [], sessions, silence)
     from turnwise_environments.serving.mcp import check_mcp, serve_stdio, serving_http
     from turnwise_environments.serving.offer import check_servable, is_loopback
-    from turnwise_environments.serving.openenv import check_openenv, serving_openenv
+    from turnwise_environments.serving.openenv import serving_openenv
 
     check_servable(offer.environment, images=mcp)
-    check_mcp(offer.environment) if mcp else check_openenv()
+    check_mcp(offer.environment) if mcp else check_installed("websockets", "openenv")
     name = offer.environment.spec.name
     if mcp and port is None:
         say(f"serving {name} as an MCP server at standard input and output")
@@ -85,8 +83,7 @@ def serve_environment(
 
 
 def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "Offer":
-    """The offer of a recipe's environment, or of an environment. Raises ConfigError for a name
-    that is neither's."""
+    """The offer of a recipe's environment, or of one. Raises ConfigError for neither's name."""
     from turnwise.environments.registry import environment_of, make_environment
     from turnwise_environments.measuring import named_with_options
     from turnwise_environments.serving.offer import LIMITS, Offer
@@ -101,7 +98,6 @@ def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "O
 
 
 def say(text: str) -> None:
-    """Tell the person who serves; standard output is the protocol's."""
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 

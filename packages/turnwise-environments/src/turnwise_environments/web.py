@@ -9,7 +9,7 @@ With `pages = "text"` they are read without a browser, in less than a millisecon
 they are in Chromium. Numbers, words and verdicts are the same. An episode consists of the site's
 data and what was done: a snapshot has both, and restoring does it again. That is also how an
 episode goes on that lost its browser between two actions. The verdict is of what the site received,
-and of no text on a page. Not here: pages of other people (`tools/browser/tools.py`).
+and of no text on a page.
 """
 
 import json
@@ -78,15 +78,12 @@ class WebEnvironment(PageTools, Environment):
         self._browser = Browser() if pages == "browser" else None
 
     def site(self, data: Mapping[str, Any]) -> EpisodeSite:
-        """The site of a new episode, from a task's data."""
         raise NotImplementedError
 
     def judged(self, site: EpisodeSite, trajectory: Trajectory) -> Verdict:
-        """The verdict on what the site received, and on the answer if one is asked for."""
         raise NotImplementedError
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The request and the first page."""
         del seed
         self._data, self._log = dict(task.data), []
         await self._rebuild()
@@ -96,7 +93,6 @@ class WebEnvironment(PageTools, Environment):
         return await self._with_image(Observation(text, Source.USER))
 
     async def acted(self, operation: str, *arguments: Any) -> str:
-        """Do something, and show the page after it."""
         await self._ready()
         if operation == "press":
             await self._check_key(*arguments)
@@ -105,8 +101,7 @@ class WebEnvironment(PageTools, Environment):
         return text.partition("\n")[0] if self.shows_images else text
 
     async def step(self, action: Action) -> Step:
-        """Run the calls in order; a call that ends the episode is run once, and later calls are
-        not."""
+        """A call that ends the episode is run once, and later calls are not."""
         if action.answer is not None:
             return Step(done=True)
         await self._ready()  # also for calls that touch no page
@@ -120,7 +115,6 @@ class WebEnvironment(PageTools, Environment):
         return Step(seen if done else await self._with_image(seen), tuple(results), done=done)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Judge what the site received."""
         if self._stale:
             await self._rebuild()
         return self.judged(self._site, trajectory)
@@ -136,8 +130,7 @@ class WebEnvironment(PageTools, Environment):
         return actions
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """Up to 20 random things that the page offers, with words of the request, and one of them
-        as the answer."""
+        """Up to 20 random things that the page offers, and a word of the request as the answer."""
         words = task.prompt.replace('"', " ").split()
         site = self.site(task.data)
         page = StaticPage(site, self._start)
@@ -157,17 +150,13 @@ class WebEnvironment(PageTools, Environment):
         return [*actions, Action("", answer=stream.choice(words))]
 
     def snapshot(self) -> bytes:
-        """The site's data and what was done."""
         return json.dumps({"data": self._data, "log": self._log}).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`: all that was done is done again, before the next
-        action."""
         found = json.loads(state)
         self._data, self._log, self._stale = found["data"], found["log"], True
 
     async def close(self) -> None:
-        """Close the page."""
         page, self.page = self.page, None
         if page is not None:
             await page.close()
@@ -228,7 +217,6 @@ class Look:
         return found[nth]
 
     def all(self, role: str, name: str) -> list[int]:
-        """The numbers of all elements of this role and name."""
         elements = enumerate(self._page.look().elements, start=1)
         return [
             number for number, element in elements if (element.role, element.name) == (role, name)
@@ -246,7 +234,6 @@ class Look:
 def _random_intent(
     element: Element, number: int, words: Sequence[str], stream: random.Random
 ) -> Intent:
-    """Something that can be done to this element."""
     if stream.random() < 0.05:
         return ("back",)
     if element.role in TYPED:

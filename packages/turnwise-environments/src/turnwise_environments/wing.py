@@ -137,5 +137,5 @@ WING = Wing(
         },
     },
     reward_parts=tuple(f"turnwise_environments.rewards.{name}" for name in REWARDS.split()),
-    sections={"embedding": "turnwise_environments.retrieval.embedding:make_index"},
+    sections={"embedding": "turnwise_environments.retrieval:make_index"},
 )

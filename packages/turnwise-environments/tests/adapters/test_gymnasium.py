@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'turnwise[games]'")
 
-from environment_playing import judged, module, played
+from environment_playing import judged, module, played, said
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Action, ToolCall
@@ -87,9 +87,8 @@ def test_starts_decide_the_split_and_luck_is_the_episodes() -> None:
         episode = environment.fresh()
         shown = [(await episode.reset(train[0], seed)).content]
         step = await episode.step(act("hit")[0])
-        assert step.observation is not None
         await episode.close()
-        return [*shown, step.observation.content]
+        return [*shown, said(step)]
 
     drawn = [asyncio.run(seen(seed)) for seed in (1, 1, 2, 3, 4)]
     assert drawn[0] == drawn[1]
@@ -177,7 +176,7 @@ def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
             again = environment.fresh()
             again.restore(other.snapshot())
             steps = [await one.step(act("add")[0]) for one in (other, again)]
-            texts = [step.observation.content for step in steps if step.observation is not None]
+            texts = [said(step) for step in steps if step.observation is not None]
             assert texts[0] == texts[1]
             shown.append(texts[0])
         return shown

@@ -17,8 +17,8 @@ from turnwise_environments.adapters.dockerfile import (
     UnsupportedDockerfile,
     read_dockerfile,
 )
-from turnwise_environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
-from turnwise_environments.adapters.links import leads_out
+from turnwise_environments.adapters.harbor import WEAKNESS, _copied, _files, moved
+from turnwise_environments.folders import leads_out
 from turnwise_environments.measurement import NOTHING, all_tasks
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry

@@ -7,9 +7,9 @@ import pytest
 
 from environment_playing import judged
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError
+from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action, Task
-from turnwise_environments.adapters import reasoning_gym as adapter
+from turnwise_environments.adapters.reasoning_gym import ReasoningGym
 from turnwise_environments.adapters.reasoning_gym_program import is_tame
 from turnwise_environments.measurement import all_tasks
 
@@ -25,20 +25,20 @@ COUNT = 4
 
 
 @pytest.fixture(scope="module")
-def several() -> adapter.ReasoningGym:
-    return adapter.ReasoningGym(NAMES, count=COUNT)
+def several() -> ReasoningGym:
+    return ReasoningGym(NAMES, count=COUNT)
 
 
-def one_of(environment: adapter.ReasoningGym, name: str) -> Task:
+def one_of(environment: ReasoningGym, name: str) -> Task:
     return next(task for task in all_tasks(environment) if task.info["dataset"] == name)
 
 
-def succeeds(environment: adapter.ReasoningGym, name: str, answer: str) -> bool:
+def succeeds(environment: ReasoningGym, name: str, answer: str) -> bool:
     return judged(environment, one_of(environment, name), Action("", answer=answer)).success
 
 
 @needed
-def test_splits_share_no_question_and_seeds_are_hashed(several: adapter.ReasoningGym) -> None:
+def test_splits_share_no_question_and_seeds_are_hashed(several: ReasoningGym) -> None:
     train, heldout = several.tasks("train"), several.tasks("heldout")
     assert len(train) + len(heldout) == COUNT * len(NAMES)
     assert not {task.prompt for task in train} & {task.prompt for task in heldout}
@@ -49,9 +49,7 @@ def test_splits_share_no_question_and_seeds_are_hashed(several: adapter.Reasonin
 
 @needed
 @pytest.mark.parametrize("name", NAMES)
-def test_the_own_answer_is_right_and_nothing_around_it(
-    several: adapter.ReasoningGym, name: str
-) -> None:
+def test_the_own_answer_is_right_and_nothing_around_it(several: ReasoningGym, name: str) -> None:
     answer = one_of(several, name).secret["answer"]
     assert succeeds(several, name, f" {answer}\n")
     for wrong in ("", "?", f"not {answer}", f"{answer}\n{answer}"):
@@ -59,7 +57,7 @@ def test_the_own_answer_is_right_and_nothing_around_it(
 
 
 @needed
-def test_another_right_answer_is_right(several: adapter.ReasoningGym) -> None:
+def test_another_right_answer_is_right(several: ReasoningGym) -> None:
     answer = one_of(several, "countdown").secret["answer"]
     assert succeeds(several, "countdown", f"({answer})")
     assert not succeeds(several, "countdown", f"{answer} + 1 - 1")
@@ -68,7 +66,7 @@ def test_another_right_answer_is_right(several: adapter.ReasoningGym) -> None:
 
 
 @needed
-def test_an_answer_is_not_run(several: adapter.ReasoningGym) -> None:
+def test_an_answer_is_not_run(several: ReasoningGym) -> None:
     code = "[globals().update(eval=1) or __import__('os')._exit(0)]"
     for name in ("n_queens", "countdown"):
         assert not succeeds(several, name, code)
@@ -76,7 +74,7 @@ def test_an_answer_is_not_run(several: adapter.ReasoningGym) -> None:
 
 @needed
 def test_datasets_without_answers_have_no_oracle() -> None:
-    environment = adapter.ReasoningGym({"graph_color": {"num_colors": 4}}, count=2)
+    environment = ReasoningGym({"graph_color": {"num_colors": 4}}, count=2)
     task = all_tasks(environment)[0]
     assert not judged(environment, task, Action("", answer="{}")).success
     with pytest.raises(NotSupportedError, match="tell no answers"):
@@ -96,11 +94,6 @@ def test_datasets_without_answers_have_no_oracle() -> None:
 def test_bad_options(datasets: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_environment("reasoning_gym", {"datasets": datasets, "count": 2})
-
-
-def test_the_missing_package_names_the_extra() -> None:
-    with pytest.raises(MissingExtraError, match=r"pip install 'turnwise\[reasoning-gym\]'"):
-        adapter.installed("no-such-package-of-reasoning")
 
 
 def test_what_sympy_may_see() -> None:

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, prototype
+from environment_playing import answered, calling, judged, prototype, write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.code.environment import Code, program_of
-from turnwise_environments.code.pipelines import inputs
-from turnwise_environments.code.programs import ProgramFile
-from turnwise_environments.code.tasks import MadeFunctions
+from turnwise_environments.code.tasks import MadeFunctions, ProgramFile, inputs
 from turnwise_environments.measurement import all_tasks, played_all, random_script, success
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -131,11 +129,6 @@ def test_a_fenced_answer_and_the_tool(made: Code) -> None:
     assert play.trajectory.observed[:2] == ("2\n", "2\n") or play.trajectory.observed[0] == "2"
     assert success([play]) == 1.0
     assert program_of("```\na\n```\n```\nb\n```").startswith("```")
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text(json.dumps(list(records)))
-    return str(path)
 
 
 def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> None:

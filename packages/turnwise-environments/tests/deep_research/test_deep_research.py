@@ -8,8 +8,8 @@ import pytest
 from benchmarks.browsing import conditions, success
 from environment_playing import calling, played, prototype
 from turnwise.types import Action
-from turnwise_environments.deep_research.conditions import FEWEST, Classes, Condition
 from turnwise_environments.deep_research.environment import DeepResearch
+from turnwise_environments.deep_research.tasks import FEWEST, Classes, Condition
 from turnwise_environments.measurement import all_tasks, spread
 
 made = prototype("deep_research")

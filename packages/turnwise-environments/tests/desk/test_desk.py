@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, prototype
+from environment_playing import answered, calling, judged, prototype, said
 from turnwise.tokens import Source
 from turnwise_environments.desk.environment import ServiceDesk
-from turnwise_environments.desk.policy import Policy, Wish, WishKind, forbidden_by
-from turnwise_environments.desk.user import User
+from turnwise_environments.desk.tasks import Policy, Wish, WishKind, forbidden_by
+from turnwise_environments.desk.users import User
 from turnwise_environments.measurement import NOTHING, all_tasks, played_all, random_script, success
 
 made = prototype("desk")
@@ -93,7 +93,7 @@ def test_the_user_tells_one_thing_at_a_time() -> None:
     user = User([["code", "C"], ["street", "S"], ["", "Q"]])
     assert user.hear("Which STREET?") == "S"
     assert user.hear("well") == "C"
-    assert (user.hear("done"), user.asked) == ("Q", True)
+    assert user.hear("done") == "Q"
     assert user.hear("7") is None
 
 
@@ -102,9 +102,8 @@ def test_what_the_user_says_is_the_users(made: ServiceDesk) -> None:
     task = made.tasks("train")[0]
     asyncio.run(environment.reset(task.public(), 0))
     step = asyncio.run(environment.step(answered("What is the code?")))
-    assert step.observation is not None
     assert step.observation.source == Source.USER
-    assert step.observation.content == f"Customer: {task.data['script'][0][1]}"
+    assert said(step) == f"Customer: {task.data['script'][0][1]}"
 
 
 def test_bad_calls_are_told_and_change_nothing(made: ServiceDesk) -> None:
@@ -119,8 +118,7 @@ def test_bad_calls_are_told_and_change_nothing(made: ServiceDesk) -> None:
         (calling("delete_all"), "there is no tool 'delete_all'"),
     ):
         step = asyncio.run(environment.step(action))
-        assert step.observation is not None
-        assert message in step.observation.content
+        assert message in said(step)
         assert environment.snapshot() == before
     marks = {tool.name for tool in made.tools() if tool.consequence == "write"}
     assert marks == {"cancel", "change_street", "refuse", "take_back"}

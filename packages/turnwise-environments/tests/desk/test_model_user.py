@@ -22,7 +22,7 @@ from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
-from turnwise_environments.desk.model_user import STOP, Dialogue, ModelUser, ModelUserSettings
+from turnwise_environments.desk.users import STOP, Dialogue, ModelUser, ModelUserSettings
 from turnwise_environments.measurement import all_tasks, is_restorable, played_all, success
 
 

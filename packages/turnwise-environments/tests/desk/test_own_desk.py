@@ -14,7 +14,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.desk.own import was_told
-from turnwise_environments.desk.tables import differences, write
+from turnwise_environments.desk.own_tools import differences, write
 from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
 
 

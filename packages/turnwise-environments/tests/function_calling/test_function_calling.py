@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from environment_playing import answered, judged, played, prototype, reward
+from environment_playing import answered, judged, played, prototype, reward, said
 from turnwise.tokens import Source
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.function_calling.applications import application_tools, signature
 from turnwise_environments.function_calling.environment import MAX_CALLS, FunctionCalling
 from turnwise_environments.measurement import all_tasks, played_all, random_script, spread
-from turnwise_environments.rewards.tool_calls import read_calls, write_calls
+from turnwise_environments.rewards.toolrl import read_calls, write_calls
 
 made = prototype("function_calling")
 
@@ -107,7 +107,6 @@ def test_the_user_goes_on_when_a_request_is_answered(made: FunctionCalling) -> N
     assert list(trajectory.observed) == task.data["requests"][1:]
     first = trajectory.turns[0].step
     assert first is not None
-    assert first.observation is not None
     assert first.observation.source == Source.USER
     assert task.prompt.endswith(task.data["requests"][0])
     assert task.data["requests"][1] not in task.prompt
@@ -153,27 +152,23 @@ def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str
     asyncio.run(environment.reset(task, 0))
     before = environment.snapshot()
     step = asyncio.run(environment.step(calling(calls)))
-    assert step.observation is not None
-    assert step.observation.content.startswith("Error: ")
-    assert BAD[calls] in step.observation.content
+    assert said(step).startswith("Error: ")
+    assert BAD[calls] in said(step)
     assert not step.done
     assert environment.snapshot() == before
     good = '{"name": "set_mode", "parameters": {"room": "hall", "mode": "off"}}'
     if calls.startswith("{") and "is not an object" not in BAD[calls]:
         mixed = asyncio.run(environment.step(calling(f"{calls}\n{good}")))
-        assert mixed.observation is not None
-        assert mixed.observation.content.splitlines()[-1] == "set"
+        assert said(mixed).splitlines()[-1] == "set"
 
 
 def test_too_many_calls_and_another_tool(made: FunctionCalling) -> None:
     environment = made.fresh()
     asyncio.run(environment.reset(made.tasks("train")[0], 0))
     many = asyncio.run(environment.step(calling('{"name": "a", "parameters": {}}\n' * 17)))
-    assert many.observation is not None
-    assert f"make {MAX_CALLS} at most" in many.observation.content
+    assert f"make {MAX_CALLS} at most" in said(many)
     other = asyncio.run(environment.step(Action("", calls=(ToolCall("set_mode", {}),))))
-    assert other.observation is not None
-    assert "tools: tool_call" in other.observation.content
+    assert "tools: tool_call" in said(other)
 
 
 def test_toolrls_reward(made: FunctionCalling) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from environment_contract import keeps_its_word
+from environment_playing import write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
@@ -25,11 +26,6 @@ ANSWER = {
     "input": "**Dialogue Records History**\n<user> Hello! </user>",
     "output": "<think> greet </think>\n<response> Hello. </response>",
 }
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text(json.dumps(list(records)))
-    return str(path)
 
 
 def judged(environment: RecordedCalls, task: Task, *actions: Action) -> Verdict:

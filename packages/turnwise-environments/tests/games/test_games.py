@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from environment_playing import said
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
@@ -182,8 +183,7 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     fresh = started(game, game.tasks("train")[0])
     key, tool = ("arm", "pull") if name == "bandit" else ("direction", "move")
     step = act(fresh, tool, **{key: "nowhere"})
-    assert step.observation is not None
-    assert "Error: there is no" in step.observation.content
+    assert "Error: there is no" in said(step)
     assert not step.done
     assert step.reward == 0
     given_up = asyncio.run(fresh.step(Action("", answer="enough")))

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from environment_playing import said
 from turnwise.types import Action, ToolCall
 from turnwise_environments.games.long_walk import LongWalk
 from turnwise_environments.measurement import all_tasks, played_all, random_script, success
@@ -51,8 +52,7 @@ def followed(walk: LongWalk, hears: bool) -> float:
                 order = [first, *(colour for colour in order if colour != first)]
             doors = line.rpartition("Doors: ")[2].rstrip(".").split(", ")
             step = asyncio.run(environment.step(go(next(c for c in order if c in doors))))
-            assert step.observation is not None
-            seen = step.observation.content
+            seen = said(step)
             if step.done:
                 break
         won += seen == "You are out."
@@ -71,12 +71,10 @@ def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
     right = [action.calls[0].arguments["door"] for action in walk.oracle(task)]
     asyncio.run(walk.reset(task.public(), 0))
     unknown = asyncio.run(walk.step(go("purple")))
-    assert unknown.observation is not None
-    assert "there is no 'purple' door; doors: " in unknown.observation.content
+    assert "there is no 'purple' door; doors: " in said(unknown)
     first = asyncio.run(walk.step(go(right[0])))
     assert (first.reward, first.done) == (pytest.approx(0.2), False)
-    assert first.observation is not None
-    doors = first.observation.content.rpartition("Doors: ")[2].rstrip(".").split(", ")
+    doors = said(first).rpartition("Doors: ")[2].rstrip(".").split(", ")
     wrong = asyncio.run(walk.step(go(next(door for door in doors if door != right[1]))))
     assert (wrong.reward, wrong.done) == (0.0, True)
 

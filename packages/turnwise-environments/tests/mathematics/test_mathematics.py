@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, played, prototype, reward
+from environment_playing import answered, calling, judged, played, prototype, reward, said, write
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
 from turnwise_environments.mathematics.environment import Mathematics
-from turnwise_environments.mathematics.problems import numbers_in
-from turnwise_environments.mathematics.tasks import MadeProblems, QuestionFile, Sums
+from turnwise_environments.mathematics.tasks import MadeProblems, QuestionFile, Sums, numbers_in
 from turnwise_environments.measurement import all_tasks
 from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
@@ -124,9 +123,8 @@ def test_bad_calls_are_told_to_the_agent(made: Mathematics, call: ToolCall, mess
     step = asyncio.run(made.fresh().step(Action("", calls=(call,))))
     assert not step.done
     assert not step.results[0].ok
-    assert step.observation is not None
-    assert step.observation.content.startswith("Error: ")
-    assert message in step.observation.content
+    assert said(step).startswith("Error: ")
+    assert message in said(step)
 
 
 def test_snapshots_and_the_ablation_without_a_calculator(made: Mathematics) -> None:
@@ -139,11 +137,6 @@ def test_snapshots_and_the_ablation_without_a_calculator(made: Mathematics) -> N
     task = ablation.tasks("train")[0]
     trajectory = played(ablation, task, *made.oracle(task)).trajectory
     assert set(trajectory.observed) == {"Error: the calculator does not work now"}
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    return str(path)
 
 
 def test_own_questions(tmp_path: Path) -> None:

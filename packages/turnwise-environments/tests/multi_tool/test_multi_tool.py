@@ -11,8 +11,7 @@ from tests.sandboxes import working
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.measurement import played_all
 from turnwise_environments.multi_tool.environment import MultiTool
-from turnwise_environments.multi_tool.tasks import KINDS
-from turnwise_environments.multi_tool.world import towns
+from turnwise_environments.multi_tool.tasks import KINDS, towns
 
 made = prototype("multi_tool")
 

@@ -10,7 +10,7 @@ from environment_playing import prototype
 from turnwise.types import Task
 from turnwise_environments.measurement import all_tasks, spread
 from turnwise_environments.proofs.environment import Proofs
-from turnwise_environments.proofs.theorems import ATOMS, Theorem, results
+from turnwise_environments.proofs.tasks import ATOMS, Theorem, results
 from turnwise_environments.rewards.proofs import Formula, check, parse, written
 
 made = prototype("proofs")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from environment_playing import calling, judged
+from environment_playing import calling, judged, write
 from tests.sandboxes import working
 from turnwise.commands.cli import main
 from turnwise.errors import DataError
@@ -18,8 +18,7 @@ from turnwise_environments.measurement import NOTHING, all_tasks, played_all, su
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.injection import inject
 from turnwise_environments.repair.instances import InstanceFile
-from turnwise_environments.repair.judging import plain_name, run_suite, without_clashes
-from turnwise_environments.repair.sabotage import sabotaged
+from turnwise_environments.repair.judging import plain_name, run_suite, sabotaged, without_clashes
 from turnwise_sandbox.sandbox import Sandbox
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
@@ -105,11 +104,6 @@ def sandbox() -> Iterator[Sandbox]:
     limits = Limits(seconds=120.0, cpu_seconds=60.0)
     with Sandbox(SandboxSettings(packages=PACKAGES, limits=limits)) as made:
         yield working(made)
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return str(path)
 
 
 def instances(path: str, clones: Path, runner: Any = "plain") -> InstanceFile:

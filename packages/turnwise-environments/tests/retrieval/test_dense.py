@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from turnwise.errors import DataError
-from turnwise_environments.retrieval.dense import DenseIndex, FusedIndex
+from turnwise_environments.retrieval import DenseIndex, FusedIndex
 
 
 class Fixed:

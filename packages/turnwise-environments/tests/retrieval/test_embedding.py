@@ -15,7 +15,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.types import Action, ToolCall
 from turnwise_environments.measurement import all_tasks
-from turnwise_environments.retrieval.embedding import Embedder, embedded, make_embedder
+from turnwise_environments.retrieval import Embedder, embedded, make_embedder
 
 CALLS = """
 import numpy as np

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.types import ToolCall
-from turnwise_environments.rewards.tool_calls import (
+from turnwise_environments.rewards.toolrl import (
     MAX_CHARACTERS,
     overlap,
     read_calls,

@@ -17,8 +17,14 @@ from turnwise.config import RewardConfig
 from turnwise.rewards.composition import make_reward
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, ToolCall, Trajectory, Turn
-from turnwise_environments.rewards.tool_calls import read_calls, toolrl_correctness, write_calls
-from turnwise_environments.rewards.toolrl import calls_of, toolrl_calls, toolrl_form
+from turnwise_environments.rewards.toolrl import (
+    calls_of,
+    read_calls,
+    toolrl_calls,
+    toolrl_correctness,
+    toolrl_form,
+    write_calls,
+)
 
 TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
 EXPECTED = [ToolCall("a", {"x": 1, "y": 2}), ToolCall("b", {"z": 3})]

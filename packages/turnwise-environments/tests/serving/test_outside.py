@@ -10,7 +10,7 @@ from turnwise.config import RolloutConfig
 from turnwise.errors import ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn, Verdict
-from turnwise_environments.serving.outside import OutsideEpisode, detail_of
+from turnwise_environments.serving.offer import OutsideEpisode, detail_of
 
 
 class Slow(Capitals):

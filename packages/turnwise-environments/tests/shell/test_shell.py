@@ -9,16 +9,21 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, prototype
+from environment_playing import answered, calling, judged, prototype, write
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.seeds import derive
 from turnwise.types import Action, Task
 from turnwise_environments.measurement import NOTHING, all_tasks, is_restorable, played_all
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell.environment import Shell
-from turnwise_environments.shell.folders import draw_folder, entries_of, state_of
 from turnwise_environments.shell.os_interaction import WEAKNESS, RecordFile
-from turnwise_environments.shell.requests import CHANGES, QUESTIONS
+from turnwise_environments.shell.requests import (
+    CHANGES,
+    QUESTIONS,
+    draw_folder,
+    entries_of,
+    state_of,
+)
 from turnwise_environments.shell.tasks import folder_of
 from turnwise_sandbox.tools.workspace import Workspace
 
@@ -129,11 +134,6 @@ def test_changes_are_a_share_of_what_is_right_and_wrong(made: Shell) -> None:
     more = running("for n in 1 2 3 4 5 6 7 8 9; do echo x > $n.txt; done")
     assert 0.0 < judged(made, task, *calls, *more, last).parts["changes"] < 0.9
     assert judged(made, task, *running("rm -r *"), last).parts["changes"] < 0.3
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text(json.dumps(list(records)))
-    return str(path)
 
 
 @pytest.fixture

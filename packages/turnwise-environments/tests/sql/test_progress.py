@@ -8,7 +8,7 @@ from environment_playing import answered, calling, judged, prototype
 from turnwise.environments.base import Environment
 from turnwise.types import Task
 from turnwise_environments.measurement import all_tasks
-from turnwise_environments.sql.progress import Wanted
+from turnwise_environments.sql.environment import Wanted
 from turnwise_environments.sql.tasks import make_task, outcome
 from turnwise_environments.tools.sql import Table, literal
 

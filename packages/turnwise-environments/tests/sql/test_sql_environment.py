@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, opened, reward
+from environment_playing import answered, calling, judged, opened, reward, write
 from turnwise.errors import DataError
 from turnwise.types import Action, Task
 from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
-from turnwise_environments.sql.dbbench import RecordFile, for_sqlite
 from turnwise_environments.sql.environment import SqlEnvironment
 from turnwise_environments.sql.requests import GRAMMARS
-from turnwise_environments.sql.tasks import MadeRequests
+from turnwise_environments.sql.tasks import MadeRequests, RecordFile, for_sqlite
 
 DBBENCH = Path(__file__).parents[5] / "shared" / "data" / "dbbench"
 RECORD: dict[str, Any] = {
@@ -105,11 +104,6 @@ def test_several_cells_in_any_order() -> None:
         assert reward(made, task, answered(wrong)) == 0.0
     part = judged(made, task, answered(", ".join(cells[1:]))).parts["rows"]
     assert part == pytest.approx((len(cells) - 1) / len(cells))
-
-
-def write(path: Path, *records: Any) -> str:
-    path.write_text(json.dumps(list(records)))
-    return str(path)
 
 
 def test_records_in_dbbenchs_format(tmp_path: Path) -> None:

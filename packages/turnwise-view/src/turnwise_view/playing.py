@@ -2,7 +2,7 @@
 turn of an episode that the run has recorded.
 
 The loop, its limits and the verdict are those of every episode that a client plays
-(`turnwise_environments.serving.outside`). Not here: what the page shows (`dashboard`), and playing
+(`turnwise_environments.serving.offer`). Not here: what the page shows (`dashboard`), and playing
 in the terminal (`play.py`).
 """
 
@@ -25,8 +25,7 @@ from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import trajectory_of
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
-from turnwise_environments.serving.offer import check_servable, verdict_of
-from turnwise_environments.serving.outside import OutsideEpisode, Reply
+from turnwise_environments.serving.offer import OutsideEpisode, Reply, check_servable, verdict_of
 from turnwise_view.dashboard.index import read_row
 
 PATIENCE = 3600.0

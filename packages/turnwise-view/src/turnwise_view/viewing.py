@@ -66,7 +66,7 @@ def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dash
 async def _serve(
     dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
 ) -> None:
-    from turnwise_environments.serving.web_server import free_address, serving
+    from turnwise_environments.serving.mcp import free_address, serving
     from turnwise_view.dashboard.security import AccessGuard
     from turnwise_view.dashboard.server import application
 

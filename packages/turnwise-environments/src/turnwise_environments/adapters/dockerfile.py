@@ -2,7 +2,7 @@
 
 What a folder can have is kept: files that are copied, commands, variables, the working directory.
 The base image is not: commands find what the sandbox has. What cannot be done so is refused by
-`UnsupportedDockerfile`. Not here: running the steps (`harbor_tasks.py`).
+`UnsupportedDockerfile`.
 """
 
 import json

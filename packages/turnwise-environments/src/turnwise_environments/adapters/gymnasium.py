@@ -8,21 +8,22 @@ numbers, or what a function of yours says of it. Rewards are the environment's. 
 actions, images.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, Literal
 
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.tasksets import TaskSet, identities
-from turnwise.errors import ConfigError, MissingExtraError, ToolError
+from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Share
 from turnwise.registry import load_function, load_module
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Task
 from turnwise_environments.adapters.replayed import PARTS, Replayed, Reply
+from turnwise_environments.common import check_installed, identity
 
 ACTIONS = {
     "Blackjack": ("stick", "hit"),
@@ -39,11 +40,8 @@ _COLOURS = ("grey", "red", "green", "yellow", "blue", "magenta", "cyan", "white"
 
 
 class Gymnasium(Replayed):
-    """One tool, `act`, that takes an action's name.
-
-    Example:
-        Gymnasium("FrozenLake-v1", success=1, arguments={"is_slippery": False})
-    """
+    """One tool, `act`, that takes an action's name. Example: `Gymnasium("FrozenLake-v1", success=1,
+    arguments={"is_slippery": False})`."""
 
     def __init__(
         self,
@@ -65,14 +63,13 @@ class Gymnasium(Replayed):
         `describe` is a function, `path/to/file.py:name`, of an observation and the unwrapped
         environment; what it returns is shown. `instructions` stand before the first view. `count`
         seeds are tried; those with the same first view are one task.
-
-        Raises ConfigError for options that do not fit, MissingExtraError without gymnasium.
         """
+        check_installed("gymnasium", "games")
         self.id, self.success = id, success
         self._turn_rewards = reward == "return"
         self.facts = EnvironmentSpec(
             f"gymnasium/{id}",
-            _gymnasium().__version__,
+            version("gymnasium"),
             turn_rewards=self._turn_rewards,
             parts=PARTS,
         )
@@ -90,20 +87,11 @@ class Gymnasium(Replayed):
 
     @property
     def restorable(self) -> bool:
-        """Unless the environment says of itself that it is not deterministic."""
         return self._restorable
 
     def _tool(self) -> Tool:
-        argument = {"type": "string", "enum": list(self._names)}
-        parameters = {
-            "type": "object",
-            "properties": {"action": argument},
-            "required": ["action"],
-            "additionalProperties": False,
-        }
-        description = f"Do one of: {', '.join(self._names)}."
-        schema = {"name": "act", "description": description, "parameters": parameters}
-        return Tool("act", description, schema, self.act)
+        known = {"type": "string", "enum": list(self._names)}
+        return self._act_tool(self.act, f"Do one of: {', '.join(self._names)}.", action=known)
 
     def _begin(self, task: Task, seed: int) -> str:
         self._end()
@@ -175,7 +163,7 @@ class Gymnasium(Replayed):
                     f"gymnasium: an observation of {self.id} has {len(shown)} characters: give a "
                     "function that describes it, environment.options.describe"
                 )
-            name = hashlib.sha256(f"{self.id}\n{prompt}\n{shown}".encode()).hexdigest()[:16]
+            name = identity(f"{self.id}\n{prompt}\n{shown}")
             found.setdefault(name, Task(name, prompt, data={"seed": seed}))
         scores = {"noop": 0.0}
         if len(found) > 1:
@@ -186,16 +174,9 @@ class Gymnasium(Replayed):
         return TaskSet.of({"train": one, "heldout": one}, scores, [told], identities)
 
 
-def _gymnasium() -> Any:
-    try:
-        import gymnasium
-    except ModuleNotFoundError:
-        raise MissingExtraError("gymnasium", "games") from None
-    return gymnasium
-
-
 def _made(name: str, arguments: Mapping[str, Any]) -> Any:
-    gymnasium = _gymnasium()
+    import gymnasium
+
     try:
         return gymnasium.make(name, disable_env_checker=True, **arguments)
     except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
@@ -203,9 +184,10 @@ def _made(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _first_action(made: Any, id: str) -> int:
-    """The number of the first of the discrete actions."""
+    from gymnasium.spaces import Discrete
+
     space = made.action_space
-    if not isinstance(space, _gymnasium().spaces.Discrete):
+    if not isinstance(space, Discrete):
         raise ConfigError(f"gymnasium: the actions of {id} are {space}: they have to be Discrete")
     return int(space.start)
 

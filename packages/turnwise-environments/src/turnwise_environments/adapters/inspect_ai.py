@@ -10,7 +10,6 @@ the model's output. The task's own solver is not run, so what it would add to a 
 """
 
 import functools
-import hashlib
 import json
 import math
 import string
@@ -20,12 +19,13 @@ from typing import Any, Self
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import Tasks, TaskSet, every
-from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, ToolError
+from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Share
 from turnwise.registry import load_function
 from turnwise.rewards.parts import RewardPart
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
+from turnwise_environments.common import check_installed, identity
 
 MODEL = "turnwise"
 WORDS = ("c", "i", "p", "n", "yes", "no", "true", "false")
@@ -33,11 +33,8 @@ WORDS = ("c", "i", "p", "n", "yes", "no", "true", "false")
 
 
 class Inspect(Environment):
-    """A sample's input, tools if wanted, an answer.
-
-    Example:
-        Inspect("inspect_evals.gsm8k:gsm8k", arguments={"fewshot": 0})
-    """
+    """A sample's input, tools if wanted, an answer. Example: `Inspect("inspect_evals.gsm8k:gsm8k",
+    arguments={"fewshot": 0})`."""
 
     def __init__(
         self,
@@ -50,11 +47,8 @@ class Inspect(Environment):
     ) -> None:
         """`task` and `tools` are functions marked `@task` and `@tool`, `path/to/file.py:name` or
         `package.module:name`; `arguments` are the task's. `instructions` stand before each input.
-        An episode succeeds with a score of at least `success`, of the task's first scorer.
-
-        Raises ConfigError for what is not there or not supported here, MissingExtraError without
-        inspect-ai.
-        """
+        An episode succeeds with a score of at least `success`, of the task's first scorer."""
+        check_installed("inspect-ai", "inspect")
         self.name, self.success = task, success
         self._makers = [_maker(target) for target in tools]
         self._tools = [_tool(maker) for maker in self._makers]
@@ -77,11 +71,9 @@ class Inspect(Environment):
         self.stateless = not tools  # tools may keep anything
 
     def tools(self) -> list[Tool]:
-        """The given ones."""
         return self._tools
 
     def fresh(self) -> Self:
-        """A new episode, with tools of its own."""
         made = super().fresh()
         made._tools = [_tool(maker) for maker in self._makers]
         return made
@@ -95,9 +87,8 @@ class Inspect(Environment):
         return await super().reset(task, seed)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """The first scorer's value; those of all are among the parts.
-
-        A scorer's exception, or a value that is not a number, leaves the episode ungraded."""
+        """The first scorer's value; those of all are among the parts. A scorer's exception, or a
+        value that is not a number, leaves the episode ungraded."""
         sample = self._samples[trajectory.task.id]
         parts = {}
         for name, scorer in self._scorers.items():
@@ -108,7 +99,6 @@ class Inspect(Environment):
         return Verdict(reward, success, parts, f"answered {trajectory.answer!r:.80}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The sample's first target."""
         if not task.secret["target"]:
             raise NotSupportedError(f"inspect: {self.name} has samples without a target")
         return [Action("", answer=task.secret["target"][0])]
@@ -121,18 +111,7 @@ def _content(tasks: Tasks) -> str:
     return json.dumps([[task.prompt, task.secret] for _, task in every(tasks)])
 
 
-def _package() -> None:
-    try:
-        import inspect_ai  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "inspect_ai":
-            raise
-        raise MissingExtraError("inspect-ai", "inspect") from None
-
-
 def _task(name: str, arguments: Mapping[str, Any]) -> Any:
-    """The task, if it can be played here."""
-    _package()
     from inspect_ai import Task as Theirs
     from inspect_ai.dataset import Dataset
 
@@ -163,7 +142,6 @@ def _scorers(theirs: Any, name: str) -> dict[str, Any]:
 
 
 def _check(sample: Any, name: str) -> None:
-    """Raise ConfigError for a sample that is more than text."""
     if sample.sandbox is not None or sample.files or sample.setup:
         raise ConfigError(f"inspect: samples of {name} need files or a sandbox: not supported")
     for message in [] if isinstance(sample.input, str) else sample.input:
@@ -174,8 +152,7 @@ def _check(sample: Any, name: str) -> None:
 
 
 def _key(sample: Any) -> str:
-    content = f"{_input(sample)}\n{sample.choices}"
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return identity(f"{_input(sample)}\n{sample.choices}")
 
 
 def _input(sample: Any) -> str:
@@ -206,7 +183,7 @@ def _target(sample: Any) -> Any:
 
 
 def _state(sample: Any, trajectory: Trajectory) -> Any:
-    """The conversation as a solver leaves it: what was asked, each turn, what tools said."""
+    """The conversation as a solver leaves it."""
     from inspect_ai.model import (
         ChatMessageAssistant,
         ChatMessageTool,
@@ -271,8 +248,6 @@ def _number(name: str, score: Any) -> float:
 
 
 def _maker(target: str) -> Any:
-    """A function that makes a tool."""
-    _package()
     from inspect_ai.tool import ToolDef
 
     function = load_function(target, "inspect")
@@ -284,7 +259,6 @@ def _maker(target: str) -> Any:
 
 
 def _tool(maker: Any) -> Tool:
-    """One of Inspect's tools as one of ours."""
     from inspect_ai.tool import ToolDef
     from inspect_ai.tool import ToolError as TheirError
 

@@ -1,17 +1,15 @@
 """Environments behind a server of OpenEnv (openenv-core): reset, step and reward over a WebSocket.
 
 An episode is a session of its own, and an action of the server's schema is the one tool, `act`. The
-protocol is spoken here, as openenv-core 0.3 has it: its client makes one RuntimeError of an
-action that does not fit and of a server that fails, and brings some 50 packages; the extra
-`openenv` is the WebSocket alone. Each reward is the turn's; success is a sum of rewards that is
-high enough. The agent reads why an action does not fit the schema; a server that is gone,
-full, silent or whose environment raises is infrastructure. Not here: starting servers; their MCP
-endpoints (`tools/mcp.py`); snapshots, which the protocol does not have.
+protocol is spoken here, as openenv-core 0.3 has it: its client makes one RuntimeError of an action
+that does not fit and of a server that fails, and brings some 50 packages; the extra `openenv` is
+the WebSocket alone. Each reward is the turn's; success is a sum of rewards that is high enough. The
+agent reads why an action does not fit the schema; a server that is gone, full, silent or whose
+environment raises is infrastructure. The protocol has no snapshots.
 """
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -22,12 +20,7 @@ import httpx2
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import SPLITS, Split, TaskFile, Tasks, TaskSet, every
-from turnwise.errors import (
-    ConfigError,
-    InfrastructureError,
-    MissingExtraError,
-    ToolError,
-)
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.options import Options
 from turnwise.ranges import Count, Seconds
 from turnwise.rewards.parts import RewardPart
@@ -44,6 +37,7 @@ from turnwise.types import (
     Trajectory,
     Verdict,
 )
+from turnwise_environments.common import check_installed, identity
 
 SECONDS, CLOSE_SECONDS = 30.0, 5.0
 LARGEST_MESSAGE = 16 << 20
@@ -59,7 +53,6 @@ class Seeds(Options):
     count: Count = 1000
 
     def load(self, prompt: str) -> Tasks:
-        """The tasks, each with this prompt."""
         tasks: dict[Split, list[Task]] = {}
         for split in SPLITS:
             numbers = (derive("openenv", split, place) % 2**31 for place in range(self.count))
@@ -77,16 +70,13 @@ class ResetFile(TaskFile):
     """The resets of a .jsonl or .json file: objects, the arguments of each."""
 
     def load(self, prompt: str) -> Tasks:
-        """The tasks, each with this prompt. Raises DataError for a file that is broken."""
+        """Raises DataError for a file that is broken."""
         return TaskSet.read(self, lambda reset, _: _task(reset, prompt), "resets").tasks
 
 
 class OpenEnv(Environment):
-    """One tool, `act`, whose arguments are the fields of the server's actions.
-
-    Example:
-        OpenEnv(url="http://127.0.0.1:8000", answer_field="message")
-    """
+    """One tool, `act`, whose arguments are the fields of the server's actions. Example:
+    `OpenEnv(url="http://127.0.0.1:8000", answer_field="message")`."""
 
     _session: "Session | None" = None
 
@@ -106,17 +96,10 @@ class OpenEnv(Environment):
         """`url` is a server's that runs. A task is the arguments of a reset. `prompt` stands before
         the first observation. An answer ends the episode; with `answer_field` it is an action with
         that field instead. Success is a sum of rewards of `success_at` or more. The server has
-        `seconds` for each reply.
-
-        Raises ConfigError for a url or field that makes no sense and a server that does not answer,
-        DataError for a file that is broken, MissingExtraError without websockets.
-        """
+        `seconds` for each reply."""
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"openenv: url {url!r}: write http://host:port")
-        try:
-            import websockets  # noqa: F401
-        except ModuleNotFoundError:
-            raise MissingExtraError("websockets", "openenv") from None
+        check_installed("websockets", "openenv")
         self._url, self._seconds = url.rstrip("/"), seconds
         self._answer_field, self._success_at = answer_field, success_at
         self._schema = _action_schema(self._url)
@@ -126,18 +109,15 @@ class OpenEnv(Environment):
         self.task_set = TaskSet.of(tasks.load(prompt), content=self._content)
 
     def _content(self, tasks: Tasks) -> str:
-        """The resets, and the actions' schema: of the rest nothing is known."""
         return json.dumps([self._schema, [task.id for _, task in every(tasks)]], sort_keys=True)
 
     def tools(self) -> list[Tool]:
-        """`act` alone; the server checks its arguments."""
         words = "Act in the environment."
         schema = {"name": "act", "description": words, "parameters": self._schema}
         return [Tool("act", words, schema, self._act)]
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Open a session and reset it. A reset without a seed of its own gets none: what the
-        server leaves to chance is its own matter."""
+        """Open a session. A reset without a seed of its own gets none."""
         del seed
         await self.close()
         session = Session(self._url, self._seconds)
@@ -190,14 +170,12 @@ class OpenEnv(Environment):
         return shown((await self._asked(arguments)).observation)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success is a sum of rewards of `success_at` or more; the rewards are the turns', so the
-        verdict's own is 0."""
+        """Success is a sum of rewards of `success_at` or more; the verdict's own is 0."""
         steps = [turn.step for turn in trajectory.turns if turn.step is not None]
         total = sum(step.reward for step in steps if step.reward is not None)
         return Verdict(0.0, total >= self._success_at, {"total": total}, f"total {total:g}")
 
     async def close(self) -> None:
-        """End the session. Idempotent, bounded."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -205,8 +183,6 @@ class OpenEnv(Environment):
 
 @dataclass(frozen=True)
 class Reply:
-    """A server's answer to a reset or a step."""
-
     observation: Mapping[str, Any]
     reward: float | None
     done: bool
@@ -220,7 +196,7 @@ class Session:
         self._socket: Any = None
 
     async def open(self) -> None:
-        """Connect. Raises InfrastructureError where there is no connection in time."""
+        """Raises InfrastructureError where there is no connection in time."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import WebSocketException
 
@@ -232,8 +208,8 @@ class Session:
             raise self._lost(error) from error
 
     async def ask(self, message: Mapping[str, Any]) -> Reply:
-        """The reply to a message. Raises ToolError for what does not fit the server's schema, and
-        InfrastructureError for whatever else the server calls an error, or no reply in time."""
+        """The reply to a message. Raises ToolError for what does not fit the server's schema,
+        InfrastructureError for any other error, or no reply in time."""
         from websockets.exceptions import WebSocketException
 
         try:
@@ -256,7 +232,6 @@ class Session:
         )
 
     async def close(self) -> None:
-        """End the session, within CLOSE_SECONDS."""
         if self._socket is None:
             return
         from websockets.exceptions import WebSocketException
@@ -295,14 +270,12 @@ def _reply(data: Mapping[str, Any], url: str) -> Reply:
 
 
 def _mistakes(data: Mapping[str, Any]) -> str:
-    """The first of the server's complaints, as for any tool."""
     errors = data.get("errors") or [{}]
     where = ".".join(str(part) for part in errors[0].get("loc", ()))
     return f"act: argument {where!r}: {errors[0].get('msg', data.get('message', ''))}"
 
 
 def _action_schema(url: str) -> dict[str, Any]:
-    """Parameters of an action, without the metadata that each may have."""
     try:
         with httpx2.Client(timeout=SECONDS, trust_env=False) as http:
             answer = http.get(f"{url}/schema")
@@ -319,6 +292,4 @@ def _action_schema(url: str) -> dict[str, Any]:
 
 
 def _task(reset: Mapping[str, Any], prompt: str) -> Task:
-    content = json.dumps(reset, sort_keys=True)
-    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
-    return Task(identity, prompt, data={"reset": dict(reset)})
+    return Task(identity(dict(reset)), prompt, data={"reset": dict(reset)})

@@ -12,25 +12,18 @@ curricula.
 """
 
 import asyncio
-import hashlib
 import json
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, every
 from turnwise.environments.turn_parts import share
-from turnwise.errors import (
-    ConfigError,
-    InfrastructureError,
-    MissingExtraError,
-    NotSupportedError,
-    unknown_name,
-)
+from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError, unknown_name
 from turnwise.ranges import Count, Share
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
@@ -39,6 +32,7 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.adapters import reasoning_gym_program
+from turnwise_environments.common import check_installed, identity
 
 SEEDS = 2**31
 PARTS = {"correct": share("whether the answer is right")}
@@ -52,11 +46,8 @@ PROGRAM = Path(reasoning_gym_program.__file__)
 
 
 class ReasoningGym(Environment):
-    """One question, one answer, no tools.
-
-    Example:
-        ReasoningGym({"countdown": {"max_numbers": 4}}, count=500)
-    """
+    """One question, one answer, no tools. Example: `ReasoningGym({"countdown": {"max_numbers": 4}},
+    count=500)`."""
 
     stateless = True
     sandbox: CodeSandbox
@@ -70,14 +61,11 @@ class ReasoningGym(Environment):
     ) -> None:
         """Names of `datasets`, or a table of their settings by name; `count` questions of each, in
         both splits together, fewer where a dataset has not so many different ones. `sandbox` is a
-        table of `make_sandbox`.
-
-        Raises ConfigError for unknown names and settings, MissingExtraError without reasoning-gym.
-        """
-        package, self._settings = installed("reasoning-gym"), _by_name(datasets)
-        self.facts = EnvironmentSpec(
-            f"reasoning_gym/{'+'.join(self._settings)}", package, parts=PARTS
-        )
+        table of `make_sandbox`."""
+        check_installed("reasoning-gym", "reasoning-gym")
+        self._settings = _by_name(datasets)
+        name = f"reasoning_gym/{'+'.join(self._settings)}"
+        self.facts = EnvironmentSpec(name, version("reasoning-gym"), parts=PARTS)
         self.sandbox = make_sandbox({"packages": _packages(), "warm": 0, **sandbox}, limits=LIMITS)
         self._datasets = self._made(count)
         tasks = [task for name in self._settings for task in self._tasks_of(name)]
@@ -90,8 +78,7 @@ class ReasoningGym(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 for the dataset's own answer, or one that its scorer fully accepts and that is minimal.
-
-        Raises InfrastructureError where the sandbox or the scorer does not work."""
+        Raises InfrastructureError where the scorer does not work."""
         secret, answer = trajectory.task.secret, _normal(trajectory.answer or "")
         wanted = secret["answer"]
         success = bool(answer) and wanted is not None and answer == _normal(wanted)
@@ -101,7 +88,6 @@ class ReasoningGym(Environment):
         return Verdict(float(success), success, {"correct": float(success)}, f"{answer[:80]!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The dataset's own answer."""
         if not self._known:
             raise NotSupportedError("reasoning_gym: some of these datasets tell no answers")
         return [Action("", answer=task.secret["answer"])]
@@ -111,7 +97,6 @@ class ReasoningGym(Environment):
         return [Action("", answer=stream.choice(self._answers[task.info["dataset"]] or [""]))]
 
     def _made(self, count: int) -> dict[str, Any]:
-        """The questions that the program makes from the settings, in a sandbox."""
         seeds = {
             name: [derive("reasoning_gym", name, number) % SEEDS for number in range(2 * count)]
             for name in self._settings
@@ -135,7 +120,7 @@ class ReasoningGym(Environment):
         for seed, question, answer in self._datasets[name]["items"]:
             settings = {**self._settings[name], "seed": seed, "size": 1}
             secret = {"answer": answer, "dataset": name, "settings": settings}
-            key = hashlib.sha256(f"{name}\n{question}".encode()).hexdigest()[:16]
+            key = identity(f"{name}\n{question}")
             tasks.append(Task(key, question, secret, info={"dataset": name}))
         return tasks
 
@@ -156,9 +141,7 @@ class ReasoningGym(Environment):
 
 
 def _score(result: Result, name: str) -> float:
-    """The score that was printed. An answer that takes the scorer beyond its limits is wrong.
-
-    Raises InfrastructureError where the program failed."""
+    """The score that was printed; 0 beyond the limits. Raises InfrastructureError for a failure."""
     if result.status is not Status.OK:
         if result.status is Status.NONZERO:
             reason = result.stderr.text.strip().rpartition("\n")[2]
@@ -172,16 +155,7 @@ def _normal(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def installed(package: str) -> str:
-    """The version of reasoning-gym. Raises MissingExtraError where it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        raise MissingExtraError("reasoning-gym", "reasoning-gym") from None
-
-
 def _packages() -> list[str]:
-    """Folders of installed packages, for the sandbox."""
     return [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
 
 

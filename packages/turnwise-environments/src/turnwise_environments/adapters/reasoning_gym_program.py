@@ -38,7 +38,6 @@ _LONG = re.compile(r"\w{100}")
 
 
 def main() -> None:
-    """See the module."""
     asked = json.load(sys.stdin)
     if "answer" not in asked:
         Path(MADE).write_text(json.dumps(make(asked["make"], asked["seeds"], asked["count"])))
@@ -57,9 +56,8 @@ def main() -> None:
 def make(
     settings: dict[str, dict[str, Any]], seeds: dict[str, list[int]], count: int
 ) -> dict[str, Any]:
-    """Questions by dataset: its place, whether it has a scorer of its own, and (seed, question,
-    answer) of `count` different questions, or of as many as the seeds give; or `unknown` or
-    `error`."""
+    """Questions by dataset: its place, whether it has a scorer, and (seed, question, answer) of
+    `count` different ones, or as many as the seeds give; or `unknown` or `error`."""
     import reasoning_gym
     from reasoning_gym.dataset import ProceduralDataset
 
@@ -90,8 +88,7 @@ def make(
 
 
 def made(kind: Any, config: Any, settings: dict[str, Any]) -> tuple[Any, Any]:
-    """The dataset of one seed, and its one entry; what draws from a random state that all share
-    draws from the seed too."""
+    """The dataset of one seed, and its one entry; a random state that all share is seeded too."""
     random.seed(settings["seed"])
     numpy.random.seed(settings["seed"])
     dataset = kind(config=config(**settings))
@@ -99,8 +96,8 @@ def made(kind: Any, config: Any, settings: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def load(name: str) -> Any:
-    """A dataset's module; one of the package's own without the other hundred, which take seconds:
-    the packages above it are empty."""
+    """A dataset's module without the package's other hundred, which take seconds: the packages
+    above it are empty."""
     *parents, _ = name.split(".")
     spec = importlib.util.find_spec(PACKAGE)
     if parents[:1] == [PACKAGE] and spec is not None and spec.submodule_search_locations:
@@ -127,7 +124,7 @@ def minimal_score(dataset: Any, entry: Any, answer: str) -> float:
 
 
 def scored(dataset: Any, entry: Any, answer: str) -> float:
-    """The dataset's own score; 0 for an answer that its scorer fails on."""
+    """The dataset's own score; 0 where its scorer fails."""
     if "sympy" in sys.modules and not is_tame(answer):
         return 0.0
     try:
@@ -138,7 +135,7 @@ def scored(dataset: Any, entry: Any, answer: str) -> float:
 
 def is_tame(answer: str) -> bool:
     """Whether sympy, which evaluates what it parses, may have it: known functions, variables of one
-    letter, and no powers but small ones, of bases that are not powers themselves."""
+    letter, small powers."""
     powers = answer.replace("^", "**")
     names = (name for name in _NAME.findall(answer) if len(name) > 1)
     return bool(

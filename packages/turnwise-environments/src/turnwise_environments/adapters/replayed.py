@@ -1,15 +1,14 @@
 """The common part of adapters to games: one tool, `act`; a state that lists all actions so far.
 
 Another's game need not be made of plain data, so a snapshot is the list of what was done, and to
-restore is to begin again and do it again, when the next action comes. Not here: the games (one file
-each), nor games that differ from time to time: a replay that shows something else is an
-InfrastructureError.
+restore is to begin again and do it again, when the next action comes. A replay that shows something
+else is an InfrastructureError.
 """
 
 import json
 import random
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,8 +51,8 @@ class Played:
 
 
 class Replayed(Environment):
-    """A game with one tool that takes one string. A subclass begins a game in `_begin`, acts in it
-    in `_do`, and ends it in `_end`; these may block, and run in a thread."""
+    """A game with one tool that takes one string. A subclass has `_begin`, `_do` and `_end`, which
+    may block, and run in a thread."""
 
     _played: Played
     _turn_rewards: bool = True
@@ -63,12 +62,11 @@ class Replayed(Environment):
 
     @abstractmethod
     def _begin(self, task: Task, seed: int) -> str:
-        """Make a game; what it shows."""
+        """Make a game; gives what it shows."""
 
     @abstractmethod
     def _do(self, action: str) -> Reply:
-        """Act in it. Raises ToolError for an action that the game does not know; any other
-        exception leaves the episode ungraded."""
+        """Act in it. Raises ToolError for an action that the game does not know."""
 
     def _end(self) -> None:
         """Release the game."""
@@ -79,10 +77,20 @@ class Replayed(Environment):
 
     @abstractmethod
     def _tool(self) -> Tool:
-        """The one tool; its function is `self.act`."""
+        """The one tool, made by `_act_tool`."""
+
+    def _act_tool(self, function: Callable[[str], str], description: str, **argument: Any) -> Tool:
+        """The tool, whose function takes one argument, with its schema by name."""
+        parameters = {
+            "type": "object",
+            "properties": argument,
+            "required": [*argument],
+            "additionalProperties": False,
+        }
+        schema = {"name": "act", "description": description, "parameters": parameters}
+        return Tool("act", description, schema, function)
 
     def tools(self) -> list[Tool]:
-        """The one."""
         return [self._tool()]
 
     def _callable(self) -> dict[str, Tool]:
@@ -90,7 +98,7 @@ class Replayed(Environment):
         return {tool.name: tool}
 
     def act(self, action: str) -> str:
-        """Act in the game, which is brought to where it was if need be. Blocks."""
+        """Act in the game, which is brought to where it was if need be."""
         if not self._live:
             self._replay()
         reply, played = self._do(action), self._played
@@ -100,17 +108,13 @@ class Replayed(Environment):
         return reply.shown
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Begin the game; the task's prompt and the first view."""
         await self.close()
         shown = await in_thread(lambda: self._begin(task, seed))
         self._played, self._live = Played(dict(task.data), seed, shown=shown), True
         return Observation(f"{task.prompt}\n{shown}".strip(), Source.USER)
 
     async def step(self, action: Action) -> Step:
-        """Act, in order, until the game is over; a turn's reward is that of its actions.
-
-        An answer gives up.
-        """
+        """Act, in order, until the game is over. An answer gives up."""
         if action.answer is not None:
             return Step(done=True, abort=True)
         played = self._played
@@ -125,14 +129,13 @@ class Replayed(Environment):
         )
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success as the game saw it. Its rewards are those of the turns."""
+        """Success as the game saw it."""
         played = self._played
         parts = {"won": float(played.won), "over": float(played.over)}
         detail = f"{len(played.done)} actions, return {played.reward:g}"
         return Verdict(self._outcome_reward(), played.won, parts, detail)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """RANDOM_ACTIONS actions of those that the tool's schema lists."""
         del task
         tool = self._tool()
         ((name, schema),) = tool.schema["parameters"]["properties"].items()
@@ -142,21 +145,17 @@ class Replayed(Environment):
         ]
 
     def snapshot(self) -> bytes:
-        """The actions so far, and what came of them."""
         return json.dumps(vars(self._played)).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`; the next action begins with the replay."""
         self._played, self._live = Played(**json.loads(state)), False
 
     def reseed(self, seed: int) -> None:
-        """Draw chance from another seed from now on, and in every replay."""
         self._played.done.append(seed)
         if self._live:
             self._reseed(seed)
 
     async def close(self) -> None:
-        """Release the game."""
         self._live = False
         await in_thread(self._end)
 

@@ -8,8 +8,6 @@ Success is to win. A game takes a second or two to make, so made ones are kept i
 end.
 """
 
-import hashlib
-import json
 import random
 import re
 import tempfile
@@ -17,13 +15,13 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
-from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
+from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.folders import cache_folder
 from turnwise.options import Options
 from turnwise.ranges import Count, Share
@@ -31,6 +29,7 @@ from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.adapters.replayed import PARTS, RANDOM_ACTIONS, Replayed, Reply
+from turnwise_environments.common import check_installed, identity
 
 PROMPT = "Play a text adventure. Give one command at a time, such as: look."
 SEEDS = 2**31
@@ -61,8 +60,8 @@ class MadeGames(Options):
     heldout_share: Share = 0.5
 
     def files(self, package: str) -> list[Path]:
-        """Make them from seeds with this version of the package, or take them from the cache; a
-        seed that gives none is passed over. Raises ConfigError where too few seeds give one."""
+        """Make them from seeds, or take them from the cache; a seed that gives none is passed over.
+        Raises ConfigError where too few seeds give one."""
         name = f"{self.rooms}-{self.objects}-{self.quest_length}"
         folder = cache_folder() / f"textworld-{package}-won" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +90,7 @@ class GameFolder(Options):
     heldout_share: Share = 0.5
 
     def files(self, package: str) -> list[Path]:
-        """Find them, whatever version made them. Raises DataError where there are none."""
+        """Find them. Raises DataError where there are none."""
         del package
         folder = Path(self.folder).expanduser()
         files = sorted(folder.glob("*.z8"))
@@ -104,11 +103,8 @@ class GameFolder(Options):
 
 
 class TextWorld(Replayed):
-    """One tool, `act`, that takes a command.
-
-    Example:
-        TextWorld(tasks=MadeGames(rooms=3, objects=6, quest_length=4, count=50))
-    """
+    """One tool, `act`, that takes a command. Example: `TextWorld(tasks=MadeGames(rooms=3,
+    objects=6, quest_length=4, count=50))`."""
 
     def __init__(
         self,
@@ -117,12 +113,9 @@ class TextWorld(Replayed):
         max_steps: Count = 50,
     ) -> None:
         """With `admissible` each view ends with the commands that the game would understand. After
-        `max_steps` commands the game is over.
-
-        Raises ConfigError where there are not so many games, DataError for a folder without games,
-        MissingExtraError without textworld.
-        """
-        package = _version()
+        `max_steps` commands the game is over."""
+        check_installed("textworld", "textworld")
+        package = version("textworld")
         self.facts = EnvironmentSpec("textworld", package, turn_rewards=True, parts=PARTS)
         self.admissible, self.max_steps = admissible, max_steps
         self._game: Any = None
@@ -132,29 +125,20 @@ class TextWorld(Replayed):
         self.task_set = TaskSet.shuffled(games, tasks.heldout_share, SOLVED, content=identities)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The walkthrough of the game."""
         if not task.secret["walkthrough"]:
             raise NotSupportedError(f"textworld: the game {task.id} has no walkthrough")
         return [_action(command) for command in task.secret["walkthrough"]]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """Commands that the game may understand somewhere."""
         known = self._commands[task.id]
         return [_action(stream.choice(known)) for _ in range(RANDOM_ACTIONS)]
 
     def _tool(self) -> Tool:
-        parameters = {
-            "type": "object",
-            "properties": {"command": {"type": "string"}},
-            "required": ["command"],
-            "additionalProperties": False,
-        }
-        description = "Give a command to the game."
-        schema = {"name": "act", "description": description, "parameters": parameters}
-        return Tool("act", description, schema, self.command)
+        return self._act_tool(
+            self.command, "Give a command to the game.", command={"type": "string"}
+        )
 
     def command(self, command: str) -> str:
-        """Give a command to the game. Blocks."""
         return self.act(command)
 
     def _begin(self, task: Task, seed: int) -> str:
@@ -214,22 +198,14 @@ def _action(command: str) -> Action:
 
 
 def _readable(text: str) -> str:
-    """A reply without the line of the prompt, empty lines, and the questions after the game's
-    end."""
+    """A reply without the prompt's line, empty lines, and the questions after the game's end."""
     told = (text.rpartition("\n>")[0] or text).partition("Would you like to RESTART")[0]
     return "\n".join(line.strip() for line in told.splitlines() if line.strip())
 
 
-def _version() -> str:
-    try:
-        return version("textworld")
-    except PackageNotFoundError:
-        raise MissingExtraError("textworld", "textworld") from None
-
-
 def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) -> bool:
-    """Make a game and write it, the `.z8` last; False where the seed gives no game that its own
-    walkthrough wins: in some, two things have names that the game confuses."""
+    """Make a game and write it, the `.z8` last; False where its own walkthrough does not win: in
+    some, two things have names that the game confuses."""
     from textworld import GameOptions
     from textworld.generator import QuestGenerationError, compile_game, make_game
 
@@ -269,13 +245,13 @@ def _is_won(file: Path, walkthrough: Sequence[str]) -> bool:
 
 
 def _read(file: Path) -> tuple[Task, Sequence[str]]:
-    """A game as a task, whose id is a hash of world and quest; and the commands that it may
-    understand somewhere."""
+    """A game as a task, and the commands that it may understand somewhere."""
     import textworld
 
     game = textworld.Game.load(str(file.with_suffix(".json")))
     content: Mapping[str, Any] = game.serialize()
     parts = {key: content[key] for key in ("world", "quests")}
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     secret = {"walkthrough": list(game.walkthrough or [])}
-    return Task(key, PROMPT, secret, {"file": str(file)}), sorted(game.possible_admissible_commands)
+    return Task(identity(parts), PROMPT, secret, {"file": str(file)}), sorted(
+        game.possible_admissible_commands
+    )

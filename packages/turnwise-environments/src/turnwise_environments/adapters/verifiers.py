@@ -9,11 +9,11 @@ task's own), judges, environments of several turns: a taskset with one of these 
 """
 
 import asyncio
-import hashlib
 import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from itertools import islice
 from typing import Annotated, Any
 
@@ -21,20 +21,17 @@ from pydantic import ValidationError
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import TaskSet
-from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
+from turnwise.errors import ConfigError, NotSupportedError, unknown_name
 from turnwise.ranges import Range, Share
 from turnwise.registry import load_module
 from turnwise.rewards.parts import RewardPart
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
+from turnwise_environments.common import check_installed, identity
 
 
 class Verifiers(Environment):
-    """One prompt, one answer.
-
-    Example:
-        Verifiers("mine.py:Sums", config={"difficulty": 3})
-    """
+    """One prompt, one answer. Example: `Verifiers("mine.py:Sums", config={"difficulty": 3})`."""
 
     stateless = True
 
@@ -50,12 +47,11 @@ class Verifiers(Environment):
         """`taskset` is the id of an installed one, `path/to/file.py:Class` or
         `package.module:Class`; `config` is its own. An episode succeeds with a reward of at least
         `success`. `answer` is the field of the task's data that has the right answer, where there
-        is one. The first `count` tasks are taken, all if it is 0.
+        is one. The first `count` tasks are taken, all if it is 0."""
+        check_installed("verifiers", "verifiers")
+        import verifiers.v1
 
-        Raises ConfigError for what is not there, does not fit or is not supported here;
-        MissingExtraError without verifiers.
-        """
-        self._vf = _package()
+        self._vf = verifiers.v1
         kind = _taskset(self._vf, taskset)
         made = kind(_config(self._vf, kind, taskset, config))
         if not (made.bounded or count):
@@ -72,12 +68,10 @@ class Verifiers(Environment):
         self.task_set = TaskSet.shuffled(tasks, heldout_share, content=lambda _: content)
         names = sorted({name for one in self._theirs.values() for name in _measured(one)})
         parts = {name: RewardPart(description="the taskset's own") for name in names}
-        self.facts = EnvironmentSpec(f"verifiers/{taskset}", _version(), parts=parts)
+        self.facts = EnvironmentSpec(f"verifiers/{taskset}", version("verifiers"), parts=parts)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """The task's own rewards and metrics, of the answer as the model's reply.
-
-        Whatever they raise leaves the episode ungraded."""
+        """The task's own rewards and metrics. Whatever they raise leaves the episode ungraded."""
         theirs = self._theirs[trajectory.task.id]
         trace = self._trace(theirs, trajectory.answer or "")
         # In a thread: a reward that computes for long would stop all episodes and deadlines.
@@ -89,7 +83,6 @@ class Verifiers(Environment):
         return Verdict(reward, success, parts, f"answered {trajectory.answer!r:.80}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The answer that the task's data has."""
         answer = task.secret["data"].get(self.answer_field)
         if not isinstance(answer, str | int | float):
             raise NotSupportedError(f"verifiers: {self.name} has no field {self.answer_field!r}")
@@ -100,7 +93,6 @@ class Verifiers(Environment):
         return Task(key, prompt, {"data": theirs.data.model_dump(mode="json", exclude={"idx"})})
 
     def _trace(self, theirs: Any, reply: str) -> Any:
-        """The conversation as verifiers records it."""
         from verifiers.v1.state import state_cls
         from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 
@@ -121,24 +113,7 @@ class Verifiers(Environment):
         return Trace(id=theirs.key, task=task, agent=agent, nodes=nodes, state=state)
 
 
-def _package() -> Any:
-    try:
-        import verifiers.v1
-    except ModuleNotFoundError as error:
-        if error.name != "verifiers":
-            raise
-        raise MissingExtraError("verifiers", "verifiers") from None
-    return verifiers.v1
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("verifiers")
-
-
 def _taskset(vf: Any, name: str) -> Any:
-    """The taskset's class."""
     place, separator, class_name = name.rpartition(":")
     if separator:
         module = load_module(place, "verifiers")
@@ -176,14 +151,12 @@ def _config(vf: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _key(theirs: Any) -> str:
-    """A hash of the data, wherever the task stands in its taskset."""
     data = theirs.data.model_dump(mode="json", exclude={"idx"})
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    return identity(data)
 
 
 def _messages(data: Any, name: str) -> list[tuple[str, str]]:
-    """(role, text) of what stands before the reply. Raises ConfigError for more than text of a
-    system and a user."""
+    """(role, text) of what stands before the reply. Raises ConfigError for more than text."""
     prompt = data.prompt
     said = [("system", data.system_prompt)] if data.system_prompt else []
     if isinstance(prompt, str):
@@ -203,7 +176,6 @@ def _measured(theirs: Any) -> list[str]:
 
 
 def _check(theirs: Any, name: str) -> None:
-    """Raise ConfigError for a task that needs more than a reply."""
     from verifiers.v1.task import Task as Theirs
 
     kind = type(theirs)

@@ -20,9 +20,14 @@ from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
-from turnwise_environments.code.pipelines import draw
-from turnwise_environments.code.programs import ProgramFile, as_json
-from turnwise_environments.code.tasks import NAME, STANDARD, MadeFunctions
+from turnwise_environments.code.tasks import (
+    NAME,
+    STANDARD,
+    MadeFunctions,
+    ProgramFile,
+    as_json,
+    draw,
+)
 from turnwise_sandbox.grading import Case, grade_function
 from turnwise_sandbox.tools.python import observation, tells_of_failure
 
@@ -41,11 +46,7 @@ _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 class Code(Environment):
-    """One tool, `python`.
-
-    Example:
-        Code(tasks=ProgramFile("quixbugs/programs.jsonl"))
-    """
+    """One tool, `python`. Example: `Code(tasks=ProgramFile("quixbugs/programs.jsonl"))`."""
 
     facts = EnvironmentSpec("code", "1", parts=PARTS | TURN_PARTS)
     stateless = True
@@ -58,10 +59,7 @@ class Code(Environment):
         sandbox: Mapping[str, Any] = {},
     ) -> None:
         """A run, and all hidden calls together, may take `seconds`. `sandbox` is a recipe's table
-        (see `make_sandbox`).
-
-        Raises ConfigError for a sandbox that cannot be had, DataError for a file that is broken.
-        """
+        (see `make_sandbox`)."""
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = make_sandbox(sandbox, limits)
         self.task_set = tasks.load()
@@ -73,8 +71,7 @@ class Code(Environment):
         return observation(self.sandbox.run_python(program_of(code)).checked(), False)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when all hidden calls return what they should; their share is among the parts, and that
-        of calls that return anything."""
+        """1 when all hidden calls return what they should."""
         secret, answer = trajectory.task.secret, trajectory.answer
         turn_parts = {"errors": errors(trajectory)}
         if not (answer or "").strip():
@@ -97,22 +94,16 @@ class Code(Environment):
         return Verdict(float(success), success, parts, "; ".join(reasons)[:300], turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The known program."""
         return [Action("", "this is it", answer=task.secret["solution"])]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """Some other function of the same making."""
         del task
         return [Action("", answer=draw(stream, self._made.max_steps).code(NAME))]
 
 
 def errors(trajectory: Trajectory) -> list[float]:
-    """1 for each turn of which a program showed a traceback or was stopped, else 0; for a negative
-    weight.
-
-    Which tests a tried program passes is not measured: what it prints is its own word, and the
-    hidden calls run once, on the answer.
-    """
+    """1 for each turn of which a program showed a traceback or was stopped. Which tests it passes
+    is not measured: what it prints is its own word."""
     contents = [[one.content for one in results_of(t, "python")] for t in trajectory.turns]
     return [float(any(map(tells_of_failure, found))) for found in contents]
 

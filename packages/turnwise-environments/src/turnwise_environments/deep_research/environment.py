@@ -32,8 +32,7 @@ from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
-from turnwise_environments.deep_research.conditions import Classes
-from turnwise_environments.deep_research.tasks import DEEPEST, PAGE, standard_tasks
+from turnwise_environments.deep_research.tasks import DEEPEST, PAGE, Classes, standard_tasks
 from turnwise_environments.tools.memory import Notes, NotesTools
 
 PARTS = {
@@ -47,7 +46,7 @@ PARTS = {
 
 @dataclass
 class Play:
-    """Counts of an episode's searches and opened documents; the notes are apart."""
+    """Counts of an episode's searches and opened documents."""
 
     searches: int = 0
     opened: int = 0
@@ -70,7 +69,6 @@ class DeepResearch(NotesTools, Environment):
         self._known = {document.id: document for document in self._documents}
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The question; there are no notes yet."""
         del seed
         self._play, self.notes = Play(), Notes()
         return Observation(task.prompt, Source.USER)
@@ -122,7 +120,6 @@ class DeepResearch(NotesTools, Environment):
         return Verdict(float(success), success, parts, detail, turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Turn to the right page of the right search, open the class, note it, and answer."""
         secret = task.secret
         query, page = secret["look"]
         calls = [
@@ -143,7 +140,6 @@ class DeepResearch(NotesTools, Environment):
         return [Action("", calls=(call,)), Action("", answer=name)]
 
     def snapshot(self) -> bytes:
-        """The counts so far, and the notes."""
         state = {"play": asdict(self._play), "notes": self.notes.snapshot().decode()}
         return json.dumps(state).encode()
 
@@ -156,15 +152,13 @@ class DeepResearch(NotesTools, Environment):
         return "\n".join(self.truncate(line, self._page_tokens) for line in self._page(document))
 
     def _steps(self, turn: Turn, wanted: str) -> list[str]:
-        """The steps of the way to the class that a turn made: it, or a method of it, is among the
-        results (`listed`), and it is open."""
+        """The steps of the way to the class that a turn made: `listed`, `opened`."""
         listed = any(f"{one}.".startswith(f"{wanted}.") for one in _listed_in(turn))
         page = self._shown(self._known[wanted])
         opened = any(one.content == page for one in results_of(turn, "open_document"))
         return ["listed"] * listed + ["opened"] * opened
 
     def _page(self, document: Document) -> list[str]:
-        """A document in full, with what it defines, a line each."""
         parts = [" ".join(f"{document.card} {document.text}".split())]
         if document.id in self._classes.methods:
             parts.append(_listed("methods", self._classes.methods[document.id]))
@@ -174,7 +168,6 @@ class DeepResearch(NotesTools, Environment):
 
 
 def _listed_in(turn: Turn) -> list[str]:
-    """Names of the documents among the results of a turn's searches."""
     lines = lines_of(turn, "search")
     return [line[1:].partition("]")[0] for line in lines if line.startswith("[")]
 

@@ -4,30 +4,31 @@ As in tau-bench (arXiv 2406.12045): a policy document, a database with tools tha
 user who gives facts turn by turn. The agent speaks by answering; the user's reply follows. Success
 is the database as the policy wants it, and no other change, and the right answer to the closing
 question. A refusal is a call too, so no task is solved by doing nothing. The user is scripted, or a
-language model (`model_user.py`). Not here: one's own tasks, tools and database (`own.py`).
+language model (`users.py`).
 """
 
 import copy
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import get_args
 
-from pydantic import StrictInt
-
-from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.turn_parts import share
-from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.ranges import Count
 from turnwise.tokens import Source
-from turnwise.tools.tool import consequential, tool
-from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
-from turnwise_environments.desk.policy import WishKind
-from turnwise_environments.desk.shop import Shop, State
-from turnwise_environments.desk.tasks import COUNT, made_tasks
-from turnwise_environments.desk.user import User
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.common import each_once
+from turnwise_environments.desk.tasks import COUNT, ShopTools, State, WishKind, made_tasks
+from turnwise_environments.desk.users import (
+    Desk,
+    Dialogue,
+    ModelUserSettings,
+    Play,
+    User,
+    make_model_user,
+)
 from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
 from turnwise_environments.rewards.numeric import matches
 
@@ -42,22 +43,11 @@ WISH = "\nCustomer: "
 """Stands between the policy and the user's first words."""
 
 
-@dataclass
-class Play:
-    """The state of one episode, all of it."""
-
-    state: State = field(default_factory=dict)
-    user: User = field(default_factory=User)
-    dialogue: Dialogue = field(default_factory=Dialogue)
-    over: bool = False
-
-
-class ServiceDesk(Environment):
+class ServiceDesk(ShopTools, Desk):
     """Tools that read: check_code, show_order. Tools that write: cancel, take_back, change_street,
     refuse."""
 
     facts = EnvironmentSpec("desk", "1", parts=PARTS)
-    _play: Play
 
     def __init__(
         self,
@@ -69,9 +59,7 @@ class ServiceDesk(Environment):
         """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
         small model. `user` describes a language model as the user; without, the user is scripted.
         Raises ConfigError for a kind that is there twice, and for none."""
-        chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
-        if not chosen or len(chosen) != len(wishes):
-            raise ConfigError(f"desk: wishes are some of {', '.join(ALL_WISHES)}, each once")
+        chosen = each_once("desk: wishes", wishes, ALL_WISHES)
         self._short = short
         self._model = make_model_user(user)
         self.task_set = made_tasks(count, short, chosen)
@@ -79,7 +67,6 @@ class ServiceDesk(Environment):
             self.task_set = replace(self.task_set, reference_scores={"noop": 0.0})
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The policy, and the user's first words."""
         data = copy.deepcopy(dict(task.data))
         dialogue = Dialogue("", seed)
         self._play = Play(data["state"], User(data["script"]), dialogue)
@@ -90,74 +77,29 @@ class ServiceDesk(Environment):
             return Observation(f"{policy}{WISH}{first}", Source.USER)
         return Observation(task.prompt, Source.USER)
 
-    async def step(self, action: Action) -> Step:
-        """Run the calls; after an answer, what the user says, or the end."""
-        if action.answer is None:
-            return await super().step(action)
-        if self._model is None:
-            reply = self._play.user.hear(action.answer)
-        else:
-            reply = await self._model.hear(self._play.dialogue, action.answer)
-        if reply is None:
-            self._play.over = True
-            return Step(done=True)
-        return Step(Observation(f"Customer: {reply}", Source.USER))
-
-    @tool
-    async def check_code(self, name: str, code: StrictInt) -> str:
-        """Whether a customer's code is right or wrong."""
-        return Shop(self._play.state).check_code(name, code)
-
-    @tool
-    async def show_order(self, order: StrictInt) -> str:
-        """Facts of an order."""
-        return Shop(self._play.state).show_order(order)
-
-    @tool
-    @consequential("write")
-    async def cancel(self, order: StrictInt, refund: StrictInt) -> str:
-        """Cancel an order, and pay a refund."""
-        return Shop(self._play.state).cancel(order, refund)
-
-    @tool
-    @consequential("write")
-    async def take_back(self, order: StrictInt, refund: StrictInt) -> str:
-        """Take an order back, and pay a refund."""
-        return Shop(self._play.state).take_back(order, refund)
-
-    @tool
-    @consequential("write")
-    async def change_street(self, order: StrictInt, street: str) -> str:
-        """Send an order to another street."""
-        return Shop(self._play.state).change_street(order, street)
-
-    @tool
-    @consequential("write")
-    async def refuse(self, order: StrictInt, rule: StrictInt, price: StrictInt) -> str:
-        """Note which rule forbids what is wished for an order, and the order's price."""
-        return Shop(self._play.state).refuse(order, rule, price)
+    @property
+    def state(self) -> State:  # type: ignore[override]
+        """The database of this episode, which the tools read and write."""
+        return self._play.data
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the database is what the policy makes of the wish, and no more, and the closing
-        question, the last thing that was asked, was answered with the right number; else 0."""
+        question was answered with the right number."""
         secret, before = trajectory.task.secret, trajectory.task.data["state"]
-        kept = self._play.state == secret["state"]
+        kept = self.state == secret["state"]
         told = self._play.over and matches(trajectory.answer, secret["told"])
         success = kept and told
         parts = {"state": float(kept), "told": float(told)}
         twin = self.fresh()
         twin._play = Play(copy.deepcopy(before))
-        states = await replayed(twin, trajectory, lambda: cells_of(twin._play.state))
+        states = await replayed(twin, trajectory, lambda: cells_of(twin.state))
         turn_parts = state_parts(cells_of(before), cells_of(secret["state"]), states)
         detail = f"answered {trajectory.answer!r}"
         return Verdict(float(success), success, parts, detail, turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Ask for the code and what else is needed, look, act, and report; without a thought where
-        few words are wanted. Raises NotSupportedError with a language model as the user: the turn
-        at which it is content is not known."""
-        if self._model is not None:
-            raise NotSupportedError("desk: there is no oracle with a language model as the user")
+        """Ask for what is needed, look, act, and report; without a thought in short tasks."""
+        self._check_scripted()
         secret = task.secret
         name, arguments = secret["call"]
         questions = [f"What is the {word}?" for word, _ in task.data["script"] if word]
@@ -188,11 +130,7 @@ class ServiceDesk(Environment):
     def restore(self, state: bytes) -> None:
         found = json.loads(state)
         user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
-        self._play = Play(found["state"], user, dialogue, found["over"])
-
-    def reseed(self, seed: int) -> None:
-        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
-        self._play.dialogue.seed = seed
+        self._play = Play(found["data"], user, dialogue, found["over"])
 
 
 def instruction(wish: str, script: Sequence[Sequence[str]]) -> str:

@@ -2,30 +2,34 @@
 
 The agent speaks by answering and works with the tools of the module (`own_tools.py`). Success is
 the database that the task's own actions make, and no other change, and messages of the agent with
-all facts that the user must learn. Tasks that are solved by doing nothing are left out. Not here:
-the built-in desk (`environment.py`).
+all facts that the user must learn. Tasks that are solved by doing nothing are left out.
 """
 
 import json
 import pickle
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
-from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.records import read_text
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet
 from turnwise.environments.turn_parts import share
-from turnwise.errors import DataError, NotSupportedError
+from turnwise.errors import DataError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
-from turnwise_environments.desk.own_tools import read_tools
+from turnwise_environments.desk.own_tools import Data, differences, read_tables, read_tools, write
 from turnwise_environments.desk.records import read_tasks
-from turnwise_environments.desk.tables import Data, differences, read_tables, write
-from turnwise_environments.desk.user import User
+from turnwise_environments.desk.users import (
+    Desk,
+    Dialogue,
+    ModelUserSettings,
+    Play,
+    User,
+    make_model_user,
+)
 
 MOST_NUMBERS = 20
 """Most numbers in a message that counts: a longer list could hit the right one by chance."""
@@ -41,25 +45,11 @@ WEAKNESS = (
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-@dataclass
-class Play:
-    """The state of one episode, all of it; the data as a difference where it is saved."""
-
-    data: Data = field(default_factory=dict)
-    user: User = field(default_factory=User)
-    dialogue: Dialogue = field(default_factory=Dialogue)
-    over: bool = False
-
-
-class OwnDesk(Environment):
-    """A service desk whose tools are the functions of the user's module.
-
-    Example:
-        OwnDesk(TaskFile("tasks.json"), "database", "tools.py", "policy.md")
-    """
+class OwnDesk(Desk):
+    """A service desk whose tools are the functions of the user's module. Example:
+    `OwnDesk(TaskFile("tasks.json"), "database", "tools.py", "policy.md")`."""
 
     facts = EnvironmentSpec("own_desk", "1", parts=PARTS)
-    _play: Play
 
     def __init__(
         self,
@@ -73,10 +63,7 @@ class OwnDesk(Environment):
         """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
         .json file or a folder of them, `tools` a Python file or module, `policy` a text file.
         `user` describes a language model as the user; without, the user is scripted. With
-        `isolated` tools run in processes of their own, which are killed at the deadline.
-
-        Raises ConfigError for tools that cannot be loaded, DataError for files that are broken.
-        """
+        `isolated` tools run in processes of their own, which are killed at the deadline."""
         self._own_tools = read_tools(tools, isolated)
         self._model = make_model_user(user)
         document = _document(Path(policy).expanduser())
@@ -99,11 +86,9 @@ class OwnDesk(Environment):
         return self._play.data
 
     def tools(self) -> list[Tool]:
-        """The tools of the module, in alphabetical order."""
         return list(self._callable().values())
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The policy, and the user's first words: with a script, all that the user wants."""
         script = [list(one) for one in task.data["script"]]
         dialogue = Dialogue(task.data["instruction"], seed)
         self._play = Play(pickle.loads(self._dump), User(script), dialogue)
@@ -111,19 +96,6 @@ class OwnDesk(Environment):
             return Observation(task.prompt, Source.USER)
         first = await self._model.begin(dialogue)
         return Observation(f"{task.prompt}\nCustomer: {first}", Source.USER)
-
-    async def step(self, action: Action) -> Step:
-        """Run the calls; after an answer, what the user says, or the end."""
-        if action.answer is None:
-            return await self._worked(action)
-        if self._model is None:
-            reply = self._play.user.hear(action.answer)
-        else:
-            reply = await self._model.hear(self._play.dialogue, action.answer)
-        if reply is None:
-            self._play.over = True
-            return Step(done=True)
-        return Step(Observation(f"Customer: {reply}", Source.USER))
 
     async def _worked(self, action: Action) -> Step:
         """Calls in order, up to one that ends the conversation."""
@@ -138,7 +110,7 @@ class OwnDesk(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the conversation came to its end, the database is what the task's actions make of
-        it, and the agent said all expected facts; else 0."""
+        it, and the agent said all expected facts."""
         secret = trajectory.task.secret
         kept = differences(self._base, self._play.data) == secret["changes"]
         said = [turn.action.answer for turn in trajectory.turns if turn.action.answer is not None]
@@ -148,13 +120,7 @@ class OwnDesk(Environment):
         return Verdict(float(success), success, parts, f"{len(said)} messages")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The task's own actions, and messages with all facts that the user must learn. Raises
-        NotSupportedError with a language model as the user: the turn at which it is content is not
-        known."""
-        if self._model is not None:
-            raise NotSupportedError(
-                "own_desk: there is no oracle with a language model as the user"
-            )
+        self._check_scripted()
         tell = Action("", "tell", answer="; ".join(task.secret["outputs"]) or "It is done.")
         calls = [
             Action("", "act", (ToolCall(name, arguments),))
@@ -165,7 +131,6 @@ class OwnDesk(Environment):
         return [talk[0], *calls] if ends else [*calls, *talk]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode; of the tables, what was changed."""
         play = self._play
         state = {
             "changes": differences(self._base, play.data),
@@ -182,18 +147,14 @@ class OwnDesk(Environment):
         user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
         self._play = Play(data, user, dialogue, found["over"])
 
-    def reseed(self, seed: int) -> None:
-        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
-        self._play.dialogue.seed = seed
-
     def _callable(self) -> Mapping[str, Tool]:
         return self._own_tools.over(self)
 
 
 def was_told(expected: str, said: Sequence[str]) -> bool:
     """Whether one of the messages has what is expected, whole, whatever its case; commas count in
-    neither, so 1,234 is 1234. As in tau-bench the words around it do not matter; unlike there, 1234
-    does not contain 23, and a long list of numbers contains nothing."""
+    neither. As in tau-bench the words around it do not matter; unlike there, 1234 does not contain
+    23, and a long list of numbers contains nothing."""
     wanted = _plain(expected)
     pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
     messages = [text for text in map(_plain, said) if len(_NUMBER.findall(text)) <= MOST_NUMBERS]

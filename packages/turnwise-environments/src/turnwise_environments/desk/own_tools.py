@@ -2,24 +2,93 @@
 
 A tool is a public function of the module whose first parameter is `data`, the tables, which it may
 change; the others are typed and are what the agent gives. Instead, the module may have a list
-`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`). Not here:
-tasks (`records.py`), and what is compared (`tables.py`).
+`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`). The
+difference of two states of the tables, small where these are large, is what tasks expect and what
+snapshots hold.
 """
 
+import copy
 import functools
 import inspect
 import json
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any
 
-from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.environments.records import read_text
+from turnwise.errors import ConfigError, DataError, InfrastructureError, ToolError
 from turnwise.registry import load_module
 from turnwise.tools.isolated import Workers
 from turnwise.tools.tool import Tool
-from turnwise_environments.desk.tables import Data
+
+Data = dict[str, Any]
+Changes = dict[str, Any]
+"""Table -> {"rows": {key: [row], or [] where it is gone}}, or {"whole": [table], or []}."""
+
+
+def read_tables(path: Path) -> Data:
+    """The tables of a .json file (an object, a table by each key), or of a folder of .json files, a
+    table each. Raises DataError for what is missing or broken."""
+    if path.is_dir():
+        files = sorted(path.glob("*.json"))
+        if not files:
+            raise DataError(f"{path}: there are no .json files in it")
+        return {file.stem: _parsed(file) for file in files}
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file or folder")
+    data = _parsed(path)
+    if not isinstance(data, dict):
+        raise DataError(f"{path}: expected one JSON object, a table by each key")
+    return data
+
+
+def differences(before: Data, after: Data) -> Changes:
+    found: Changes = {}
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if name in before and name in after and old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            found[name] = {"rows": _changed_rows(old, new)}
+        else:
+            found[name] = {"whole": [new] if name in after else []}
+    plain: Changes = json.loads(json.dumps(found, default=str))
+    return plain
+
+
+def write(changes: Changes, data: Data) -> None:
+    for name, change in copy.deepcopy(changes).items():
+        if "whole" in change:
+            _put(data, name, change["whole"])
+        for key, row in change.get("rows", {}).items():
+            _put(data[name], key, row)
+
+
+def _changed_rows(old: Data, new: Data) -> dict[str, list[Any]]:
+    return {
+        str(key): [new[key]] if key in new else []
+        for key in sorted({**old, **new}, key=str)
+        if key not in old or key not in new or old[key] != new[key]
+    }
+
+
+def _put(table: Data, key: str, row: list[Any]) -> None:
+    if row:
+        table[key] = row[0]
+    else:
+        table.pop(key, None)
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}, line {error.lineno}: broken JSON: {error.msg}") from None
+    except RecursionError:
+        raise DataError(f"{path}: this JSON is nested too deeply: is it broken?") from None
 
 
 @dataclass(frozen=True)
@@ -50,7 +119,7 @@ class OwnTools:
         return replace(made, description=description, schema=schema)
 
     def _apart(self, name: str, holder: Any, values: Mapping[str, Any], seconds: float) -> str:
-        """Run a tool in a worker; what it made of the data takes the place of what they were."""
+        """Run a tool in a worker."""
         assert self.workers is not None  # only then is this called
         before = pickle.dumps(holder.data)
         try:
@@ -104,15 +173,13 @@ def _worked(name: str, before: bytes, values: Mapping[str, Any]) -> tuple[str, b
 
 @functools.cache
 def _workers(place: str, module: str) -> Workers:
-    """Make the workers of a module, once; one that was edited has another name."""
     del module
     return Workers(_prepare, place)
 
 
 def read_tools(place: str, isolated: bool = True) -> OwnTools:
-    """The tools of `path/to/file.py` or `package.module`, which run in processes of their own if
-    they are `isolated`. Raises ConfigError for a module that is not there or has none, and for a
-    function that cannot be a tool."""
+    """The tools of `path/to/file.py` or `package.module`. Raises ConfigError for a module that is
+    not there or has none, and for a function that cannot be a tool."""
     module = load_module(place, "desk: tools")
     functions: dict[str, Callable[..., str]] = {}
     described: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -146,7 +213,6 @@ def _public_functions(module: ModuleType) -> list[Callable[..., Any]]:
 def _of_class(
     kind: type, place: str, described: dict[str, tuple[str, Mapping[str, Any]]]
 ) -> tuple[Callable[..., Any], str]:
-    """A class with `invoke` and `get_info`, both static."""
     try:
         info = kind.get_info()["function"]  # type: ignore[attr-defined]
         name = str(info["name"])
@@ -159,7 +225,6 @@ def _of_class(
 
 
 def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[..., str]:
-    """The function as a method: over the data of what it is bound to."""
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{place}: tool {name} is async: write a plain function")
     first, *others = inspect.signature(function, eval_str=True).parameters.values()

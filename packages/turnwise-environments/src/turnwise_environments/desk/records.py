@@ -3,11 +3,9 @@
 A record of the former has `instruction`, `actions` (`name`, `kwargs`) and `outputs`; of the latter
 `user_scenario` and `evaluation_criteria` (`actions`, `communicate_info`). What a task expects is
 found by doing the actions: the difference that they make in the database. `script`, which neither
-has, is what the scripted user says. Not here: the episode (`own.py`).
+has, is what the scripted user says.
 """
 
-import hashlib
-import json
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,8 +16,8 @@ from typing import Any
 from turnwise.environments.records import read_records
 from turnwise.errors import DataError, ToolError
 from turnwise.types import Task
-from turnwise_environments.desk.own_tools import Holder, OwnTools
-from turnwise_environments.desk.tables import Data, differences
+from turnwise_environments.common import identity
+from turnwise_environments.desk.own_tools import Data, Holder, OwnTools, differences
 
 GO_ON = "Yes, please go on. Tell me what you found and what you did."
 COUNTED = frozenset({"DB", "COMMUNICATE"})
@@ -36,8 +34,6 @@ LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Expected:
-    """The expectations of a record, whichever of the formats it has."""
-
     instruction: str
     actions: tuple[tuple[str, Mapping[str, Any]], ...]
     outputs: tuple[str, ...]
@@ -48,8 +44,8 @@ def read_tasks(
     path: Path, data: Data, tools: OwnTools, policy: str, scripted: bool
 ) -> tuple[list[Task], tuple[str, ...]]:
     """The tasks of a file, each once, and a sentence on each kind of record that is left out or
-    odd. A scripted user says at once what it wants: then the prompts have it. Raises DataError,
-    naming file and line or entry, for what is missing or broken, and where no task is left."""
+    odd. Raises DataError, naming file and line or entry, for what is missing or broken, and where
+    no task is left."""
     dump, found, counts = pickle.dumps(data), dict[str, Task](), Counter[str]()
     for where, record in read_records(path):
         why = _unfit(record)
@@ -118,7 +114,6 @@ def _expected(record: Mapping[str, Any], where: str) -> Expected:
 
 
 def _sentences(scenario: Any) -> Iterator[str]:
-    """All statements to the user in a scenario of tau2-bench, a line for each field."""
     if isinstance(scenario, Mapping):
         for name, value in scenario.items():
             lines = list(_sentences(value))
@@ -149,7 +144,5 @@ def _task(expected: Expected, changes: Mapping[str, Any], policy: str, scripted:
         "changes": dict(changes),
         "outputs": list(expected.outputs),
     }
-    content = json.dumps([policy, data, secret], sort_keys=True, default=str)
-    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
     info = {"actions": len(expected.actions), "outputs": len(expected.outputs)}
-    return Task(identity, prompt, secret, data, info)
+    return Task(identity([policy, data, secret]), prompt, secret, data, info)

@@ -1,7 +1,7 @@
 """Three small applications with a state: a calendar, a file cabinet, a heating.
 
 Each is a class over plain data whose @tool methods are its actions; `Desk` holds all three, which
-is the whole world of a task. Not here: what is asked of them (`requests.py`).
+is the whole world of a task.
 """
 
 import functools
@@ -179,10 +179,7 @@ class Desk:
         self._offered = offered
 
     def call(self, call: ToolCall) -> str:
-        """Run a call as the agent makes it: only tools that are offered, arguments checked.
-
-        Raises ToolError for what the agent did wrong.
-        """
+        """Run a call as the agent makes it. Raises ToolError for what the agent did wrong."""
         if call.name not in self._offered:
             names = ", ".join(self._offered)
             raise ToolError(f"there is no tool {call.name!r}; tools: {names}")
@@ -205,7 +202,6 @@ def owners() -> dict[str, str]:
 
 @functools.cache
 def application_tools() -> dict[str, Tool]:
-    """All tools of the applications, over nothing: for their schemas."""
     return {
         name: found for kind in Desk.KINDS.values() for name, found in tools_of(kind({})).items()
     }

@@ -3,8 +3,7 @@
 Each task has its own handful of typed tools, listed in its prompt, over a calendar, a file cabinet
 and a heating (`applications.py`). The model calls them through one tool, `tool_call`, whose
 argument is the calls as JSON, as in ToolRL; its answer ends a request, and the user's next one
-follows. What counts is the state that is left and the answers to the user. Not here: recorded
-dialogues whose tools cannot be run (`recorded.py`).
+follows. What counts is the state that is left and the answers to the user.
 """
 
 import copy
@@ -18,26 +17,34 @@ from typing import Annotated, Any
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.random_actions import random_call
 from turnwise.environments.turn_parts import gain_part, share
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.common import each_once
 from turnwise_environments.function_calling.applications import Desk, application_tools
-from turnwise_environments.function_calling.requests import KINDS, Kind
-from turnwise_environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
+from turnwise_environments.function_calling.tasks import (
+    COUNT,
+    KINDS,
+    MAX_REQUESTS,
+    TOOLS,
+    Kind,
+    made_tasks,
+)
 from turnwise_environments.progress import STATE_PARTS, cells_of, replayed, state_parts
 from turnwise_environments.rewards.numeric import matches, read_quantity
-from turnwise_environments.rewards.tool_calls import (
+from turnwise_environments.rewards.toolrl import (
     BEST,
     WORST,
+    calls_of,
     read_calls,
     toolrl_correctness,
+    toolrl_form,
     write_calls,
 )
-from turnwise_environments.rewards.toolrl import calls_of, toolrl_form
 
 PARTS = {
     "state": share("whether the state is as wanted"),
@@ -75,17 +82,11 @@ class FunctionCalling(Environment):
         kinds: Sequence[Kind] = KINDS,
     ) -> None:
         """`count` tasks in each split, of 1 to `max_requests` requests of these `kinds`, with
-        `tools` tools or as many as are needed.
-
-        Raises ConfigError for no kind, or one that is given twice.
-        """
-        chosen = tuple(kind for kind in KINDS if kind in kinds)
-        if not chosen or len(chosen) != len(kinds):
-            raise ConfigError(f"function_calling: kinds are some of {', '.join(KINDS)}, each once")
+        `tools` tools or as many as are needed."""
+        chosen = each_once("function_calling: kinds", kinds, KINDS)
         self.task_set = made_tasks(count, max_requests, tools, chosen)
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The tools and the first request."""
         del seed
         data = copy.deepcopy(dict(task.data))
         self._play = Play(data["state"], data["tools"], data["requests"][1:])
@@ -112,8 +113,8 @@ class FunctionCalling(Environment):
         return "\n".join(_result(desk, call) for call in found)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success when each request was answered, with what it asked for, and the state is what
-        the requests make of it, and no more."""
+        """Success when each request was answered, with what it asked for, and the state is what the
+        requests make of it."""
         secret = trajectory.task.secret
         said = [turn.action.answer for turn in trajectory.turns if turn.action.answer is not None]
         told = len(said) == len(secret["answers"]) and all(
@@ -137,7 +138,6 @@ class FunctionCalling(Environment):
         return Verdict(float(success), success, parts, f"answered {said}", turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The calls of each request, turn by turn, and an answer after each."""
         actions = []
         for turns, answer in zip(task.secret["calls"], task.secret["answers"], strict=True):
             actions += [
@@ -175,7 +175,7 @@ def _result(desk: Desk, call: ToolCall) -> str:
 
 def _answered(trajectory: Trajectory, expected: Sequence[str | None]) -> list[float]:
     """For each turn the share of the questions that it answers rightly; a request that asks for
-    nothing is no question, so that no answer at all earns something for it."""
+    nothing is no question."""
     questions = sum(text is not None for text in expected)
     waiting, shares = list(expected), []
     for turn in trajectory.turns:

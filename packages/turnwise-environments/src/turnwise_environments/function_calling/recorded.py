@@ -1,11 +1,10 @@
 """Recorded dialogues whose next calls are known: ToolRL's data, and yours in its format.
 
 An episode is one turn: the tools and the dialogue so far are shown, the model calls or answers, and
-the calls are compared with the recorded ones (`rewards/tool_calls.py`). Nothing is run, because the
-tools are not here. Not here: applications with a state (`environment.py`).
+the calls are compared with the recorded ones (`rewards/toolrl.py`). Nothing is run, because the
+tools are not here.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +16,16 @@ from turnwise.environments.tasksets import TaskFile, Tasks, TaskSet, every
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.common import identity
 from turnwise_environments.function_calling import environment as calling
-from turnwise_environments.rewards.tool_calls import (
+from turnwise_environments.rewards.toolrl import (
     BEST,
+    calls_of,
     read_calls,
     toolrl_correctness,
+    toolrl_form,
     write_calls,
 )
-from turnwise_environments.rewards.toolrl import calls_of, toolrl_form
 
 TOOLS_MARK, END_MARK = "**Available Tools**", "**Steps for Each Turn**"
 PARTS = {name: part for name, part in calling.PARTS.items() if name.startswith("toolrl_")}
@@ -42,9 +43,8 @@ class RecordFile(TaskFile):
     without_calls: bool = False
 
     def load(self) -> TaskSet:
-        """Read them; the reference score of an answer without calls (`answer`) is the share of
-        records that expect none. Raises DataError, naming file and line or entry, for what is
-        missing or broken."""
+        """The reference score `answer` is the share of records that expect no call. Raises
+        DataError, naming file and line or entry, for what is missing or broken."""
 
         def read(record: Mapping[str, Any], where: str) -> Task | str:
             task = _task(record, where)
@@ -56,21 +56,16 @@ class RecordFile(TaskFile):
 
 
 class RecordedCalls(Environment):
-    """One tool, `tool_call`, whose calls are the end of the episode.
-
-    Example:
-        RecordedCalls(tasks=RecordFile("rlla_sft.json", heldout_share=0.1))
-    """
+    """One tool, `tool_call`, whose calls are the end of the episode. Example:
+    `RecordedCalls(tasks=RecordFile("rlla_sft.json", heldout_share=0.1))`."""
 
     facts = EnvironmentSpec("recorded_calls", "1", rewards="signed", parts=PARTS)
     stateless = True
 
     def __init__(self, tasks: RecordFile) -> None:
-        """Raises DataError for a file that is broken."""
         self.task_set = tasks.load()
 
     async def step(self, action: Action) -> Step:
-        """The end, whatever was done."""
         return replace(await super().step(action), done=True)
 
     @tool
@@ -95,7 +90,6 @@ class RecordedCalls(Environment):
         return Verdict(correct + form, success, parts, f"{len(given)} of {len(expected)} calls")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The recorded calls, or the recorded answer."""
         if not task.secret["calls"]:
             return [Action("", "no tool is needed", answer=task.secret["response"])]
         call = ToolCall("tool_call", {"calls": task.secret["calls"]})
@@ -122,9 +116,7 @@ def _task(record: Mapping[str, Any], where: str) -> Task:
     prompt = f"Tools:\n{tools}\n\n{dialogue}"
     secret = {"calls": expected, "response": response or ""}
     number = len(expected.splitlines())
-    return Task(
-        hashlib.sha256(prompt.encode()).hexdigest()[:16], prompt, secret, info={"calls": number}
-    )
+    return Task(identity(prompt), prompt, secret, info={"calls": number})
 
 
 def _content(tasks: Tasks) -> str:

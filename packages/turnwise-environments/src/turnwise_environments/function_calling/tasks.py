@@ -2,37 +2,237 @@
 
 A draft becomes a task only if none of its answers stands in its words, and if each request changes
 something that no other one does: an agent that leaves one out, or does nothing, leaves another
-state. Not here: what is asked (`requests.py`), how an episode goes (`environment.py`).
+state.
 """
 
 import copy
-import hashlib
-import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from turnwise.environments import tasksets
 from turnwise.environments.tasksets import SOLVED, TaskSet, drafted
 from turnwise.errors import ToolError
 from turnwise.seeds import derive
-from turnwise.types import Task
+from turnwise.types import Task, ToolCall
+from turnwise_environments.common import identity
 from turnwise_environments.function_calling.applications import (
+    DAYS,
+    FIRST_HOUR,
+    LAST_HOUR,
+    MODES,
     Desk,
     State,
     application_tools,
     owners,
     signature,
 )
-from turnwise_environments.function_calling.requests import KINDS, MAKERS, Kind, Request, draw_state
-from turnwise_environments.rewards.tool_calls import write_calls
+from turnwise_environments.rewards.toolrl import write_calls
+
+TITLES = (
+    *("lunch", "dentist", "choir", "yoga", "budget", "review", "interview", "workshop", "piano"),
+    *("haircut", "football", "meeting", "party", "checkup", "rehearsal"),
+)
+FOLDERS = ("letters", "bills", "plans", "drafts", "archive")
+FILES = (
+    *("report", "notes", "invoice", "map", "list", "poem", "recipe", "contract", "agenda", "memo"),
+)
+WORDS = (
+    *("amber", "birch", "cobalt", "delta", "ember", "fjord", "garnet", "heron", "indigo", "jasper"),
+    *("kelp", "lilac", "maple", "nectar", "onyx", "pearl", "quartz", "raven", "slate", "topaz"),
+)
+ROOMS = ("kitchen", "hall", "office", "attic", "cellar", "nursery")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Example: Request("Cancel choir.", ((ToolCall("cancel_event", {"title": "choir"}),),))."""
+
+    text: str
+    turns: tuple[tuple[ToolCall, ...], ...]
+    """The calls that do it: those of one turn do not need each other's results."""
+    answer: str | None = None
+    """The fact that the answer must contain; None where any answer will do."""
+
+
+def draw_state(stream: random.Random) -> dict[str, State]:
+    files = stream.sample(FILES, 6)
+    folders: State = {folder: {} for folder in sorted(stream.sample(FOLDERS, 3))}
+    for file in files:
+        folders[stream.choice(sorted(folders))][file] = " ".join(stream.sample(WORDS, 2))
+    return {
+        "calendar": {title: _slot(stream) for title in stream.sample(TITLES, 5)},
+        "cabinet": folders,
+        "heating": {
+            room: [stream.randint(14, 22), stream.choice(MODES)] for room in stream.sample(ROOMS, 3)
+        },
+    }
+
+
+def add_event(stream: random.Random, state: dict[str, State]) -> Request:
+    title = stream.choice([title for title in TITLES if title not in state["calendar"]])
+    day, hour = _slot(stream)
+    call = ToolCall("add_event", {"title": title, "day": day, "hour": hour})
+    return Request(f"Put {title} on {day} at {hour}.", ((call,),))
+
+
+def add_two_events(stream: random.Random, state: dict[str, State]) -> Request:
+    free = [title for title in TITLES if title not in state["calendar"]]
+    slots = [(title, *_slot(stream)) for title in stream.sample(free, 2)]
+    calls = tuple(
+        ToolCall("add_event", {"title": title, "day": day, "hour": hour})
+        for title, day, hour in slots
+    )
+    wishes = " and ".join(f"{title} on {day} at {hour}" for title, day, hour in slots)
+    return Request(f"Put {wishes}.", (calls,))
+
+
+def move_event(stream: random.Random, state: dict[str, State]) -> Request:
+    title = stream.choice(sorted(state["calendar"]))
+    day, hour = _slot(stream)
+    call = ToolCall("move_event", {"title": title, "day": day, "hour": hour})
+    return Request(f"Move {title} to {day} at {hour}.", ((call,),))
+
+
+def move_event_to_another(stream: random.Random, state: dict[str, State]) -> Request:
+    """An argument that must be found first."""
+    title, other = stream.sample(sorted(state["calendar"]), 2)
+    hour = stream.randint(FIRST_HOUR, LAST_HOUR)
+    day = state["calendar"][other][0]
+    calls = (
+        ToolCall("find_event", {"title": other}),
+        ToolCall("move_event", {"title": title, "day": day, "hour": hour}),
+    )
+    return Request(f"Move {title} to the day of {other}, at {hour}.", _one_by_one(*calls))
+
+
+def cancel_event(stream: random.Random, state: dict[str, State]) -> Request:
+    title = stream.choice(sorted(state["calendar"]))
+    calls = (ToolCall("find_event", {"title": title}), ToolCall("cancel_event", {"title": title}))
+    hour = str(state["calendar"][title][1])
+    text = f"Cancel {title} and tell me at what hour it would have been."
+    return Request(text, _one_by_one(*calls), hour)
+
+
+def write_file(stream: random.Random, state: dict[str, State]) -> Request:
+    folder = stream.choice(sorted(state["cabinet"]))
+    file = stream.choice([file for file in FILES if file not in state["cabinet"][folder]])
+    text = " ".join(stream.sample(WORDS, 2))
+    call = ToolCall("write_file", {"folder": folder, "file": file, "text": text})
+    return Request(f"Write {text} into a new file {file} in {folder}.", ((call,),))
+
+
+def move_file(stream: random.Random, state: dict[str, State]) -> Request:
+    folder, file, to = _place(stream, state)
+    call = ToolCall("move_file", {"folder": folder, "file": file, "to": to})
+    return Request(f"Move {file} from {folder} to {to}.", ((call,),))
+
+
+def copy_file(stream: random.Random, state: dict[str, State]) -> Request:
+    """An argument that must be read first."""
+    folder, file, to = _place(stream, state)
+    text = state["cabinet"][folder][file]
+    calls = (
+        ToolCall("read_file", {"folder": folder, "file": file}),
+        ToolCall("write_file", {"folder": to, "file": file, "text": text}),
+    )
+    return Request(f"Copy {file} from {folder} to {to}.", _one_by_one(*calls))
+
+
+def delete_file(stream: random.Random, state: dict[str, State]) -> Request:
+    folder, file, _ = _place(stream, state)
+    arguments = {"folder": folder, "file": file}
+    calls = (ToolCall("read_file", arguments), ToolCall("delete_file", arguments))
+    text = f"Delete {file} in {folder} and tell me what it said."
+    return Request(text, _one_by_one(*calls), state["cabinet"][folder][file])
+
+
+def set_room(stream: random.Random, state: dict[str, State]) -> Request:
+    room = stream.choice(sorted(state["heating"]))
+    degrees, mode = _other_degrees(stream, state, room), _other_mode(stream, state, room)
+    calls = (
+        ToolCall("set_degrees", {"room": room, "degrees": degrees}),
+        ToolCall("set_mode", {"room": room, "mode": mode}),
+    )
+    return Request(f"Set the {room} to {degrees} degrees and to {mode}.", (calls,))
+
+
+def set_degrees(stream: random.Random, state: dict[str, State]) -> Request:
+    room = stream.choice(sorted(state["heating"]))
+    degrees = _other_degrees(stream, state, room)
+    call = ToolCall("set_degrees", {"room": room, "degrees": degrees})
+    return Request(f"Set the {room} to {degrees} degrees.", ((call,),))
+
+
+def warm_room(stream: random.Random, state: dict[str, State]) -> Request:
+    """An argument that must be worked out from a result."""
+    room, more = stream.choice(sorted(state["heating"])), stream.randint(2, 5)
+    calls = (
+        ToolCall("read_room", {"room": room}),
+        ToolCall("set_degrees", {"room": room, "degrees": state["heating"][room][0] + more}),
+    )
+    return Request(f"Make the {room} {more} degrees warmer.", _one_by_one(*calls))
+
+
+def switch_room(stream: random.Random, state: dict[str, State]) -> Request:
+    room = stream.choice(sorted(state["heating"]))
+    mode = _other_mode(stream, state, room)
+    calls = (
+        ToolCall("read_room", {"room": room}),
+        ToolCall("set_mode", {"room": room, "mode": mode}),
+    )
+    text = f"Switch the {room} to {mode} and tell me how many degrees it has."
+    return Request(text, _one_by_one(*calls), str(state["heating"][room][0]))
+
+
+Maker = Callable[[random.Random, dict[str, State]], Request]
+Kind = Literal[
+    "add_event",
+    "add_two_events",
+    "move_event",
+    "move_event_to_another",
+    "cancel_event",
+    "write_file",
+    "move_file",
+    "copy_file",
+    "delete_file",
+    "set_room",
+    "set_degrees",
+    "warm_room",
+    "switch_room",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+MAKERS: Mapping[Kind, Maker] = {kind: globals()[kind] for kind in KINDS}
+
+
+def _one_by_one(*calls: ToolCall) -> tuple[tuple[ToolCall, ...], ...]:
+    return tuple((call,) for call in calls)
+
+
+def _slot(stream: random.Random) -> list[Any]:
+    return [stream.choice(DAYS), stream.randint(FIRST_HOUR, LAST_HOUR)]
+
+
+def _place(stream: random.Random, state: dict[str, State]) -> tuple[str, str, str]:
+    """A file, where it is, and a folder without one of that name."""
+    cabinet = state["cabinet"]
+    places = [(folder, file) for folder in sorted(cabinet) for file in sorted(cabinet[folder])]
+    folder, file = stream.choice(places)
+    return folder, file, stream.choice([to for to in sorted(cabinet) if to != folder])
+
+
+def _other_degrees(stream: random.Random, state: dict[str, State], room: str) -> int:
+    return stream.choice([warm for warm in range(12, 26) if warm != state["heating"][room][0]])
+
+
+def _other_mode(stream: random.Random, state: dict[str, State], room: str) -> str:
+    return stream.choice([mode for mode in MODES if mode != state["heating"][room][1]])
+
 
 COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 RANDOM_SCORE = 0.001
-"""Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
-as are needed, of random offered tools with random words of the requests and random numbers, and
-answers with such words."""
+"""Measured, one of the 1,000 standard held-out tasks: success of `random_actions`."""
 
 DRAFTS = 50
 """Drafts for each task wanted, at most: some kinds of request are soon used up."""
@@ -51,14 +251,12 @@ class Draft:
 
     @property
     def key(self) -> str:
-        """The requests' words, whatever the state: equal keys are the same question."""
+        """The requests' words, whatever the state."""
         return " / ".join(request.text for request in self.requests)
 
 
 def made_tasks(count: int, max_requests: int, tools: int, kinds: Sequence[Kind]) -> TaskSet:
-    """`count` tasks for each split, each of 1 to `max_requests` requests of these `kinds` and with
-    `tools` tools (or as many as it needs); whatever is asked in one split is not asked in the
-    other."""
+    """`count` tasks for each split; what is asked in one split is not asked in the other."""
 
     def drafted_task(number: int) -> tasksets.Draft | None:
         stream = random.Random(derive("function calling", number))
@@ -97,7 +295,6 @@ def _draft(stream: random.Random, count: int, tools: int, kinds: Sequence[Kind])
 
 
 def _places(state: dict[str, State]) -> dict[Place, str]:
-    """Each event's, file's and room's value, as text."""
     folders = state["cabinet"].items()
     return {
         **{("calendar", title): str(slot) for title, slot in state["calendar"].items()},
@@ -107,7 +304,7 @@ def _places(state: dict[str, State]) -> dict[Place, str]:
 
 
 def _offered(stream: random.Random, requests: Sequence[Request], tools: int) -> tuple[str, ...]:
-    """The tools that are needed and some that are not, in an order that says nothing."""
+    """The tools that are needed and some that are not."""
     needed = sorted({call.name for request in requests for turn in request.turns for call in turn})
     others = [name for name in owners() if name not in needed]
     spare = stream.sample(others, max(0, min(tools - len(needed), len(others))))
@@ -129,9 +326,5 @@ def _task(draft: Draft) -> Task:
         "requests": [request.text for request in draft.requests],
     }
     info = {"requests": len(draft.requests), "calls": calls}
-    return Task(_id(draft), prompt, secret, data, info)
-
-
-def _id(draft: Draft) -> str:
-    content = json.dumps([draft.key, draft.before, draft.offered], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    name = identity([draft.key, draft.before, draft.offered])
+    return Task(name, prompt, secret, data, info)

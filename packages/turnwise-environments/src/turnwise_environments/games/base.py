@@ -1,7 +1,7 @@
 """The base of the text games: moves as tool calls, an end that the game itself decides, snapshots.
 
 A game is small on purpose: its exact values are known, so that an estimator of credit can be held
-against them. Not here: the games (one file each).
+against them.
 """
 
 import json
@@ -59,15 +59,11 @@ class Game(Environment):
         """The scene as the agent sees it."""
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Rules and first view."""
         self._play = Play(scene=self._begin(task), seed=seed, task=dict(task.data))
         return Observation(f"{task.prompt}\n{self._look()}", Source.USER)
 
     async def step(self, action: Action) -> Step:
-        """Moves, in order, until the game is over; each turn's reward is that of its moves.
-
-        An answer gives up.
-        """
+        """Moves, in order, until the game is over. An answer gives up."""
         if action.answer is not None:
             return Step(done=True, abort=True, reward=0.0)
         before = self._play.reward
@@ -77,15 +73,13 @@ class Game(Environment):
         return Step(Observation(content), tuple(results), self._play.over, reward=reward)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success as the game saw it. The rewards of moves are in the turns, so that of the
-        outcome is 1 or 0 where moves have none."""
+        """Success as the game saw it. The rewards of moves are in the turns."""
         won, parts = self._play.won, {"won": float(self._play.won)}
         turns = {"progress": self._progress(trajectory)} if "progress" in self.spec.parts else {}
         detail = f"{self._play.moves} moves"
         return Verdict(self._outcome_reward(), won, parts, detail, turns)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """RANDOM_MOVES moves, each of those that there are."""
         (tool,) = self.tools()
         (name,) = tool.schema["parameters"]["required"]
         return [
@@ -100,7 +94,6 @@ class Game(Environment):
         self._play = Play(**json.loads(state))
 
     def reseed(self, seed: int) -> None:
-        """Draw chance from another seed from now on."""
         self._play.seed = seed
 
     def _moves(self, task: Task) -> Sequence[str]:

@@ -4,7 +4,6 @@ Maps and transitions are gymnasium's (`FrozenLake-v1`), so its known values hold
 sees the map with P where it stands. Needs the extra `games`.
 """
 
-import hashlib
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Range, Share
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.common import check_installed, identity
 from turnwise_environments.games.base import DIRECTIONS, WAY_PARTS, Game
 
 RULES = "Walk from P to G over frozen ground (F); holes (H) end the game."
@@ -37,10 +37,7 @@ class FrozenLake(Game):
         move_reward: float = 0.0,
     ) -> None:
         """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0. With a
-        `move_reward` below 0 moves cost, and to give up does not.
-
-        Raises ConfigError for a standard map that is not there, or without gymnasium.
-        """
+        `move_reward` below 0 moves cost, and to give up does not."""
         rewards: Rewards = "signed" if move_reward < 0 else "unknown"
         turn_rewards = bool(move_reward)
         self.facts = EnvironmentSpec(
@@ -50,7 +47,7 @@ class FrozenLake(Game):
         self._tables: dict[tuple[str, ...], Table] = {}
         drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]
         rules = RULES + SLIPPERY * slippery
-        tasks = [Task(_id(rows), rules, data={"rows": list(rows)}) for rows in drawn]
+        tasks = [Task(identity("/".join(rows)), rules, data={"rows": list(rows)}) for rows in drawn]
         scores = {"noop": 0.0} if slippery else SOLVED
         if maps:
             self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=identities)
@@ -86,7 +83,6 @@ class FrozenLake(Game):
         return self._look()
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """A shortest way, where the ice does not slip."""
         if self.slippery:
             raise NotSupportedError(
                 "frozen_lake: on slippery ice there is no fixed way to the goal"
@@ -116,7 +112,6 @@ class FrozenLake(Game):
         return "\n".join(" ".join(row) for row in rows)
 
     def _to_go(self, task: Task, view: str) -> float | None:
-        """The length of a shortest way over frozen ground, where the ice does not slip."""
         signs, ground = view.split(), "".join(task.data["rows"])
         if len(signs) != len(ground) or not {"P", "X"} & set(signs):
             return None
@@ -127,7 +122,6 @@ class FrozenLake(Game):
 
 
 def _distances(rows: Sequence[str]) -> dict[int, int]:
-    """The moves to the goal from each place from which it can be reached."""
     ground, width = "".join(rows), len(rows[0])
     goal = ground.index("G")
     found, queue = {goal: 0}, deque([goal])
@@ -170,12 +164,7 @@ def _standard_map(size: int) -> tuple[str, ...]:
 
 
 def _toy_text() -> Any:
-    try:
-        from gymnasium.envs.toy_text import frozen_lake
-    except ImportError:
-        raise ConfigError("frozen_lake needs gymnasium: pip install 'turnwise[games]'") from None
+    check_installed("gymnasium", "games")
+    from gymnasium.envs.toy_text import frozen_lake
+
     return frozen_lake
-
-
-def _id(rows: Sequence[str]) -> str:
-    return hashlib.sha256("/".join(rows).encode()).hexdigest()[:16]

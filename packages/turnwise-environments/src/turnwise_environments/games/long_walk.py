@@ -5,7 +5,6 @@ colours. Now and then a herald changes it, and then the new order holds until th
 door ends the walk. Nothing else is hard about it: what is asked for is not to lose the goal.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.common import identity
 from turnwise_environments.games.base import PARTS, Game
 
 COLOURS = ("red", "blue", "green", "gold", "white")
@@ -67,15 +67,13 @@ class LongWalk(Game):
         return "You are out." if play.over else self._look()
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success as in all games; besides, how far the walk went, and whether all went well as
-        far as it was let."""
+        """Besides: how far the walk went, and whether all went well as far as it was let."""
         verdict, rooms = await super().verify(trajectory), self._play.scene["room"]
         held = rooms == self._play.moves and rooms >= len(trajectory.turns) > 0
         further = {"held": float(held), "walked": rooms / self.length}
         return replace(verdict, parts={**verdict.parts, **further})
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The right door of each room."""
         data = task.data
         right = [
             _best(self._order_after(data, room), self._doors(data, room))
@@ -84,7 +82,6 @@ class LongWalk(Game):
         return [Action("", door, (ToolCall("go", {"door": door}),)) for door in right]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """A random one of each room's doors."""
         rooms = [self._doors(task.data, room) for room in range(self.length)]
         doors = [stream.choice(doors) for doors in rooms]
         return [Action("", calls=(ToolCall("go", {"door": door}),)) for door in doors]
@@ -98,8 +95,7 @@ class LongWalk(Game):
             "may change that. A wrong door ends the walk."
         )
         content = json.dumps([data, self.length, self.herald_every])
-        identity = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return Task(identity, prompt, data=data)
+        return Task(identity(content), prompt, data=data)
 
     def _begin(self, task: Task) -> dict[str, Any]:
         return {"room": 0, "order": list(task.data["order"])}
@@ -115,14 +111,13 @@ class LongWalk(Game):
         return stream.sample(COLOURS, DOORS)
 
     def _herald(self, data: Mapping[str, Any], room: int) -> str | None:
-        """The colour that comes first from this room on, where a herald changes the rule; else
-        None."""
+        """The colour that comes first from this room on, where a herald changes the rule."""
         if not self.herald_every or room == 0 or room % self.herald_every:
             return None
         return COLOURS[derive("long walk", data["walk"], "herald", room) % len(COLOURS)]
 
     def _order_after(self, data: Mapping[str, Any], room: int) -> list[str]:
-        """The order of the colours that holds in a room, all heralds up to it heard."""
+        """The order of the colours that holds in a room."""
         order: list[str] = data["order"]
         for passed in range(0, room + 1, self.herald_every or room + 1):
             herald = self._herald(data, passed)

@@ -4,7 +4,6 @@ Rewards of moves are those of RAGEN (arXiv 2504.20073): -0.1 a move, 1 for a box
 for one off it, 10 for the last.
 """
 
-import hashlib
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.common import identity
 from turnwise_environments.games.base import WAY_PARTS, Game
 
 STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
@@ -46,7 +46,7 @@ class MadeBoards(Options):
     heldout_share: Share = 0.5
 
     def load(self) -> TaskSet:
-        """Draw them. Raises ConfigError where there are not so many."""
+        """Raises ConfigError where there are not so many."""
         return _task_set(_random_boards(self.size, self.boxes, self.boards), self.heldout_share)
 
 
@@ -58,7 +58,7 @@ class LevelFile(TaskFile):
     """The boards of a file in Boxoban's format, or of a folder of them."""
 
     def load(self) -> TaskSet:
-        """Read them. Raises DataError for files without a level."""
+        """Raises DataError for files without a level."""
         return _task_set(read_levels(self.path), self.heldout_share)
 
 
@@ -88,8 +88,7 @@ class Sokoban(Game):
         return self._look()
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """A shortest solution, by breadth-first search. Raises NotSupportedError for a board that
-        has none among MOST_STATES states."""
+        """A shortest solution. Raises NotSupportedError where MOST_STATES states hold none."""
         solution = solve(task.data["rows"])
         if solution is None:
             raise NotSupportedError(f"sokoban: no solution found for board {task.id}")
@@ -132,12 +131,11 @@ class Sokoban(Game):
 
 
 def _task_set(boards: Sequence[tuple[str, ...]], heldout_share: float) -> TaskSet:
-    tasks = [Task(_id(rows), RULES, data={"rows": list(rows)}) for rows in boards]
+    tasks = [Task(identity("/".join(rows)), RULES, data={"rows": list(rows)}) for rows in boards]
     return TaskSet.shuffled(tasks, heldout_share, SOLVED, content=identities)
 
 
 def solve(rows: Sequence[str]) -> list[str] | None:
-    """Directions of a shortest solution; None if MOST_STATES states hold no solution."""
     targets, start = _places(rows, ".*+"), _first(rows)
     came: dict[State, tuple[State, str]] = {}
     queue = deque([start])
@@ -154,10 +152,8 @@ def solve(rows: Sequence[str]) -> list[str] | None:
 
 
 def read_levels(path: Path) -> list[tuple[str, ...]]:
-    """Boards of Boxoban files: lines of `# @$.*+`, each board after a line that begins with `;`.
-
-    Raises DataError, naming the file and line, for lines that are not a board.
-    """
+    """Boards of Boxoban files: lines of `# @$.*+`, each board after a line with `;`. Raises
+    DataError, naming the file and line, for lines that are not a board."""
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     boards = [board for file in files for board in _boards(file)]
     if not boards:
@@ -259,14 +255,9 @@ def _way(came: dict[State, tuple[State, str]], start: State, state: State) -> li
 
 
 def _plain(state: State) -> dict[str, list[Place]]:
-    """A state as plain data, which JSON can hold."""
     return {"agent": [state[0]], "boxes": sorted(state[1])}
 
 
 def _state(scene: dict[str, list[Place]]) -> State:
     (agent,) = scene["agent"]
     return (agent[0], agent[1]), frozenset((box[0], box[1]) for box in scene["boxes"])
-
-
-def _id(rows: Sequence[str]) -> str:
-    return hashlib.sha256("/".join(rows).encode()).hexdigest()[:16]

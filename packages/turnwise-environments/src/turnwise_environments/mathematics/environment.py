@@ -1,17 +1,19 @@
 """The mathematics environment: problems to solve with a calculator, with Python, or in writing.
 
-Problems are made by program (`problems.py`, `tasks.py`), or read from a user's files in GSM8K's
-format; the answer must be the number itself (`rewards/numeric.py`), or the expression
-(`rewards/symbolic.py`). Not here: proofs (`environments/proofs`).
+A result of the solution is progress where it was worked out from numbers that were known: those of
+the problem, results of earlier calculations, and constants that the solution itself uses: neither a
+number that is typed in as it is, nor a sum that is made up around a guess.
 """
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.turn_parts import gain_part, share
+from turnwise.environments.turn_parts import first_shown, gain_part, results_of, share
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Share
 from turnwise.sandbox.choice import make_sandbox
@@ -20,14 +22,76 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.mathematics.problems import numbers_in
-from turnwise_environments.mathematics.progress import derived
-from turnwise_environments.mathematics.tasks import STANDARD, MadeProblems, QuestionFile, Sums
-from turnwise_environments.mathematics.written import written_out
+from turnwise_environments.mathematics.tasks import (
+    STANDARD,
+    MadeProblems,
+    QuestionFile,
+    Sums,
+    numbers_in,
+)
 from turnwise_environments.rewards.mathematics import is_number, is_right
 from turnwise_environments.rewards.numeric import matches
-from turnwise_environments.tools.calculator import calculate, evaluate
+from turnwise_environments.tools.calculator import Number, calculate, evaluate, show
 from turnwise_sandbox.tools.python import observation
+
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+def derived(trajectory: Trajectory) -> list[float]:
+    """For each turn the share of the solution's results that a calculation of it comes to first; 0
+    where no solution is known."""
+    steps = trajectory.task.secret["solution"]
+    given = set(_numbers(trajectory.task.prompt))
+    results = [number.value for number in map(_worked_out, steps) if number is not None]
+    wanted = [value for value in results if value not in given]
+    known = given | {number for step in steps for number in _numbers(step)} - set(wanted)
+    shown: list[list[Fraction]] = []
+    for turn in trajectory.turns:
+        found = []
+        for result in results_of(turn, "calculator"):
+            expression = str(result.call.arguments.get("expression", ""))
+            number = _worked_out(expression)
+            if number is None or show(number) != result.content:
+                continue
+            if known.issuperset(_numbers(expression)):
+                known |= {number.value, *_numbers(result.content)}
+                found.append(number.value)
+        shown.append(found)
+    return first_shown([[value] for value in wanted], shown)
+
+
+def _worked_out(expression: str) -> Number | None:
+    try:
+        return evaluate(expression)
+    except ToolError:
+        return None
+
+
+def _numbers(text: str) -> Iterator[Fraction]:
+    return map(Fraction, _NUMBER.findall(text.replace(",", "")))
+
+
+_SUM = re.compile(r"[0-9]+(\+[0-9]+)+")
+
+
+def written_out(expressions: Sequence[str]) -> str:
+    """The work on each expression, in order.
+
+    >>> written_out(["7 + 4 + 9"])
+    '7+4+9=11+9=20'
+    >>> written_out(["12 * 3", "36 - 7"])
+    '12*3=36 36-7=29'
+    """
+    return " ".join(_lines(expression.replace(" ", "")) for expression in expressions)
+
+
+def _lines(expression: str) -> str:
+    if not _SUM.fullmatch(expression):
+        return f"{expression}={calculate(expression)}"
+    numbers = [int(number) for number in expression.split("+")]
+    left = [[sum(numbers[:place]), *numbers[place:]] for place in range(1, len(numbers) + 1)]
+    return "=".join("+".join(map(str, line)) for line in left)
+
 
 PARTS = {
     "correct": share("whether the answer is right"),
@@ -40,10 +104,7 @@ CHECK = "check"
 
 class Mathematics(Environment):
     """Answer a problem with a number; the one tool is a calculator or Python, or there is none.
-
-    Example:
-        Mathematics(tasks=QuestionFile("gsm8k/train.jsonl", heldout_share=0.1))
-    """
+    Example: `Mathematics(tasks=QuestionFile("gsm8k/train.jsonl", heldout_share=0.1))`."""
 
     facts = EnvironmentSpec("mathematics", "1", parts=PARTS)
     stateless = True
@@ -57,11 +118,7 @@ class Mathematics(Environment):
     ) -> None:
         """The oracle writes the calculation of a share `written` of the tasks out in its thought,
         and of all without an `interpreter`. `sandbox` is a recipe's table for `python` (see
-        `make_sandbox`).
-
-        Raises DataError for a file that is broken, ConfigError for a `sandbox` that nothing would
-        run in.
-        """
+        `make_sandbox`)."""
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
         if sandbox and interpreter != "python":
             raise ConfigError("mathematics: [sandbox] is for interpreter = 'python': remove it")
@@ -71,7 +128,6 @@ class Mathematics(Environment):
         self.task_set = tasks.load()
 
     def tools(self) -> list[Tool]:
-        """The interpreter that was chosen, if any."""
         return [found for found in super().tools() if found.name == self._interpreter]
 
     @tool
@@ -92,8 +148,7 @@ class Mathematics(Environment):
         return text
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when the model's own last answer is the accepted number in the unit asked for, or the
-        accepted expression."""
+        """1 when the last answer is the accepted number in its unit, or the accepted expression."""
         task, answer = trajectory.task, trajectory.answer
         accepted = task.secret["answer"]
         if is_number(accepted):
@@ -118,7 +173,7 @@ class Mathematics(Environment):
         return [*work, Action("", "that is it", answer=answer)]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """An answer: two numbers of the question, put together with + - * or /."""
+        """Two numbers of the question, put together with + - * or /."""
         numbers = [str(number) for number in numbers_in(task.prompt)]
         if len(numbers) < 2:
             return [Action("", answer="")]
@@ -148,7 +203,7 @@ class Mathematics(Environment):
 
 
 class NoInterpreter(Mathematics):
-    """An ablation: the tool is there and never works, so the model has to work out the answer."""
+    """The tool never works, so the model has to work out the answer."""
 
     def _check_works(self) -> None:
         raise ToolError(f"the {self._interpreter} does not work now")

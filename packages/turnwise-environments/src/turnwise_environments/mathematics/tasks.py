@@ -1,17 +1,20 @@
-"""The tasks of the mathematics environment: made by program, as stories or as plain sums, or read
-from files in GSM8K's or MATH's format.
+"""The tasks of mathematics: word problems and sums, made by program, or files of GSM8K's or MATH's.
 
-A task's secret is the accepted number, its unit's names where they are known, and the way there.
-Both splits are decided by content. Not here: how problems are made (`problems.py`).
+A draft becomes a word problem only if every step has a whole result on the way, the answer has at
+most two decimal places, and neither it nor a result on the way is a number that the text already
+has, so that copying a number is never right. A task's secret is the accepted number, its unit's
+names where they are known, and the way there. Both splits are decided by content.
 """
 
-import hashlib
 import random
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from typing import Annotated, Any
+from importlib.resources import files
+from typing import Annotated, Any, NamedTuple
 
 from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskSet, drafted, every
 from turnwise.errors import ConfigError, DataError
@@ -19,15 +22,147 @@ from turnwise.options import Options
 from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.mathematics.problems import Problem, problems
+from turnwise_environments.common import check_installed, check_texts, identity
 from turnwise_environments.rewards.expressions import plain, read_expression, unit_of
 from turnwise_environments.rewards.mathematics import is_number
 from turnwise_environments.rewards.numeric import matches, read_quantity
-from turnwise_environments.rewards.symbolic import check_installed
+from turnwise_environments.tools.calculator import evaluate, show
+
+LARGEST = 5000
+"""Largest result of any step."""
+WITH_DECIMALS = ("dollars", "hours", "liters")
+"""Units of which an answer may be no whole number."""
+
+_NUMBER = re.compile(r"[0-9]+")
+_RANGE = re.compile(r"(\w):(\d+)-(\d+)(?:/(\d+))?")
+NAMES = ("Ada", "Ben", "Eva", "Ida", "Jan", "Leo", "Max", "Mia", "Noa", "Sam", "Tom", "Zoe")
+THINGS = ("apples", "beads", "books", "cards", "eggs", "nuts", "pens", "plums", "shells", "stamps")
+
+
+class Template(NamedTuple):
+    """A part of a story. Example: Template("{name} finds {a} more.", "{v} + {a}", "a:2-40")."""
+
+    text: str
+    sum: str = ""
+    """The sum to work out in one step, if there is one."""
+    numbers: str = ""
+    """The range of each new number: `a:2-40 b:5-95/5` (from, to, in steps of)."""
+    unit: str = ""
+    """Unit of the amount from here on; empty where it stays."""
+
+
+Kind = Mapping[str, Sequence[Template]]
+"""Templates that fit together: `beginnings`, any `changes`, `questions`."""
+KINDS: Mapping[str, Kind] = {
+    name: {
+        part: [Template(*(cell.strip() for cell in row.split("|"))) for row in rows]
+        for part, rows in kind.items()
+    }
+    for name, kind in tomllib.loads(
+        files("turnwise_environments.mathematics").joinpath("stories.toml").read_text()
+    ).items()
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Example: Problem("Ada has 12 nuts. ...", ("12 + 5",), "17", "nuts", "things", key=...)."""
+
+    text: str
+    steps: tuple[str, ...]
+    """Expressions to work out; each but the first uses the result before it."""
+    answer: str
+    unit: str
+    kind: str
+    key: str
+    """Templates and numbers: the same for problems that differ in names and things only."""
+
+
+def problems(min_steps: int, max_steps: int, drafts: int) -> Iterator[Problem]:
+    """Different problems, the same in every process; a draft that is not sound is passed over."""
+    seen = set()
+    for number in range(drafts):
+        stream = random.Random(derive("mathematics", number))
+        problem = _draft(stream, stream.randint(min_steps, max_steps))
+        if problem is not None and problem.key not in seen:
+            seen.add(problem.key)
+            yield problem
+
+
+def numbers_in(text: str) -> list[int]:
+    return [int(digits) for digits in _NUMBER.findall(text)]
+
+
+class _Story:
+    """A problem under construction."""
+
+    def __init__(self, stream: random.Random) -> None:
+        self._stream = stream
+        self._names = stream.sample(NAMES, len(NAMES))
+        self._things = stream.choice(THINGS)
+        self.text: list[str] = []
+        self.key: list[str] = []
+        self.steps: list[str] = []
+        self.value: Fraction | None = None
+        self.unit = ""
+
+    def tell(self, template: Template) -> None:
+        slots = {
+            name: self._stream.randrange(int(low), int(high) + 1, int(step or 1))
+            for name, low, high, step in _RANGE.findall(template.numbers)
+        }
+        people = {"name": self._names[0], "friend": self._names[len(self.text)]}
+        self.text.append(template.text.format(**slots, **people, things=self._things))
+        self.key.append(template.text.format(**slots, name="", friend="", things=""))
+        self.unit = template.unit.format(things=self._things) or self.unit
+        if template.sum:
+            self.steps.append(template.sum.format(**slots, v=self._shown()))
+            self.value = evaluate(self.steps[-1]).value
+        elif self.value is None:
+            self.value = Fraction(slots["a"])
+
+    def _shown(self) -> str:
+        return "" if self.value is None else str(self.value)
+
+    def is_whole(self) -> bool:
+        return self.value is not None and self.value.denominator == 1 and 0 < self.value <= LARGEST
+
+
+def _draft(stream: random.Random, count: int) -> Problem | None:
+    name = stream.choice(sorted(KINDS))
+    story, kind = _Story(stream), KINDS[name]
+    results: list[Fraction | None] = []
+    for template in _plot(stream, kind, count):
+        if results and not story.is_whole():
+            return None
+        steps = len(story.steps)
+        story.tell(template)
+        if len(story.steps) > steps:
+            results.append(story.value)
+    text = " ".join(story.text)
+    if len(set(results)) < len(results) or set(results) & {*map(Fraction, numbers_in(text))}:
+        return None
+    value = story.value
+    if value is None or not 0 < value <= LARGEST:
+        return None
+    places = 100 if story.unit in WITH_DECIMALS else 1
+    if (value * places).denominator != 1:
+        return None
+    answer = show(evaluate(story.steps[-1]))
+    return Problem(text, tuple(story.steps), answer, story.unit, name, "|".join(story.key))
+
+
+def _plot(stream: random.Random, kind: Kind, count: int) -> list[Template]:
+    """Templates with that many sums in all: a beginning, changes that differ, a question."""
+    while True:
+        beginning, question = stream.choice(kind["beginnings"]), stream.choice(kind["questions"])
+        changes = count - bool(beginning.sum) - bool(question.sum)
+        if 0 <= changes <= len(kind["changes"]):
+            return [beginning, *stream.sample(kind["changes"], changes), question]
+
 
 RANDOM_SCORE = 0.0455
-"""Computed for the standard tasks: success of an agent that puts two different numbers of the
-question, drawn at random, together with + - * or /, exactly (all draws are counted)."""
+"""Computed for the standard tasks: success of `random_actions`, all draws counted."""
 DRAFTS_PER_TASK = 20
 """Problems that may be drafted for each one that is sound and new, at most."""
 LEFT_OUT = "the answer is no number"
@@ -49,7 +184,7 @@ class MadeProblems(Options):
     max_steps: Steps = 4
 
     def load(self) -> TaskSet:
-        """Make them. Raises ConfigError where there are not so many."""
+        """Raises ConfigError where there are not so many."""
         if self.min_steps > self.max_steps:
             raise ConfigError("mathematics: min_steps is above max_steps: lower it")
         drafts = problems(self.min_steps, self.max_steps, 2 * self.count * DRAFTS_PER_TASK)
@@ -70,7 +205,7 @@ class Sums(Options):
     count: Count = 1000
 
     def load(self) -> TaskSet:
-        """Make them. Raises ConfigError where there are not so many."""
+        """Raises ConfigError where there are not so many."""
         drafts = drafted(self._draft, 2 * self.count * DRAFTS_PER_TASK)
         return TaskSet.made("mathematics", drafts, self.count, content=_content)
 
@@ -99,11 +234,11 @@ class QuestionFile(TaskFile):
     expressions: bool = False
 
     def load(self) -> TaskSet:
-        """Read them. Raises DataError, naming file and line, for what is missing, for an answer of
-        GSM8K's that is not a number, and for a question with two answers."""
+        """Raises DataError, naming file and line, for what is missing, for an answer of GSM8K's
+        that is not a number, and for a question with two answers."""
         known: dict[str, Task] = {}
         if self.expressions:
-            check_installed()
+            check_installed("math-verify", "mathematics")
 
         def read(record: Mapping[str, Any], where: str) -> Task | str:
             task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
@@ -134,12 +269,8 @@ def _content(tasks: Tasks) -> str:
 
 
 def _of_gsm8k(record: Mapping[str, Any], where: str) -> Task:
-    for name in ("question", "answer"):
-        if not isinstance(record.get(name), str) or not record[name].strip():
-            raise DataError(
-                f"{where}: {name!r} must be there, a string that is not empty (fields are "
-                "'question' and 'answer', or MATH's 'problem' and 'solution' or 'answer')"
-            )
+    hint = " (fields are 'question' and 'answer', or MATH's 'problem' and 'solution' or 'answer')"
+    check_texts(record, ("question", "answer"), where, hint)
     solution, mark, final = record["answer"].rpartition(_MARK)
     answer = final.strip()
     if read_quantity(answer) is None:
@@ -185,4 +316,4 @@ def _task(text: str, answer: str, steps: list[str], units: list[str] | None = No
 
 def _id(question: str) -> str:
     """Hash of the words alone: the same for questions that differ in case and spaces."""
-    return hashlib.sha256(" ".join(question.lower().split()).encode()).hexdigest()[:16]
+    return identity(" ".join(question.lower().split()))

@@ -1,7 +1,7 @@
 """Several tools at once: a search over documents, and a calculator or Python.
 
 A question needs both, one or none of them, and does not say which. Tool-Star's reward (arXiv
-2505.16410) is among the verdict's parts. Not here: towns (`world.py`), questions (`tasks.py`).
+2505.16410) is among the verdict's parts.
 """
 
 import random
@@ -28,8 +28,8 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
-from turnwise_environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks
-from turnwise_environments.multi_tool.world import towns
+from turnwise_environments.common import each_once
+from turnwise_environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks, towns
 from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
 from turnwise_sandbox.tools.python import observation
@@ -66,14 +66,8 @@ class MultiTool(Environment):
     ) -> None:
         """`count` tasks in each split, as many of each of the `kinds`, which say what a question
         needs. A search gives `top_k` documents. `sandbox` is a recipe's table for `python` (see
-        `make_sandbox`).
-
-        Raises ConfigError for a `sandbox` that nothing would run in, and for kinds that are none,
-        given twice, or too few for so many tasks.
-        """
-        chosen = tuple(kind for kind in KINDS if kind in kinds)
-        if not chosen or len(chosen) != len(kinds):
-            raise ConfigError(f"multi_tool: kinds are some of {', '.join(KINDS)}, each once")
+        `make_sandbox`)."""
+        chosen = each_once("multi_tool: kinds", kinds, KINDS)
         if count > (most := MOST // len(KINDS) * len(chosen)):
             raise ConfigError(f"multi_tool: of these kinds there are {most} tasks: lower count")
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
@@ -88,7 +82,6 @@ class MultiTool(Environment):
         self.task_set = made_tasks(count, found, chosen)
 
     def tools(self) -> list[Tool]:
-        """The search and the interpreter that was chosen."""
         offered = ("search", self._interpreter)
         return [found for found in super().tools() if found.name in offered]
 
@@ -115,8 +108,7 @@ class MultiTool(Environment):
         return observation(self.sandbox.run_python(code).checked(), False)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success when the model's own last answer is the right one; `both_used` says whether both
-        tools gave a result, `gain` counts the needed documents as a turn shows them first."""
+        """Success when the model's own last answer is the right one."""
         answer, accepted = trajectory.answer, trajectory.task.secret["answer"]
         if accepted.isdecimal():
             success = matches(answer, accepted)
@@ -137,7 +129,6 @@ class MultiTool(Environment):
         return Verdict(float(success), success, parts, f"answered {answer!r}", turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The searches and sums that the question needs, then the answer."""
         secret = task.secret
         calls = [ToolCall("search", {"query": name}) for name in secret["searches"]]
         for expression in secret["sums"]:
@@ -148,11 +139,9 @@ class MultiTool(Environment):
         return [*work, Action("", "that is it", answer=secret["answer"])]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """A word of the question as the answer."""
         return [Action("", answer=stream.choice(re.findall(r"\w+", task.prompt)))]
 
     def ablations(self) -> Mapping[str, Environment]:
-        """Variants with a search that finds nothing, and with a calculator that does not work."""
         return {"no_search": self.variant(NoSearch), "no_interpreter": self.variant(NoInterpreter)}
 
     def _found(self, query: str) -> list[str]:
@@ -164,16 +153,12 @@ class MultiTool(Environment):
 
 
 class NoSearch(MultiTool):
-    """An ablation: every search comes back empty."""
-
     def _found(self, query: str) -> list[str]:
         del query
         return []
 
 
 class NoInterpreter(MultiTool):
-    """An ablation: the calculator or Python never works."""
-
     def _check_offered(self, name: str) -> None:
         raise ToolError(f"{name} does not work now")
 
@@ -187,11 +172,9 @@ def tool_star(trajectory: Trajectory, success: bool, both_used: bool) -> float:
 
 
 def _used(trajectory: Trajectory) -> set[str]:
-    """Names of the tools that gave a result."""
     return {result.call.name for turn in trajectory.turns for result in results_of(turn)}
 
 
 def _documents(turn: Turn) -> list[str]:
-    """The documents that a turn's searches showed."""
     lines = lines_of(turn, "search")
     return [line.partition("] ")[2] for line in lines if line.startswith("[")]

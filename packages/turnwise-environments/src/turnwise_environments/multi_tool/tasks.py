@@ -1,10 +1,11 @@
-"""Questions of four kinds, or some of them, as many of each: a kind says what they need.
+"""Questions about made-up towns, of four kinds, or some of them, as many of each.
 
-An answer is never in its question, but for the kind `none`, where nothing else is needed. Not here:
-the towns (`world.py`), how an answer is judged (`environment.py`).
+A kind says what a question needs. An answer is never in its question, but for the kind `none`,
+where nothing else is needed. Towns' names are put together from syllables, so that no model knows
+them; each split has its own.
 """
 
-import hashlib
+import itertools
 import json
 import random
 import re
@@ -15,20 +16,57 @@ from typing import Literal, get_args
 from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.multi_tool.world import RIVERS, TOWNS, Town
+from turnwise_environments.common import identity
 from turnwise_environments.tools.calculator import calculate
+
+FIRST = ("Bre", "Mol", "Tar", "Vin", "Ost", "Kel", "Dun", "Ra", "Sel", "Gor", "Fa", "Hum", "Li")
+SECOND = ("lin", "den", "vik", "mar", "ton", "by", "gard", "nes", "la", "sund", "berg", "o", "ra")
+THIRD = ("", "en", "is", "a")
+RIVERS = (
+    *("osk", "tem", "irr", "wend", "aln", "bure", "cald", "esk", "fenn", "gade", "hest", "ilm"),
+    *("jor", "kam", "lune", "mink", "nidd", "ouse", "pell", "rhee", "swale", "tave", "ure", "wye"),
+)
+TOWNS = 240
+"""Towns in each split."""
+
+
+@dataclass(frozen=True)
+class Town:
+    """Example: Town("Brelin", "osk", 412, 1287)."""
+
+    name: str
+    river: str
+    people: int
+    year: int
+
+    @property
+    def document(self) -> str:
+        return f"{self.name}. River: {self.river}. People: {self.people}. Founded: {self.year}."
+
+
+def towns() -> dict[Split, list[Town]]:
+    """TOWNS in each split, the same in every process; numbers of people differ."""
+    stream = random.Random(derive("multi tool", "towns"))
+    names = sorted({"".join(parts) for parts in itertools.product(FIRST, SECOND, THIRD)})
+    chosen = stream.sample(names, 2 * TOWNS)
+    people = stream.sample(range(101, 999), 2 * TOWNS)
+    found = [
+        Town(name, stream.choice(RIVERS), number, stream.randint(1001, 1899))
+        for name, number in zip(chosen, people, strict=True)
+    ]
+    return {"train": found[:TOWNS], "heldout": found[TOWNS:]}
+
 
 Kind = Literal["none", "search", "calculator", "both"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LARGEST = 999_999
 COUNT = 1000
 RANDOM_SCORE = 0.014
-"""Measured on the standard tasks: success of an agent that answers with a word of the question."""
+"""Measured on the standard tasks: success of a word of the question."""
 FACTS = 3
 """Facts of a town."""
 MOST = len(KINDS) * FACTS * TOWNS
-"""Tasks in a split, at most: each question that needs a search alone is asked once; of fewer kinds
-as many fewer."""
+"""Tasks in a split, at most: each question that needs a search alone is asked once."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +106,13 @@ def made_tasks(
 
 
 def _belongs(text: str, kind: str, split: Split) -> bool:
-    """Whether a question may be in a split; its towns say so, or a hash of it."""
     if kind in ("search", "both"):
         return True
     return split == ("heldout" if derive("split", text) % 2 else "train")
 
 
 def none(stream: random.Random, towns: Sequence[Town]) -> Question | None:
-    """Two facts and a question about one of them; the facts are made up anew."""
+    """Two facts, made up anew, and a question about one of them."""
     first, second = stream.sample(towns, 2)
     rivers = stream.sample(RIVERS, 2)
     asked, answer = stream.choice(((first, rivers[0]), (second, rivers[1])))
@@ -87,7 +124,6 @@ def none(stream: random.Random, towns: Sequence[Town]) -> Question | None:
 
 
 def search(stream: random.Random, towns: Sequence[Town]) -> Question | None:
-    """One fact that a document has."""
     town = stream.choice(towns)
     text, answer = stream.choice(
         (
@@ -100,7 +136,6 @@ def search(stream: random.Random, towns: Sequence[Town]) -> Question | None:
 
 
 def calculator(stream: random.Random, towns: Sequence[Town]) -> Question | None:
-    """A sum of two or three numbers."""
     del towns
     a, b, c = stream.randint(12, 99), stream.randint(12, 99), stream.randint(3, 99)
     form = stream.choice(("{a} * {b}", "{a} * {b} + {c}", "{a} * ({b} + {c})", "{a} * {b} - {c}"))
@@ -159,13 +194,12 @@ _MAKERS: Mapping[Kind, Callable[[random.Random, Sequence[Town]], Question | None
 
 
 def _task(question: Question, kind: str) -> Task:
-    identity = hashlib.sha256(question.text.encode()).hexdigest()[:16]
     secret = {
         "answer": question.answer,
         "searches": list(question.searches),
         "sums": list(question.sums),
     }
-    return Task(identity, question.text, secret, info={"needs": kind})
+    return Task(identity(question.text), question.text, secret, info={"needs": kind})
 
 
 def _content(tasks: Tasks, towns: Mapping[Split, Sequence[Town]]) -> str:

@@ -1,8 +1,7 @@
 """The environment of proofs: show that a formula follows, in natural deduction, line by line.
 
 The answer is the whole proof, and the kernel of `rewards/proofs.py` judges it. It may be begun
-before, with the tool `check`, which is the same kernel: it says which line is wrong and why. Not
-here: how theorems are made (`theorems.py`), the rules (`rewards/proofs.py`).
+before, with the tool `check`, which is the same kernel: it says which line is wrong and why.
 """
 
 import json
@@ -15,8 +14,7 @@ from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.progress import changes_of
-from turnwise_environments.proofs.tasks import STANDARD, MadeTheorems
-from turnwise_environments.proofs.theorems import Result, results
+from turnwise_environments.proofs.tasks import STANDARD, MadeTheorems, Result, results
 from turnwise_environments.rewards.proofs import (
     RULES,
     Formula,
@@ -59,11 +57,7 @@ and ~q:
 
 
 class Proofs(Environment):
-    """One tool, `check`.
-
-    Example:
-        Proofs(tasks=MadeTheorems(min_steps=2, max_steps=3))
-    """
+    """One tool, `check`. Example: `Proofs(tasks=MadeTheorems(min_steps=2, max_steps=3))`."""
 
     facts = EnvironmentSpec("proofs", "1", parts=PARTS)
     _premises: Sequence[str] = ()
@@ -74,7 +68,6 @@ class Proofs(Environment):
         self.task_set = tasks.load()
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The rules, and the theorem."""
         del seed
         self._premises, self._conclusion = task.data["premises"], task.data["conclusion"]
         return Observation(f"{INSTRUCTIONS}\n\n{task.prompt}", Source.USER)
@@ -85,7 +78,6 @@ class Proofs(Environment):
         return checked(proof, self._premises, self._conclusion)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when the answer is a proof of the conclusion, else 0."""
         secret, answer = trajectory.task.secret, trajectory.answer or ""
         premises = [parse(one) for one in secret["premises"]]
         told = checked(answer, secret["premises"], secret["conclusion"])
@@ -118,7 +110,6 @@ class Proofs(Environment):
         return [Action("", answer="\n".join([*rows, last]))]
 
     def snapshot(self) -> bytes:
-        """The theorem."""
         return json.dumps([self._premises, self._conclusion]).encode()
 
     def restore(self, state: bytes) -> None:
@@ -143,8 +134,7 @@ def checked(proof: str, premises: Sequence[str], conclusion: str) -> str:
 
 
 def _turn_parts(trajectory: Trajectory, premises: Sequence[Formula]) -> dict[str, list[float]]:
-    """The numbers of the turns: of each, what its checks came to. What a rule held back was not
-    checked."""
+    """The numbers of each turn's checks. What a rule held back was not checked."""
     secret = trajectory.task.secret
     found: list[Result] = []
     shares, errors = [], []

@@ -1,8 +1,7 @@
 """The repair environment: a git repository, an issue, shell and file tools, and hidden tests.
 
 The files that are left when the episode ends are judged in a second sandbox (`judging.py`). The
-repository has one commit, of the state at hand: no history that could give the repair away. Not
-here: made repositories (`tasks.py`), SWE-bench's (`instances.py`), QuixBugs' (`programs.py`).
+repository has one commit, of the state at hand: no history that could give the repair away.
 """
 
 import asyncio
@@ -17,8 +16,7 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.repair import instances, programs, tasks
-from turnwise_environments.repair.git import git_folder
-from turnwise_environments.repair.instances import InstanceFile, base_files
+from turnwise_environments.repair.instances import InstanceFile, base_files, git_folder
 from turnwise_environments.repair.judging import (
     WEAKNESS,
     Judgement,
@@ -60,10 +58,7 @@ class Repair(WorkspaceTools, Environment):
         seconds: Seconds = 5.0,
     ) -> None:
         """`packages` are folders that the code may import from. A shell call, and all tests
-        together, may take `seconds`.
-
-        Raises DataError for a file that is broken.
-        """
+        together, may take `seconds`."""
         limits = Limits(
             seconds=seconds, cpu_seconds=seconds, memory=512 * MEBIBYTE, files=MOST_FILES
         )
@@ -73,14 +68,13 @@ class Repair(WorkspaceTools, Environment):
             self.weaknesses, self.verdict_programs = [WEAKNESS], 2
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The files of the task, as a git repository."""
         del seed
         self.workspace = await asyncio.to_thread(self._workspace, task)
         return Observation(task.prompt, Source.USER)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when all tests pass that failed before, and all that passed; the shares of both are
-        among the parts. How the episode ended does not matter: the files count."""
+        """1 when all tests pass that failed before, and all that passed. How the episode ended does
+        not matter: the files count."""
         judgement = await asyncio.to_thread(self._judged, trajectory.task)
         (fixed, to_fix), (kept, to_keep) = judgement.failed_before, judgement.passed_before
         parts = {
@@ -105,7 +99,7 @@ class Repair(WorkspaceTools, Environment):
         return [*actions, DONE]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """A random small change of a random source file: the kind of change that made the bug."""
+        """A random small change of a random source file."""
         sources = {
             path: entry.content.decode(errors="replace")
             for path, entry in sorted(base_files(task.data).items())
@@ -115,11 +109,10 @@ class Repair(WorkspaceTools, Environment):
         changes = mutants(sources[path])
         if not changes:
             return [DONE]
-        change = {"path": path, "text": stream.choice(changes).source}
+        change = {"path": path, "text": stream.choice(changes)}
         return [Action("", calls=(ToolCall("write_file", change),)), DONE]
 
     def snapshot(self) -> bytes:
-        """The files, the repository's own among them."""
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:

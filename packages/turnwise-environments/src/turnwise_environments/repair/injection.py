@@ -1,8 +1,7 @@
 """Puts bugs into a user's repository that has tests: records in SWE-bench's format, a bug in each.
 
 A small change of a source file becomes a record only if it makes some of the passing tests fail,
-and not all of them. The repository itself is read, and not changed. Not here: the changes
-(`mutations.py`), and how the records are read (`instances.py`).
+and not all of them. The repository itself is read, and not changed.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from typing import Any
 from turnwise.errors import DataError
 from turnwise.seeds import derive
 from turnwise_environments.repair.environment import unified
-from turnwise_environments.repair.git import check_commit, files_at
+from turnwise_environments.repair.instances import check_commit, files_at
 from turnwise_environments.repair.judging import TEST_FOLDERS, run_suite
 from turnwise_environments.repair.mutations import mutants
 from turnwise_sandbox.artefacts import refusal
@@ -34,8 +33,8 @@ class _Change:
 
 
 def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Iterator[dict[str, Any]]:
-    """Up to `count` records, one by one, the same for the same commit: HEAD's files, whose tests
-    are run once as they are and once for each change that is tried.
+    """Up to `count` records, the same for the same commit: HEAD's files, whose tests are run once
+    as they are and once for each change that is tried.
 
     Raises DataError for a folder that is not a git repository, and where no test passes unchanged.
     """
@@ -78,7 +77,7 @@ def _changes(files: Mapping[str, bytes]) -> list[_Change]:
             text = content.decode()
         except UnicodeDecodeError:
             continue
-        found += [_Change(path, text, mutant.source) for mutant in mutants(text)]
+        found += [_Change(path, text, mutant) for mutant in mutants(text)]
     return sorted(found, key=lambda one: derive("inject", one.path, one.after))
 
 

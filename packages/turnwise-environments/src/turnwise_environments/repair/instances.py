@@ -3,24 +3,132 @@
 A record has `instance_id`, `repo`, `base_commit`, `problem_statement`, `patch`, `test_patch`,
 `FAIL_TO_PASS` and `PASS_TO_PASS` (lists, or JSON of lists). `bug`, which SWE-bench does not have,
 is a patch that is applied on top of the commit: `turnwise inject` writes such records. Repositories
-are the user's own clones; nothing is fetched. Not here: what the code imports (the environment's
-`packages`), and how tests are run (`suite.py`).
+are the user's own clones; nothing is fetched.
 """
 
-import hashlib
+import io
 import json
+import subprocess
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from dulwich.index import IndexEntry, commit_tree, write_index_dict
+from dulwich.object_format import DEFAULT_OBJECT_FORMAT
+from dulwich.object_store import MemoryObjectStore
+from dulwich.objects import Blob, Commit
+from dulwich.pack import SHA1Writer, write_pack_index_v2, write_pack_objects
+
 from turnwise.environments.tasksets import TaskFile, TaskSet
-from turnwise.errors import DataError, ToolError
+from turnwise.errors import DataError, InfrastructureError, ToolError
 from turnwise.types import Task
-from turnwise_environments.repair.git import check_commit, files_at
+from turnwise_environments.common import check_texts, identity
 from turnwise_environments.repair.judging import plain_name
 from turnwise_sandbox.tools.patches import patched
 from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry
+
+AUTHOR = b"turnwise <turnwise@localhost> 946684800 +0000"
+CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+USER = "[user]\n\tname = agent\n\temail = agent@localhost\n"
+BRANCH = "refs/heads/main"
+SECONDS = 60.0
+"""The most seconds that a call of git may take."""
+
+
+def git_folder(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries below `.git` of a repository with one commit of these files and links."""
+    store, index = MemoryObjectStore(), dict[bytes, IndexEntry]()
+    for path, entry in entries.items():
+        if entry.kind != "folder":
+            blob = Blob.from_string(entry.content)
+            store.add_object(blob)
+            # Times and sizes are 0: git looks at the files themselves then.
+            row = IndexEntry(0, 0, 0, 0, _mode(entry), 0, 0, 0, blob.id)
+            index[path.encode(errors="surrogateescape")] = row
+    tree = commit_tree(store, [(name, row.sha, row.mode) for name, row in index.items()])
+    commit = Commit.from_string(
+        b"tree %s\nauthor %s\ncommitter %s\n\nThe state at hand\n" % (tree, AUTHOR, AUTHOR)
+    )
+    store.add_object(commit)
+    name, pack, pack_index = _packed(store)
+    made = {
+        "HEAD": b"ref: %s\n" % BRANCH.encode(),
+        "config": (CONFIG + USER).encode(),
+        "index": _written(index),
+        f"objects/pack/pack-{name}.idx": pack_index,
+        f"objects/pack/pack-{name}.pack": pack,
+        BRANCH: commit.id + b"\n",
+    }
+    return {f".git/{path}": Entry(content=content) for path, content in made.items()}
+
+
+def _mode(entry: Entry) -> int:
+    if entry.kind == "link":
+        return 0o120000
+    return 0o100755 if entry.mode & 0o100 else 0o100644
+
+
+def _packed(store: MemoryObjectStore) -> tuple[str, bytes, bytes]:
+    pack, index = io.BytesIO(), io.BytesIO()
+    # Sorted and without deltas: the same bytes for the same files, 0.1 ms for each of them.
+    objects = [store[name] for name in sorted(store)]
+    places, checksum = write_pack_objects(
+        pack, objects, DEFAULT_OBJECT_FORMAT, deltify=False, compression_level=1
+    )
+    write_pack_index_v2(index, sorted((name, *place) for name, place in places.items()), checksum)
+    return checksum.hex(), pack.getvalue(), index.getvalue()
+
+
+def _written(index: Mapping[bytes, IndexEntry]) -> bytes:
+    content = io.BytesIO()
+    writer = SHA1Writer(content)
+    write_index_dict(writer, index, version=2)
+    writer.write_sha()
+    return content.getvalue()
+
+
+@lru_cache(maxsize=8)
+def files_at(repository: Path, commit: str) -> Mapping[str, Entry]:
+    """The files and links of a commit. Raises InfrastructureError if git fails or is too slow."""
+    data = _git(repository, "archive", "--format=tar", commit)
+    found: dict[str, Entry] = {}
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            mode = member.mode & 0o777
+            if member.issym():
+                target = member.linkname.encode(errors="surrogateescape")
+                found[member.name] = Entry("link", target, mode)
+            elif member.isreg() and (file := archive.extractfile(member)):
+                found[member.name] = Entry("file", file.read(), mode)
+    return found
+
+
+def check_commit(repository: Path, commit: str, where: str) -> str:
+    """The commit's full name. Raises DataError, beginning with `where`, if it is not there."""
+    if not repository.is_dir():
+        raise DataError(f"{where}: there is no repository {repository}")
+    try:
+        found = _git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    except InfrastructureError:
+        raise DataError(f"{where}: {repository} has no commit {commit}") from None
+    return found.decode().strip()
+
+
+def _git(repository: Path, *words: str) -> bytes:
+    # The option is git's way to read another user's repository without a change of settings.
+    command = ["git", "-c", f"safe.directory={repository.resolve()}", "-C", str(repository), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"git cannot be run: {error}") from None
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip()
+        raise InfrastructureError(f"git {words[0]} in {repository}: {reason}")
+    return done.stdout
+
 
 KIND = "suite"
 TEXTS = ("instance_id", "repo", "base_commit", "problem_statement", "patch")
@@ -36,15 +144,13 @@ class InstanceFile(TaskFile):
     are too large, and tests whose names do not give their file."""
 
     repositories: str = field(kw_only=True)
-    """The folder of the clones: that of `owner/name` is at `owner/name`, `owner__name` or `name` in
-    it."""
+    """The folder of the clones: `owner/name` is at `owner/name`, `owner__name` or `name`."""
     runner: Literal["plain", "pytest"] = "plain"
     """The runner of the tests: unittest (`plain`), or pytest."""
 
     def load(self) -> TaskSet:
-        """Read them. Raises DataError, naming file and line or entry, for what is missing: a field,
-        a clone, a commit, or a file that a patch changes; and for a file of which nothing is
-        left."""
+        """Raises DataError, naming file and line or entry, for what is missing: a field, a clone, a
+        commit, or a file that a patch changes; and where nothing is left."""
         clones = Path(self.repositories).expanduser()
         return TaskSet.read(
             self, lambda record, where: _task(record, clones, self.runner, where), "instances"
@@ -52,7 +158,6 @@ class InstanceFile(TaskFile):
 
 
 def base_files(data: Mapping[str, Any]) -> dict[str, Entry]:
-    """The files that an episode begins with."""
     if "files" in data:
         return {path: Entry(content=text.encode()) for path, text in data["files"].items()}
     return apply(files_at(Path(data["repository"]), data["commit"]), data["bug"])
@@ -78,10 +183,7 @@ def apply(entries: Mapping[str, Entry], patch: str) -> dict[str, Entry]:
 
 
 def _task(record: Mapping[str, Any], repositories: Path, runner: str, where: str) -> Task | str:
-    """The task of a record, or why it cannot be done here."""
-    for name in TEXTS:
-        if not isinstance(record.get(name), str) or not record[name].strip():
-            raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
+    check_texts(record, TEXTS, where)
     fail = _names(record, "FAIL_TO_PASS", where)
     stay = _names(record, "PASS_TO_PASS", where)
     if not fail:
@@ -105,16 +207,15 @@ def _task(record: Mapping[str, Any], repositories: Path, runner: str, where: str
         "runner": runner,
         "patch": record["patch"],
     }
-    content = json.dumps([record["instance_id"], record["repo"], commit, bug])
-    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
+    name = identity([record["instance_id"], record["repo"], commit, bug])
     info = {"instance": record["instance_id"], "repository": record["repo"]}
-    return Task(identity, record["problem_statement"].strip() + ASKED, secret, data, info)
+    return Task(name, record["problem_statement"].strip() + ASKED, secret, data, info)
 
 
 def _located(name: str, tests: Mapping[str, str], base: Mapping[str, Entry]) -> str | None:
     """A test as `path::name`: as it is written, below another folder (django's), or found by its
     bare name in the files that the patch for tests changes (sympy's). None if it is in no file, or
-    could be in several."""
+    several."""
     path, separator, rest = plain_name(name).partition("::")
     if not separator:
         places, rest = [one for one, text in tests.items() if f"def {path}(" in text], path
@@ -126,7 +227,6 @@ def _located(name: str, tests: Mapping[str, str], base: Mapping[str, Entry]) -> 
 
 
 def base_or_error(data: Mapping[str, Any], where: str) -> dict[str, Entry]:
-    """Read as `base_files` does; raise DataError for a patch that does not fit."""
     try:
         return base_files(data)
     except ToolError as error:
@@ -134,7 +234,6 @@ def base_or_error(data: Mapping[str, Any], where: str) -> dict[str, Entry]:
 
 
 def _tests(base: Mapping[str, Entry], patch: str, where: str) -> dict[str, str]:
-    """The files that the patch for tests changes, as it leaves them."""
     try:
         after = apply(base, patch)
     except ToolError as error:

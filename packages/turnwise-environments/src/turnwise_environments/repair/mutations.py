@@ -1,7 +1,7 @@
 """Small bugs put into Python source: one changed place at a time, the rest as it was written.
 
 The operators are those of mutation testing (comparison, arithmetic, logic, constants, arguments,
-calls, statements). Not here: which bugs a test notices (`tasks.py`, `injection.py`).
+calls, statements).
 """
 
 import ast
@@ -32,39 +32,20 @@ ARITHMETIC = {
     ast.Mod: ("%", "//"),
 }
 LOGIC = {ast.And: ("and", "or"), ast.Or: ("or", "and")}
+SWAPPED = (
+    *("min max", "any all", "lower upper", "startswith endswith", "split rsplit", "ljust rjust"),
+    "partition rpartition",
+)
 NAMES = {
-    "min": "max",
-    "max": "min",
-    "any": "all",
-    "all": "any",
+    **dict(pair.split() for pair in SWAPPED),
+    **dict(pair.split()[::-1] for pair in SWAPPED),
     "strip": "rstrip",
     "lstrip": "rstrip",
     "rstrip": "lstrip",
-    "lower": "upper",
-    "upper": "lower",
-    "startswith": "endswith",
-    "endswith": "startswith",
-    "split": "rsplit",
-    "rsplit": "split",
-    "ljust": "rjust",
-    "rjust": "ljust",
-    "partition": "rpartition",
-    "rpartition": "partition",
     "append": "extend",
     "sorted": "list",
     "sum": "len",
 }
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """Example: Mutant("x < 1\\n", "<", "<=", 1)."""
-
-    source: str
-    """The whole text, with the bug."""
-    before: str
-    after: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -84,12 +65,10 @@ class _Text:
         self.starts = [0, *(match.end() for match in re.finditer(rb"\n", self.data))]
 
     def span(self, node: Any) -> tuple[int, int]:
-        """The range of a node in the text."""
         first = self.starts[node.lineno - 1] + node.col_offset
         return first, self.starts[node.end_lineno - 1] + node.end_col_offset
 
     def of(self, node: Any) -> str:
-        """The text of a node."""
         first, last = self.span(node)
         return self.data[first:last].decode()
 
@@ -102,23 +81,21 @@ class _Text:
             yield _Edit(first + place, first + place + len(words[0]), words[1])
 
 
-def mutants(source: str) -> list[Mutant]:
-    """All texts with one bug, each once, in the order of their places. Docstrings, annotations and
-    what is outside of functions stay as they are. Yields nothing for a text that is not Python."""
+def mutants(source: str) -> list[str]:
+    """All texts with one bug, each once, in order. Docstrings, annotations and what is outside of
+    functions stay as they are. Nothing for a text that is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    text, found = _Text(source), dict[str, Mutant]()
-    data = text.data
+    text, found = _Text(source), dict[str, None]()
     edits = [edit for node in _inside_functions(tree) for edit in _edits(node, text)]
     for edit in sorted(edits, key=lambda one: (one.start, one.end, one.text)):
-        mutated = (data[: edit.start] + edit.text.encode() + data[edit.end :]).decode()
-        before = data[edit.start : edit.end].decode()
+        data = text.data[: edit.start] + edit.text.encode() + text.data[edit.end :]
+        mutated = data.decode()
         if mutated != source and mutated not in found and _parses(mutated):
-            line = data[: edit.start].count(b"\n") + 1
-            found[mutated] = Mutant(mutated, before, edit.text, line)
-    return list(found.values())
+            found[mutated] = None
+    return list(found)
 
 
 def _parses(source: str) -> bool:
@@ -130,7 +107,6 @@ def _parses(source: str) -> bool:
 
 
 def _inside_functions(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes of all statements of functions, but docstrings and annotations."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body

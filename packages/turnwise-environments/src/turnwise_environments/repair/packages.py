@@ -1,20 +1,17 @@
-"""Small Python packages put together from blocks, and calls of their functions.
-
-Not here: the blocks (`blocks.py`), bugs (`mutations.py`) and tasks (`tasks.py`).
-"""
+"""Small Python packages put together from the functions of `blocks.toml`, and calls of these."""
 
 import random
 import textwrap
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 from string import Template
 from types import CodeType
 from typing import Any
 
 from turnwise.seeds import derive
-from turnwise_environments.repair.blocks import BLOCKS, MODULES
-from turnwise_environments.repair.blocks_of_values import REPORT
 from turnwise_sandbox.grading import same
 
 POOL = 128
@@ -25,6 +22,39 @@ NUMBERS = (0, 5, 10, 10, 15, 20, 20, 25, 30, 30, 40, 60, 80, 90, 7, 42)
 """Numbers for arguments, mostly round, so that limits are met exactly."""
 REPORTS, OTHERS = 2, 3
 """Blocks that a package has, beside those that they use."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A function as a template: what it says and what it does."""
+
+    module: str
+    name: str
+    arguments: str
+    """Names of the parameters; each name has a way to draw values."""
+    words: str
+    """The docstring: enough to write the function from."""
+    code: str
+    variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Words of each variant, by name."""
+    uses: Sequence[str] = ()
+    """Blocks that this one calls."""
+
+    @property
+    def count(self) -> int:
+        """The number of variants."""
+        return len(next(iter(self.variants.values()), "1"))
+
+
+_READ: dict[str, Any] = tomllib.loads(
+    files("turnwise_environments.repair").joinpath("blocks.toml").read_text(encoding="utf-8")
+)
+MODULES: Mapping[str, str] = _READ.pop("modules")
+BLOCKS = {
+    name: Block(module, name, **block)
+    for module, blocks in _READ.items()
+    for name, block in blocks.items()
+}
 
 
 @dataclass(frozen=True)
@@ -85,11 +115,9 @@ class Package:
 
     @property
     def name(self) -> str:
-        """The name that the package is imported by."""
         return self.theme.rows
 
     def target(self, function: str) -> str:
-        """Example: "orders.report:bill"."""
         return f"{self.name}.{self.functions[function].module}:{function}"
 
     def module(self, module: str, changed: Mapping[str, str] = {}) -> str:
@@ -118,21 +146,21 @@ class Package:
 
 
 def draw_package(stream: random.Random) -> Package:
-    """A random one."""
     theme = stream.choice(THEMES)
     others = [name for name, block in BLOCKS.items() if block.module not in ("lines", "report")]
-    wanted = [block.name for block in stream.sample(REPORT, REPORTS)]
+    reports = [name for name, block in BLOCKS.items() if block.module == "report"]
+    wanted = stream.sample(reports, REPORTS)
     wanted += stream.sample(others, OTHERS)
     needed = _closure(wanted)
     functions: dict[str, Function] = {}
     marks: dict[str, str] = {}
     for name, block in BLOCKS.items():
         if name in needed:
-            place = stream.randrange(len(block.variants))
+            place = stream.randrange(block.count)
             function = _filled(name, place, theme)
             functions[function.name] = function
             if block.module == "lines":
-                marks |= block.variants[place]
+                marks |= {word: values[place] for word, values in block.variants.items()}
     return Package(theme, functions, marks)
 
 
@@ -150,7 +178,7 @@ def _closure(names: Sequence[str]) -> set[str]:
 def _filled(block_name: str, variant: int, theme: Theme) -> Function:
     block = BLOCKS[block_name]
     own = {name: getattr(theme, name) for name in ("rows", "who", "what", "amount", "size")}
-    words = {**block.variants[variant], **own}
+    words = {name: values[variant] for name, values in block.variants.items()} | own
 
     def fill(text: str) -> str:
         # Twice: a variant's own text has words of the theme in it.
@@ -179,7 +207,6 @@ def namespace(package: Package, changed: Mapping[str, str] = {}) -> dict[str, An
 def draw_calls(
     package: Package, names: Sequence[str], stream: random.Random
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Arguments for CALLS calls of each of these functions."""
     return {
         name: [
             tuple(
@@ -203,7 +230,6 @@ def called(function: Any, arguments: Sequence[Any]) -> tuple[Any, str]:
 
 
 def agrees(expected: Any, found: tuple[Any, str]) -> bool:
-    """Whether a call returned what it should."""
     if found[1]:
         return False
     return repr(expected) == repr(found[0]) or same(expected, found[0])
@@ -211,7 +237,7 @@ def agrees(expected: Any, found: tuple[Any, str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _pool(kind: str, theme: Theme, sep: str, mark: str) -> tuple[Any, ...]:
-    """Values for a parameter, drawn once: most of the time of making tasks would go there."""
+    """Drawn once: most of the time of making tasks would go there."""
     stream = random.Random(derive("repair", "values", kind, theme.rows, sep, mark))
     return tuple(_drawn(kind, theme, (sep, mark), stream) for _ in range(POOL))
 

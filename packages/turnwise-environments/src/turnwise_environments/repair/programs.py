@@ -1,6 +1,6 @@
 """Single programs to repair, in QuixBugs' format, each as a repository of one file.
 
-The records are those of the code environment (`code/programs.py`), which asks for the whole program
+The records are those of the code environment (`code/tasks.py`), which asks for the whole program
 as the answer; here the file is changed with tools.
 """
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 
 from turnwise.environments.tasksets import SOLVED, SPLITS, TaskSet
 from turnwise.types import Task
-from turnwise_environments.code import programs
-from turnwise_environments.code.tasks import task_id
+from turnwise_environments.code import tasks as code
+from turnwise_environments.common import identity
 
 KIND = "program"
 
 
 @dataclass(frozen=True)
-class ProgramFile(programs.ProgramFile):
+class ProgramFile(code.ProgramFile):
     """The programs of a .jsonl or .json file in QuixBugs' format, as repositories."""
 
     def load(self) -> TaskSet:
-        """Read them, each program once. Raises DataError as `code.programs.ProgramFile` does."""
         tasks = super().load().tasks
         return TaskSet.of({split: [_task(one) for one in tasks[split]] for split in SPLITS}, SOLVED)
 
@@ -38,4 +37,4 @@ def _task(task: Task) -> Task:
         "solution": {f"{name}.py": task.secret["solution"].strip() + "\n"},
     }
     data = {"files": {f"{name}.py": buggy}, "sources": [f"{name}.py"]}
-    return Task(task_id(prompt + buggy), prompt, secret, data, task.info)
+    return Task(identity(prompt + buggy), prompt, secret, data, task.info)

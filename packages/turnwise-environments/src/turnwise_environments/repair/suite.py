@@ -27,7 +27,6 @@ Outcomes = dict[str, str]
 
 
 def run_all() -> None:
-    """Run what stdin asks for: files with the names of their tests, `*` for all of them."""
     _control(PR_SET_DUMPABLE, 0)  # nothing of the same user reads its memory or its descriptors
     _control(PR_SET_CHILD_SUBREAPER, 1)  # what a test leaves running is a child, to be ended
     asked = json.loads(_line())
@@ -72,10 +71,8 @@ def _end_children() -> None:
 
 
 def _apart(run: Callable[[str, list[str]], Outcomes], path: str, names: list[str]) -> Outcomes:
-    """The outcomes of a file, run in a process of its own; none if that did not end as it should.
-
-    The process shows a number that it was given to say that it came to its own end.
-    """
+    """The outcomes of a file, run in a process of its own; none if that did not end as it should:
+    it shows a number that it was given."""
     token = os.urandom(16).hex()
     reading, writing = os.pipe()
     process = os.fork()
@@ -107,7 +104,6 @@ def _silence() -> None:
 
 
 def _run_plain(path: str, names: list[str]) -> Outcomes:
-    """unittest's test cases, and functions `test*` without arguments, also in classes `Test*`."""
     outcomes: Outcomes = {}
     for name, test in _found(path, names).items():
         outcomes[f"{path}::{name}"] = _outcome(test)
@@ -115,7 +111,6 @@ def _run_plain(path: str, names: list[str]) -> Outcomes:
 
 
 def _found(path: str, names: list[str]) -> dict[str, Any]:
-    """Tests of a file by name, in its order: test cases, and plain functions."""
     module = path[:-3].replace("/", ".")
     if importlib.util.find_spec(module.rpartition(".")[0] or "os") is None:
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
@@ -169,8 +164,8 @@ def _outcome(test: Any) -> str:
 
 
 class _Chosen:
-    """pytest's plugin that runs the tests that are asked for, those that there are, and writes down
-    how each ended, worst of its three phases."""
+    """pytest's plugin that runs the tests that are asked for, and writes down how each ended, worst
+    of its three phases."""
 
     def __init__(self, wanted: set[str]) -> None:
         self.wanted = wanted

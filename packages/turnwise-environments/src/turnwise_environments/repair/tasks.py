@@ -1,12 +1,9 @@
 """The made tasks: a package with one bug in it, an issue, and hidden calls that judge the repair.
 
 A bug becomes a task only if some calls notice it and others do not. The issue shows one call that
-goes wrong; it is not among the hidden ones. Not here: how packages are made (`packages.py`), how a
-repair is judged (`judging.py`).
+goes wrong; it is not among the hidden ones.
 """
 
-import hashlib
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +15,10 @@ from turnwise.options import Options
 from turnwise.ranges import Count
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.repair.blocks import MODULES
-from turnwise_environments.repair.mutations import Mutant, mutants
+from turnwise_environments.common import identity
+from turnwise_environments.repair.mutations import mutants
 from turnwise_environments.repair.packages import (
+    MODULES,
     Package,
     agrees,
     called,
@@ -52,7 +50,7 @@ class _Broken:
 
     package: Package
     function: str
-    mutant: Mutant
+    source: str
     failing: list[_Call]
     passing: list[_Call]
     found: list[str]
@@ -67,7 +65,7 @@ class MadeRepositories(Options):
     count: Count = 1000
 
     def load(self) -> TaskSet:
-        """Make them. Raises ConfigError where there are not so many bugs."""
+        """Raises ConfigError where there are not so many bugs."""
         scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
         seen: set[tuple[str, str]] = set()
         drafts = drafted(partial(_draft, seen), 2 * self.count * DRAFTS_PER_TASK)
@@ -86,23 +84,22 @@ def _draft(seen: set[tuple[str, str]], number: int) -> Draft:
         broken = _broken(package, name, seen, stream)
         if broken is None:
             return None
-        seen.add((package.name, broken.mutant.source))
+        seen.add((package.name, broken.source))
         return _task(broken, stream)
 
     return Draft(str(number), make, split_key=package.functions[name].source)
 
 
 @lru_cache(maxsize=4096)
-def _mutants(source: str) -> list[Mutant]:
+def _mutants(source: str) -> list[str]:
     return mutants(source)
 
 
 def _broken(
     package: Package, name: str, seen: set[tuple[str, str]], stream: random.Random
 ) -> _Broken | None:
-    """The package with a bug in this function that some calls notice and others do not."""
     known = _mutants(package.functions[name].source)
-    found = [one for one in known if (package.name, one.source) not in seen]
+    found = [one for one in known if (package.name, one) not in seen]
     if not found:
         return None
     touched = package.users(name)
@@ -120,11 +117,11 @@ def _broken(
 def _tried(
     package: Package,
     name: str,
-    mutant: Mutant,
+    mutant: str,
     calls: Mapping[str, Sequence[tuple[Any, ...]]],
     right: Mapping[str, Any],
 ) -> _Broken:
-    wrong = namespace(package, {name: mutant.source})
+    wrong = namespace(package, {name: mutant})
     touched = package.users(name)
     broken = _Broken(package, name, mutant, [], [], [])
     for function, entries in calls.items():
@@ -158,13 +155,11 @@ def _task(broken: _Broken, stream: random.Random) -> Task:
     prompt = _prompt(package, shown, broken.found[place])
     files = repository(package, broken)
     info = {"module": module, "shown": "caller" if shown_function != broken.function else "itself"}
-    identity = json.dumps([prompt, files], sort_keys=True)
-    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return Task(name, prompt, secret, {"files": files, "sources": [f"{package.name}/**"]}, info)
+    data = {"files": files, "sources": [f"{package.name}/**"]}
+    return Task(identity([prompt, files]), prompt, secret, data, info)
 
 
 def _plain(package: Package, call: _Call) -> list[Any]:
-    """A call as plain data that JSON can write: target, arguments, what it should return."""
     function, arguments, expected = call
     return [package.target(function), encode(list(arguments)), encode(expected)]
 
@@ -183,7 +178,7 @@ def _prompt(package: Package, shown: _Call, found: str) -> str:
 
 def repository(package: Package, broken: _Broken) -> dict[str, str]:
     """The files of a package with its bug, and its own tests, which pass."""
-    changed = {broken.function: broken.mutant.source}
+    changed = {broken.function: broken.source}
     modules = sorted({function.module for function in package.functions.values()})
     files = {
         "README.md": f"# {package.name}\n\n"

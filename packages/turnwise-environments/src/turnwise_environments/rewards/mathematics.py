@@ -3,7 +3,7 @@
 Where the accepted answer is a number, the answer has to be that number, worked out, in its unit;
 where it is an expression, a set, an interval, an equation, a matrix, the same in any form
 (`symbolic.py`, extra `mathematics`), but for an expression that the question has itself: to repeat
-what was to be worked out is no answer. Not here: proofs (`proofs.py`).
+what was to be worked out is no answer.
 """
 
 import re
@@ -42,11 +42,8 @@ def mathematics(trajectory: Trajectory) -> float:
 def is_right(
     answer: str | None, accepted: str, units: Sequence[str] | None = None, question: str = ""
 ) -> bool:
-    """Whether an answer is the accepted number or expression.
-
-    `units` are those of a number, as for `matches`; None for the accepted answer's own. Raises as
-    `expressions_match`.
-    """
+    """Whether an answer is the accepted number or expression. `units` are those of a number, as for
+    `matches`; None for the accepted answer's own. Raises as `expressions_match`."""
     wanted, given = read_quantity(accepted), read_answer(answer)
     if wanted is None or not is_number(accepted):
         short = len(answer or "") <= max(MAX_CHARACTERS, len(accepted))

@@ -96,8 +96,7 @@ def check(text: str, premises: Sequence[Formula], conclusion: Formula) -> list[L
 
 
 def sound_lines(text: str, premises: Sequence[Formula]) -> tuple[list[Line], str]:
-    """The lines of a proof, finished or not, up to the first wrong one, and why that is wrong; ""
-    where none is."""
+    """The lines of a proof up to the first wrong one, and why that is wrong; "" where none is."""
     rows, lines = rows_of(text), list[Line]()
     if not 0 < len(rows) <= MAX_LINES:
         return lines, f"a proof has 1 to {MAX_LINES} lines, not {len(rows)}"

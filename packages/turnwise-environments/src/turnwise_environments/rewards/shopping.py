@@ -19,8 +19,6 @@ MATCHING = 85
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request for a product."""
-
     query: str
     """The kind of thing, as one would search for it."""
     category: tuple[str, ...]
@@ -72,8 +70,7 @@ def webshop_reward(bought: Bought, wanted: Wanted) -> tuple[float, dict[str, flo
 
 
 def is_as_wanted(bought: Bought, wanted: Wanted) -> bool:
-    """Whether a purchase is of the very kind, has every attribute and every option by its name and
-    value, and is not too expensive."""
+    """Whether a purchase is of the very kind, to the letter, and not too expensive."""
     return share_as_wanted(bought, wanted) == 1.0
 
 
@@ -91,7 +88,6 @@ def share_as_wanted(bought: Bought, wanted: Wanted) -> float:
 
 
 def type_score(bought: Bought, wanted: Wanted) -> float:
-    """r_type: 1, 0.5, 0.1 or 0."""
     alike = len(set(bought.category) & set(wanted.category)) >= 2
     nouns = wanted.nouns
     titles = len(bought.nouns & nouns) / len(nouns) if nouns else 0.2

@@ -20,12 +20,12 @@ import resource
 import signal
 import threading
 import time
-from importlib.util import find_spec
 from typing import Any
 
-from turnwise.errors import InfrastructureError, MissingExtraError, ToolError
+from turnwise.errors import InfrastructureError, ToolError
 from turnwise.rewards.answer import exact_match
 from turnwise.tools.isolated import Workers
+from turnwise_environments.common import check_installed
 from turnwise_environments.rewards.expressions import (
     UNORDERED,
     Expression,
@@ -48,18 +48,10 @@ DIGITS = 50
 """Digits to which two numbers that cannot be simplified are compared."""
 
 
-def check_installed() -> None:
-    """Raise MissingExtraError where math-verify is not there."""
-    if find_spec("math_verify") is None:
-        raise MissingExtraError("math-verify", "mathematics")
-
-
 def expressions_match(answer: str | None, accepted: str) -> bool:
-    """Whether an answer is the accepted expression, in this or another form.
-
-    Raises InfrastructureError where the accepted expression cannot be compared even with itself,
-    and MissingExtraError.
-    """
+    """Whether an answer is the accepted expression, in this or another form. Raises
+    InfrastructureError where the accepted expression cannot be compared even with itself, and
+    MissingExtraError."""
     given = plain(answer or "")
     if not given:
         return False
@@ -69,7 +61,7 @@ def expressions_match(answer: str | None, accepted: str) -> bool:
         return choice(answer or "") == choice(accepted)
     if is_words(accepted):
         return False
-    check_installed()
+    check_installed("math-verify", "mathematics")
     wanted = read_expression(accepted, unit_of(accepted))
     if wanted is None:
         return False
@@ -147,7 +139,7 @@ def _workers() -> Workers:
 
 
 class _TooLong(BaseException):
-    """The processor time of a comparison is over: not an Exception, which sympy catches."""
+    """Not an Exception, which sympy catches."""
 
 
 def prepare() -> None:

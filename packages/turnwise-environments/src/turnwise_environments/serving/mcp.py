@@ -4,8 +4,7 @@ Over stdio the process is one client's. Over streamable HTTP each session is a c
 the handshake of the protocol's versions up to 2025-11-25: from 2026-07-28 on there are no sessions,
 so a client that asks for that version gets an error, and shakes hands. A tool's error is marked as
 one, for the model to read; so is a call before `begin` or after the end. The last result has the
-verdict as structured content. Needs the extra `mcp`. Not here: what an episode is (`outside.py`),
-its bounds (`offer.py`), servers that a recipe's agents use (`tools/mcp.py`).
+verdict as structured content. Needs the extra `mcp`.
 """
 
 import asyncio
@@ -13,16 +12,17 @@ import base64
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal
 
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, MissingExtraError, ToolError
+from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, ToolCall
-from turnwise_environments.serving.offer import Offer, Session, is_loopback, verdict_of
-from turnwise_environments.serving.outside import Reply
-from turnwise_environments.serving.web_server import free_address, serving
+from turnwise_environments.common import check_installed
+from turnwise_environments.serving.offer import Offer, Reply, Session, is_loopback, verdict_of
 
 PATH = "/mcp"
 SESSION = "mcp-session-id"
@@ -31,12 +31,8 @@ CLOSE_SECONDS = 2
 
 
 def check_mcp(environment: Environment) -> None:
-    """Raise MissingExtraError without the package mcp, and ConfigError for an environment with a
-    tool that is called as one of the server's own."""
-    try:
-        import mcp  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingExtraError("mcp", "mcp") from None
+    """Raise MissingExtraError without the package mcp, and ConfigError where names collide."""
+    check_installed("mcp", "mcp")
     for name in ("begin", "finish"):
         if name in {tool.name for tool in environment.tools()}:
             raise ConfigError(f"environment {environment.spec.name} has a tool {name!r} itself")
@@ -62,8 +58,7 @@ class McpClient:
         return await self.session.act(Action(answer, answer=answer))
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
-        """Run a tool. Raises ToolError for wrong arguments of `begin` and `finish`, a task that is
-        not there, too many episodes, and calls outside of an episode."""
+        """Run a tool. Raises ToolError for what the client did wrong."""
         if name not in self._own:
             return await self.session.act(Action("", calls=(ToolCall(name, dict(arguments)),)))
         tool = self._own[name]
@@ -71,13 +66,12 @@ class McpClient:
         return reply
 
     def listed(self, offer: Offer) -> list[Tool]:
-        """All tools that there are, `begin` first."""
         begin, finish = self._own.values()
         return [begin, *offer.environment.tools(), finish]
 
 
 def make_server(offer: Offer, client_of: Callable[[Any], McpClient]) -> Any:
-    """The server of the package mcp; `client_of` finds the client of a request's context."""
+    """The server; `client_of` finds the client of a request's context."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
@@ -111,7 +105,6 @@ def make_server(offer: Offer, client_of: Callable[[Any], McpClient]) -> Any:
 
 
 def _result(reply: Reply) -> Any:
-    """A reply as the result of a tool."""
     import mcp_types as types
 
     content = [_text(reply.observation.content)]
@@ -136,8 +129,7 @@ def _text(text: str) -> Any:
 
 
 async def serve_stdio(offer: Offer) -> None:
-    """Serve the one client at standard input and output, until it ends the input. SIGINT and
-    SIGTERM give its episode up and end the process."""
+    """Serve the one client until it ends the input. SIGINT and SIGTERM end the process."""
     from mcp.server.stdio import stdio_server
 
     loop, leaving = asyncio.get_running_loop(), set()
@@ -164,14 +156,12 @@ async def _leave(offer: Offer, number: int) -> None:
 
 
 class _Clients:
-    """The clients of a server, by the ids of their sessions."""
-
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
         self._known: dict[str, McpClient] = {}
 
     def of(self, context: Any) -> McpClient:
-        """The client that a request is of. Raises ToolError for one without a session."""
+        """Raises ToolError for a request without a session."""
         name = context.request.headers.get(SESSION) if context.request is not None else None
         if name is None:
             raise ToolError("an episode belongs to a session: initialize one first")
@@ -182,7 +172,6 @@ class _Clients:
         return self._known[name]
 
     async def end(self, name: str) -> None:
-        """Give up what a session has."""
         client = self._known.pop(name, None)
         if client is not None:
             await client.session.close()
@@ -190,8 +179,8 @@ class _Clients:
 
 @contextlib.asynccontextmanager
 async def serving_http(offer: Offer, host: str, port: int) -> AsyncIterator[str]:
-    """Serve inside; gives the address. Port 0 is any that is free. Raises OSError for an address
-    that cannot be had."""
+    """Serve inside; gives the address. Port 0 is any free one. Raises OSError for one that is
+    taken."""
     bound = free_address(host, port)
     try:
         application = _application(offer, host)
@@ -202,7 +191,6 @@ async def serving_http(offer: Offer, host: str, port: int) -> AsyncIterator[str]
 
 
 def _application(offer: Offer, host: str) -> Any:
-    """The server as an application of ASGI."""
     import mcp_types as types
     from mcp import MCPError
     from mcp.server.streamable_http_manager import (
@@ -243,3 +231,40 @@ def _application(offer: Offer, host: str) -> Any:
 
     routes = [Route(PATH, endpoint=Application())]
     return Starlette(routes=routes, lifespan=lambda _: manager.run())
+
+
+def free_address(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises OSError for an address that cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
+
+
+@asynccontextmanager
+async def serving(
+    application: Any, bound: socket.socket, grace: int = 1, lifespan: bool = False
+) -> AsyncIterator[str]:
+    """Serve inside at a listening socket; gives the address. At the end requests under way have
+    `grace` seconds; `lifespan` is whether the application hears of beginning and end."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Any:
+            yield
+
+    config = uvicorn.Config(
+        application,
+        log_level="critical",
+        ws="none",
+        lifespan="on" if lifespan else "off",
+        timeout_graceful_shutdown=grace,
+    )
+    server = Server(config)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    host, port = bound.getsockname()[:2]
+    try:
+        yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    finally:
+        server.should_exit = True
+        await task
+        bound.close()

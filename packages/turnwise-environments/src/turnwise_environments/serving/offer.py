@@ -1,21 +1,156 @@
 """The offer of a server: an environment's tasks, under limits, to a bounded number of clients.
 
-Each client has a `Session`, with one episode at a time. What a client does wrong is a ToolError,
-which every protocol can tell it. Not here: protocols (`mcp.py`, `openenv.py`).
+Each client has a `Session`, with one episode at a time, whose policy is the client: it is given
+actions one by one. The loop is the one that every episode has (`rollout/loop.py`): the same limits,
+deadlines, outcomes and verdicts. What a client does wrong is a ToolError, which every protocol can
+tell it.
 """
 
+import asyncio
 import ipaddress
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment, Split
 from turnwise.errors import ConfigError, ToolError
+from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.runner import within
 from turnwise.seeds import derive
-from turnwise.types import Action, Outcome, Task, Trajectory
-from turnwise_environments.serving.outside import OutsideEpisode, Reply, detail_of
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory
+
+CLOSE_SECONDS = 10.0
+"""The most that an episode's action under way may still take when its client has gone."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply to a reset or an action."""
+
+    observation: Observation
+    ok: bool = True
+    """False where a tool call was the client's mistake."""
+    reward: float | None = None
+    """The step's own; with the last one, what else the episode earned is added."""
+    ended: Trajectory | None = None
+    """The whole episode, when it is over."""
+
+
+@dataclass(kw_only=True)
+class OutsideEpisode(EpisodeLoop):
+    """Example: `await episode.begin()`, then `await episode.act(action)` until `reply.ended`."""
+
+    patience: float = 600.0
+    """Seconds without an action after which the episode is given up, ungraded."""
+    _actions: asyncio.Queue[Action | None] = field(default_factory=asyncio.Queue, init=False)
+    _waits: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while the loop waits for an action, and when it has ended."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _task: "asyncio.Task[Trajectory] | None" = field(default=None, init=False)
+    _shown: Observation = field(
+        default_factory=lambda: Observation("", Source.ENVIRONMENT), init=False
+    )
+    _paid: float = field(default=0.0, init=False)
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def begin(self) -> Reply:
+        """Reset the environment. The reply has `ended` where that failed."""
+        async with self._turn:
+            self._task = asyncio.create_task(self.run())
+            self._task.add_done_callback(lambda _: self._waits.set())
+            await self._waits.wait()
+            return self._reply()
+
+    async def act(self, action: Action) -> Reply:
+        """Take one action; they are taken one after the other. Raises ToolError when it is over."""
+        async with self._turn:
+            await self._waits.wait()  # a caller that was cancelled has left its action behind
+            if not self.running:
+                raise ToolError("the episode is over: begin another one")
+            self._waits.clear()
+            self._actions.put_nowait(action)
+            await self._waits.wait()
+            return self._reply()
+
+    async def close(self) -> None:
+        """Give the episode up. Idempotent, bounded."""
+        if self._task is None or self._task.done():
+            return
+        self._actions.put_nowait(None)
+        done, _ = await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+
+    async def _begin(self) -> None:
+        self._shown = await self._reset()
+
+    async def _act(self, turn: int) -> Action:
+        self._check_time()
+        self._waits.set()
+        try:
+            async with asyncio.timeout(self.patience):
+                action = await self._actions.get()
+        except TimeoutError:
+            silent = f"the client was silent for {self.patience:g} s"
+            raise EpisodeEnded(Outcome.CANCELLED, silent) from None
+        if action is None:
+            raise EpisodeEnded(Outcome.CANCELLED, "the client has gone")
+        return action
+
+    async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
+        """A reply is made when the loop waits again, or has ended."""
+
+    def _reply(self) -> Reply:
+        assert self._task is not None  # begun
+        ended = self._task.result() if self._task.done() else None
+        step = self.turns[-1].step if self.turns else None
+        if step is None:
+            shown = self._shown if not self.turns else Observation("", Source.ENVIRONMENT)
+            return Reply(shown, reward=self._earned(None, ended), ended=ended)
+        shown = step.observation or Observation("", Source.ENVIRONMENT)
+        ok = all(result.ok for result in step.results)
+        return Reply(shown, ok, self._earned(step.reward, ended), ended)
+
+    def _earned(self, reward: float | None, ended: Trajectory | None) -> float | None:
+        """The reward to hand out now, so that all of them together are the episode's."""
+        if ended is not None:
+            reward = None if ended.reward is None else ended.reward - self._paid
+        self._paid += reward or 0.0
+        return reward
+
+
+def detail_of(trajectory: Trajectory) -> str:
+    """The verdict's detail; "" where it tells something of the task's secret that the client has
+    neither written nor been shown."""
+    detail = trajectory.verdict.detail if trajectory.verdict is not None else ""
+    arguments = (str(call.arguments) for turn in trajectory.turns for call in turn.action.calls)
+    answers = (turn.action.answer or "" for turn in trajectory.turns)
+    known = "\n".join([trajectory.prompt, *arguments, *answers, *trajectory.observed])
+    for leaf in _leaves(trajectory.task.secret):
+        for line in str(leaf).splitlines():
+            word = rf"(?<!\w){re.escape(line.strip())}(?!\w)"
+            if line.strip() and re.search(word, detail) and not re.search(word, known):
+                return ""
+    return detail
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for one in value.values():
+            yield from _leaves(one)
+    elif isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        for one in value:
+            yield from _leaves(one)
+    elif value is not None and not isinstance(value, bool):
+        yield value
+
 
 LIMITS = RolloutConfig(max_turns=100, max_tool_calls=100)
 """The limits of an episode where no recipe sets any; each task's budget may lower them."""
@@ -42,16 +177,14 @@ class Offer:
 
     @property
     def under_way(self) -> int:
-        """The number of episodes that are under way."""
         self._begun = [one for one in self._begun if one.running]
         return len(self._begun)
 
     def count(self, split: Split) -> int:
-        """The number of tasks of a split."""
         return len(self.environment.tasks(split))
 
     def task(self, number: int, split: str) -> Task:
-        """A task by its number, from 0. Raises ToolError where there is none."""
+        """Raises ToolError where there is none."""
         for known in get_args(Split):
             if split == known:
                 tasks = self.environment.tasks(known)
@@ -63,7 +196,7 @@ class Offer:
         raise ToolError(f"there is no split {split!r}: write {' or '.join(get_args(Split))}")
 
     async def begin(self, task: Task, seed: int) -> tuple[OutsideEpisode, Reply]:
-        """Begin an episode. Raises ToolError where too many are under way."""
+        """Raises ToolError where too many are under way."""
         if self.under_way >= self.sessions:
             raise ToolError(f"{self.sessions} episodes are under way, no more may be: try later")
         episode = OutsideEpisode(
@@ -81,7 +214,6 @@ class Offer:
             self.say(f"task {played.task.id}: {played.outcome}: {played.problem}")
 
     async def close(self) -> None:
-        """Give up all episodes under way."""
         for episode in self._begun:
             await episode.close()
 
@@ -97,7 +229,6 @@ class Session:
 
     @property
     def running(self) -> bool:
-        """Whether an episode is under way."""
         return self._episode is not None and self._episode.running
 
     @property
@@ -106,8 +237,7 @@ class Session:
         return None if self._episode is None else self._episode.trajectory
 
     async def begin(self, number: int, split: str, seed: int) -> Reply:
-        """Begin an episode; one that is under way is given up. Raises ToolError for a task that is
-        not there, and where too many episodes are under way."""
+        """Begin an episode; one that is under way is given up. Raises ToolError."""
         task = self._offer.task(number, split)
         await self.close()
         self._episode, self.steps = None, 0
@@ -115,21 +245,20 @@ class Session:
         return reply
 
     async def act(self, action: Action) -> Reply:
-        """Take an action. Raises ToolError before the first episode, and when one is over."""
+        """Raises ToolError before the first episode, and when one is over."""
         if self._episode is None:
             raise ToolError("no episode has begun: begin one first")
         self.steps += 1
         return await self._episode.act(action)
 
     async def close(self) -> None:
-        """Give up the episode under way, if there is one."""
         if self._episode is not None:
             await self._episode.close()
 
 
 def verdict_of(ended: Trajectory) -> dict[str, Any]:
-    """The fields that a client gets of an episode that is over, as plain data. Of one without a
-    grade these are the outcome alone: a message of an error may hold anything."""
+    """The fields that a client gets of an episode that is over. Of one without a grade these are
+    the outcome alone: a message of an error may hold anything."""
     told: dict[str, Any] = {"outcome": str(ended.outcome), "graded": ended.reward is not None}
     verdict = ended.verdict
     if verdict is None or ended.reward is None:
@@ -143,7 +272,6 @@ def verdict_of(ended: Trajectory) -> dict[str, Any]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -151,8 +279,8 @@ def is_loopback(host: str) -> bool:
 
 
 def check_servable(environment: Environment, images: bool) -> None:
-    """Raise ConfigError for an environment that shows images where the protocol has none, and for
-    a sandbox that cannot be had."""
+    """Raise ConfigError for images where the protocol has none, and for a sandbox that cannot be
+    had."""
     if environment.shows_images and not images:
         raise ConfigError(
             f"environment {environment.spec.name} shows images, and OpenEnv's observations are "

@@ -3,9 +3,8 @@ connection a client; its schemas by HTTP.
 
 The protocol is that of openenv-core 0.3, spoken by websockets alone (extra `openenv`). An action
 names a tool and its arguments, or is an answer; the rewards of an episode's steps add up to its
-reward. A reset names a task, or a seed by which one is chosen. Not here: what an episode is
-(`outside.py`), its bounds (`offer.py`), the client (`environments/adapters/openenv.py`), OpenEnv's
-stateless HTTP calls and its MCP endpoint (`mcp.py` is one).
+reward. A reset names a task, or a seed by which one is chosen. Not here: OpenEnv's stateless HTTP
+calls and its MCP endpoint (`mcp.py` is one).
 """
 
 import asyncio
@@ -20,10 +19,9 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from turnwise.environments.base import Environment, Split
-from turnwise.errors import MissingExtraError, ToolError
+from turnwise.errors import ToolError
 from turnwise.types import Action, ToolCall
-from turnwise_environments.serving.offer import Offer, Session, verdict_of
-from turnwise_environments.serving.outside import Reply
+from turnwise_environments.serving.offer import Offer, Reply, Session, verdict_of
 
 LARGEST_MESSAGE = 16 << 20
 """The most bytes of a message."""
@@ -39,8 +37,6 @@ FAILED, SESSION = "EXECUTION_ERROR", "SESSION_ERROR"
 
 
 class Reset(BaseModel):
-    """The arguments of a reset."""
-
     model_config = ConfigDict(extra="forbid")
 
     seed: int | None = Field(None, ge=0)
@@ -51,8 +47,6 @@ class Reset(BaseModel):
 
 
 class ActionBase(BaseModel):
-    """An action: a tool, or an answer."""
-
     model_config = ConfigDict(extra="forbid")
 
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -69,8 +63,6 @@ class ActionBase(BaseModel):
 
 
 class Seen(BaseModel):
-    """An observation."""
-
     text: str
 
 
@@ -81,14 +73,6 @@ class State(BaseModel):
 
     episode_id: str | None = None
     step_count: int = 0
-
-
-def check_openenv() -> None:
-    """Raise MissingExtraError without the package websockets."""
-    try:
-        import websockets  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingExtraError("websockets", "openenv") from None
 
 
 def action_model(environment: Environment) -> type[ActionBase]:
@@ -117,8 +101,6 @@ class _Refused(Exception):
 
 
 class OpenEnvClient:
-    """One connection's client."""
-
     def __init__(self, offer: Offer, kind: type[ActionBase]) -> None:
         self.session = Session(offer)
         self._offer, self._kind = offer, kind
@@ -189,8 +171,8 @@ class OpenEnvClient:
 
 @contextlib.asynccontextmanager
 async def serving_openenv(offer: Offer, host: str, port: int) -> AsyncIterator[str]:
-    """Serve inside; gives the address. Port 0 is any that is free. Raises OSError for an address
-    that cannot be had."""
+    """Serve inside; gives the address. Port 0 is any free one. Raises OSError for one that is
+    taken."""
     from websockets.asyncio.server import serve
 
     kind = action_model(offer.environment)
@@ -247,8 +229,8 @@ async def serving_openenv(offer: Offer, host: str, port: int) -> AsyncIterator[s
 
 
 async def _turn_away(connection: Any, why: str) -> None:
-    """Say that there is no room, and wait for the client's first message: a client that sends
-    before it reads would not be told otherwise."""
+    """Say that there is no room, and wait for the client's first message: one that sends before it
+    reads would not be told otherwise."""
     from websockets.exceptions import ConnectionClosed
 
     with contextlib.suppress(ConnectionClosed, TimeoutError):
@@ -277,7 +259,6 @@ async def _conversation(connection: Any, client: OpenEnvClient, patience: float)
 
 
 def _pages(environment: Environment, kind: type[ActionBase]) -> dict[str, Any]:
-    """The pages that are to be had by HTTP, by path."""
     spec = environment.spec
     tools = [dict(tool.schema) for tool in environment.tools()]
     return {

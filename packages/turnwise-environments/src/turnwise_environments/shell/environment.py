@@ -1,8 +1,7 @@
 """The shell environment: change a folder, or ask it, with shell commands.
 
 What counts is the folder that is left, and the answer where one is asked for: a question must leave
-the files as they are, a change must make the wanted ones and no others, on whatever way. Not here:
-requests (`requests.py`), AgentBench's tasks and their own checks (`os_interaction.py`).
+the files as they are, a change must make the wanted ones and no others, on whatever way.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.folders import entries
 from turnwise_environments.progress import cells_of, share_of_changes
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell import os_interaction
-from turnwise_environments.shell.folders import state_of
 from turnwise_environments.shell.os_interaction import RecordFile
-from turnwise_environments.shell.requests import CHANGES, QUESTIONS
-from turnwise_environments.shell.tasks import STANDARD, MadeRequests, entries, folder_of
+from turnwise_environments.shell.requests import CHANGES, QUESTIONS, state_of
+from turnwise_environments.shell.tasks import STANDARD, MadeRequests, folder_of
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Workspace
 
@@ -36,21 +35,14 @@ RECORD_PARTS = {"checks": share("whether the record's own checks pass")}
 
 
 class Shell(Environment):
-    """One tool, `shell`.
-
-    Example:
-        Shell(tasks=RecordFile("dev.json", scripts="scripts/dev"))
-    """
+    """One tool, `shell`. Example: `Shell(tasks=RecordFile("dev.json", scripts="scripts/dev"))`."""
 
     facts = EnvironmentSpec("shell", "1", parts=PARTS)
     sandbox: Sandbox
     workspace: Workspace
 
     def __init__(self, tasks: MadeRequests | RecordFile = STANDARD, seconds: Seconds = 5.0) -> None:
-        """A command may take `seconds`.
-
-        Raises DataError for a file that is broken.
-        """
+        """A command may take `seconds`."""
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = Sandbox(SandboxSettings(limits=limits))
         self.task_set = tasks.load(self.sandbox)
@@ -62,7 +54,6 @@ class Shell(Environment):
             self.verdict_programs = max(map(len, checks))
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The folder of the task."""
         del seed
         self.workspace = Workspace(self.sandbox)
         self.workspace.entries = entries(task)
@@ -76,7 +67,7 @@ class Shell(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the files are what the request makes of them and no more, and the answer is right
-        where one is asked for; for records, when their own checks pass; else 0."""
+        where one is asked for; for records, when their own checks pass."""
         task, answer = trajectory.task, trajectory.answer
         if task.secret["kind"] == os_interaction.KIND:
             success, detail = await asyncio.to_thread(
@@ -95,8 +86,6 @@ class Shell(Environment):
         return Verdict(float(kept and told), kept and told, parts, f"answered {answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The known commands, one by one, then the answer; for records, the example or the
-        answer."""
         secret = task.secret
         if secret["kind"] != os_interaction.KIND:
             calls = [ToolCall("shell", {"command": command}) for command in secret["commands"]]
@@ -105,8 +94,7 @@ class Shell(Environment):
         return os_interaction.example_actions(self.sandbox, task)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """The command of a random request for the same folder, and a number below 10; for records,
-        what any environment has."""
+        """The command of a random request for the same folder, and a number below 10."""
         if "requests" not in task.info:
             return super().random_actions(task, stream)
         answer = Action("", answer=str(stream.randrange(10)))
@@ -116,7 +104,6 @@ class Shell(Environment):
         return [Action("", calls=(ToolCall("shell", {"command": request.command}),)), answer]
 
     def snapshot(self) -> bytes:
-        """The folder."""
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:

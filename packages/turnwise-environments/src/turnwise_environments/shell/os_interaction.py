@@ -30,7 +30,9 @@ from turnwise.errors import DataError, NotSupportedError
 from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status
 from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.shell.tasks import entries, make_task, plain
+from turnwise_environments import folders
+from turnwise_environments.folders import ROOT, entries, plain
+from turnwise_environments.shell.tasks import make_task
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry, Workspace
 
@@ -41,13 +43,9 @@ _MOVED = re.compile(
     r"(?<![\w./-])/(root|home|opt|srv|mnt|data|var|tmp|usr)(?![\w.-])"
     r"(?!/(?:bin|sbin|lib|lib32|lib64|include|local|share)\b)"
 )
-BEGIN = f"export HOME={FOLDER}/root; mkdir -p root; cd root\n"
+BEGIN = f"export HOME={ROOT}/root; mkdir -p root; cd root\n"
 """Lines before every command, which begin where a user of AgentBench's machines is."""
-CLEAN = f"""export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null
-mkdir -p {FOLDER}/root; cd {FOLDER}/root
-"""
-"""The lines before a check: its home is its own, so nothing that the agent left there runs by
-itself."""
+CLEAN = f"{folders.CLEAN}mkdir -p {ROOT}/root; cd {ROOT}/root\n"
 _HOME = re.compile(r"(?<![\w./~=-])~(?=/|\s*$|\s*[;|&)>\n\"'])|\$HOME\b|\$\{HOME\}")
 LANGUAGES = ("bash", "python")
 WEAKNESS = (
@@ -65,15 +63,14 @@ Script = tuple[str, str]
 @dataclass(frozen=True)
 class RecordFile(TaskFile):
     """The tasks of a .jsonl or .json file that can be done in a folder: their first script has to
-    run here, and where there is an example it has to pass the task's own checks. The files of their
-    scripts are below the folder `scripts`."""
+    run here, and an example has to pass the task's own checks. The files of their scripts are below
+    the folder `scripts`."""
 
     scripts: str = "."
 
     def load(self, sandbox: Sandbox) -> TaskSet:
-        """Read them and try them in the sandbox, side by side. What a record came to is kept in the
-        cache folder, under its content and the tier. `constant` is the success of the one answer
-        that is right most often, given to every task at once.
+        """Try them in the sandbox, side by side; what a record came to is cached. `constant` is the
+        success of the one answer that is right most often, given to every task at once.
 
         Raises DataError, naming file and line or entry, for a record that is broken, and for a file
         of which nothing is left.
@@ -93,7 +90,6 @@ def judge(
     left: Mapping[str, Entry],
     answer: str | None,
 ) -> tuple[bool, str]:
-    """Whether the task's own checks pass, and what they said if not."""
     secret = task.secret
     if secret["match"] is not None:
         right = answer is not None and is_match(secret["match"], answer)
@@ -110,10 +106,8 @@ def judge(
 
 
 def example_actions(sandbox: Sandbox, task: Task) -> Sequence[Action]:
-    """The answer that is compared; else what the example does, with what it writes as the answer.
-
-    Raises NotSupportedError for a pattern of answers, and for a record without an example.
-    """
+    """The answer that is compared; else what the example does. Raises NotSupportedError for a
+    pattern of answers, and for a record without an example."""
     match, example = task.secret["match"], task.secret["example"]
     if match is not None and "answer" in match:
         return [Action("", "known", answer=str(match["answer"]))]
@@ -135,7 +129,7 @@ class _Draft:
     secret: Mapping[str, Any]
     labels: str
     left_out: str
-    """The reason why it cannot be done here, if that is known without trying."""
+    """Why it cannot be done here, if that is known without trying."""
 
 
 def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
@@ -170,8 +164,7 @@ def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
 
 
 def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
-    """Give the task of a draft, or why it cannot be done here; what was found out by trying is
-    kept, and a second run does not have to wait for it."""
+    """The task of a draft, or why it cannot be done here; what was found out by trying is kept."""
     if draft.left_out:
         return draft.left_out
     content = json.dumps([asdict(draft), sandbox.find_tier(), sys.version_info[:2], CLEAN, VERSION])
@@ -190,7 +183,6 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
 
 
 def _tried(draft: _Draft, sandbox: Sandbox) -> list[list[object]] | str:
-    """The folder of a record as plain data, or why it cannot be done here."""
     folder: Mapping[str, Entry] | None = {}
     for script in draft.init:
         folder = _prepared(sandbox, folder or {}, script) if script else folder
@@ -205,7 +197,6 @@ def _task(draft: _Draft, folder: list[list[object]]) -> Task:
 
 
 def _constant(tasks: Sequence[Task]) -> float:
-    """Share of the tasks that the most frequent of the compared answers solves."""
     matches = [task.secret["match"] for task in tasks if task.secret["match"] is not None]
     answers = {str(match["answer"]) for match in matches if "answer" in match}
     solved = [sum(is_match(match, answer) for match in matches) for answer in answers]
@@ -213,7 +204,6 @@ def _constant(tasks: Sequence[Task]) -> float:
 
 
 def is_match(match: Mapping[str, Any], answer: str) -> bool:
-    """Whether an answer is the one that is compared, or has the pattern."""
     given = answer.strip() if match.get("strip", True) else answer
     if "regex" in match:
         return re.search(str(match["regex"]), given) is not None
@@ -221,7 +211,6 @@ def is_match(match: Mapping[str, Any], answer: str) -> bool:
 
 
 def _is_solved(sandbox: Sandbox, task: Task) -> bool:
-    """Whether the example passes; True without an example."""
     example = task.secret["example"]
     if example is None or task.secret["match"] is not None:
         return True
@@ -260,7 +249,7 @@ def _command(script: Script, words: Sequence[str], begin: str = BEGIN) -> str:
     language, code = script
     given = shlex.join(word.replace("\0", "") for word in words)
     if begin == CLEAN:
-        code = _HOME.sub(f"{FOLDER}/root", code)
+        code = _HOME.sub(f"{ROOT}/root", code)
     if language == "python":
         return f"{begin}python3 -s -P -c {shlex.quote(code)} {given}"
     return f"{begin}bash -c {shlex.quote(code)} -- {given}"
@@ -272,7 +261,7 @@ def _moved(text: str) -> str:
     >>> _moved("cat /root/log /usr/bin/env")
     'cat /work/workspace/root/log /usr/bin/env'
     """
-    return _MOVED.sub(rf"{FOLDER}/\1", text)
+    return _MOVED.sub(rf"{ROOT}/\1", text)
 
 
 def _scripts(given: Any, folder: Path, where: str) -> list[Script | None]:

@@ -1,14 +1,95 @@
-"""Requests about a folder: in words, as a command, and the result, worked out here.
+"""Random small folders, and requests about them: words, a command, and the result, worked out here.
 
-Folders are dicts of files by path, a file is its text and whether it can be run. Not here: how
-folders are made (`folders.py`), how requests become tasks (`tasks.py`).
+A folder has files by path; a file is its text and whether it can be run.
 """
 
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from turnwise_environments.shell.folders import LEVELS, WORDS, File, Folder, lines_of, rows_of
+from turnwise_sandbox.tools.workspace import Entry
+
+WORDS = (
+    *("apple", "bridge", "candle", "delta", "ember", "forest", "garden", "harbor", "island"),
+    *("jungle", "kettle", "ladder", "meadow", "needle", "orchid", "pepper", "quartz", "river"),
+)
+LEVELS = ("ERROR", "WARN", "INFO", "DEBUG")
+CITIES = ("Rome", "Oslo", "Bath", "Lyon")
+
+
+@dataclass(frozen=True)
+class File:
+    """Example: File("echo hi\\n", runs=True)."""
+
+    text: str
+    runs: bool = False
+
+
+Folder = Mapping[str, File]
+
+
+def draw_folder(stream: random.Random) -> dict[str, File]:
+    folder: dict[str, File] = {}
+    for name in stream.sample(WORDS, stream.randint(2, 3)):
+        folder[f"logs/{name}.log"] = File(_log(stream))
+    for name in stream.sample(WORDS, stream.randint(1, 2)):
+        folder[f"data/{name}.csv"] = File(_table(stream))
+    for name in stream.sample(WORDS, stream.randint(2, 3)):
+        folder[f"{stream.choice(['notes', 'data'])}/{name}.txt"] = File(_note(stream))
+    for name in stream.sample(WORDS, stream.randint(1, 2)):
+        folder[f"bin/{name}.sh"] = File(f"#!/bin/sh\necho {stream.choice(WORDS)}\n")
+    for name in stream.sample(WORDS, stream.randint(2, 4)):
+        place = stream.choice(["", "notes/", "logs/", "old/"])
+        text = "" if stream.random() < 0.5 else f"{stream.choice(WORDS)}\n"
+        folder[f"{place}{name}{stream.choice(['.tmp', '.bak'])}"] = File(text)
+    return folder
+
+
+def entries_of(folder: Folder) -> dict[str, Entry]:
+    return {
+        path: Entry("file", file.text.encode(), 0o755 if file.runs else 0o644)
+        for path, file in folder.items()
+    }
+
+
+def state_of(entries: Mapping[str, Entry]) -> dict[str, list[object]]:
+    """The judged part of a workspace: files and links with their content, and which can be run by
+    their owner."""
+    return {
+        path: [entry.kind, entry.content.hex(), entry.kind == "file" and bool(entry.mode & 0o100)]
+        for path, entry in sorted(entries.items())
+        if entry.kind != "folder"
+    }
+
+
+def lines_of(text: str) -> list[str]:
+    return text.split("\n")[:-1]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [line.split(",") for line in lines_of(text)]
+
+
+def _log(stream: random.Random) -> str:
+    rows = [
+        f"{stream.choice(LEVELS)} {stream.randint(100, 999)} {stream.choice(WORDS)}"
+        for _ in range(stream.randint(4, 12))
+    ]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _table(stream: random.Random) -> str:
+    rows = [
+        f"{stream.choice(WORDS)},{stream.choice(CITIES)},{stream.randint(10, 99)}"
+        for _ in range(stream.randint(4, 8))
+    ]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _note(stream: random.Random) -> str:
+    rows = [" ".join(stream.choices(WORDS, k=stream.randint(1, 3))) for _ in range(5)]
+    return "".join(f"{row}\n" for row in rows)
+
 
 NEW_NAMES = ("result.txt", "found.txt", "out/list.txt", "summary.txt", "kept/all.txt")
 
@@ -294,24 +375,7 @@ def most_lines(stream: random.Random, folder: Folder) -> Request | None:
 
 
 CHANGES: tuple[Maker, ...] = (
-    delete_kind,
-    delete_empty,
-    move_kind,
-    rename,
-    replace_word,
-    sort_lines,
-    collect_level,
-    make_runnable,
-    drop_lines,
-    append_line,
-    first_lines,
-    column,
-    list_files,
+    *(delete_kind, delete_empty, move_kind, rename, replace_word, sort_lines, collect_level),
+    *(make_runnable, drop_lines, append_line, first_lines, column, list_files),
 )
-QUESTIONS: tuple[Maker, ...] = (
-    count_lines,
-    count_files,
-    add_column,
-    different_values,
-    most_lines,
-)
+QUESTIONS: tuple[Maker, ...] = (count_lines, count_files, add_column, different_values, most_lines)

@@ -1,12 +1,9 @@
 """The made tasks of the shell environment: a folder, one to three requests, and what is wanted.
 
 A draft becomes a task only if each change changes something, and no answer stands in the request's
-words. Not here: what is asked (`requests.py`).
+words.
 """
 
-import base64
-import hashlib
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +14,26 @@ from turnwise.options import Options
 from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.shell.folders import File, Folder, draw_folder, entries_of, state_of
-from turnwise_environments.shell.requests import CHANGES, QUESTIONS, Request
+from turnwise_environments.common import identity
+from turnwise_environments.folders import entries, plain
+from turnwise_environments.shell.requests import (
+    CHANGES,
+    QUESTIONS,
+    File,
+    Folder,
+    Request,
+    draw_folder,
+    entries_of,
+    state_of,
+)
 from turnwise_sandbox.sandbox import Sandbox
-from turnwise_sandbox.tools.workspace import Entry
 
 KIND = "state"
 ASKED = "In the current folder: "
 
 
 RANDOM_SCORE = 0.001
-"""Measured on the standard tasks: success of an agent that runs the command of another request for
-the same folder, and answers with a number below 10."""
+"""Measured on the standard tasks: success of `random_actions`."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,6 @@ class MadeRequests(Options):
     max_requests: Annotated[int, Range(1, 3)] = 3
 
     def load(self, sandbox: Sandbox) -> TaskSet:
-        """Make them, without the sandbox."""
         del sandbox
         scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
         return TaskSet.made("shell", drafted(self._draft), self.count, scores)
@@ -57,8 +61,7 @@ STANDARD = MadeRequests()
 
 
 def draw_requests(stream: random.Random, folder: Folder, count: int) -> list[Request]:
-    """Changes, each of what the one before left, the last one a question in half of the cases;
-    none if one of them would be void."""
+    """Changes, the last one a question in half of the cases; none if one of them would be void."""
     found: list[Request] = []
     for place in range(count):
         ask = place == count - 1 and stream.random() < 0.5
@@ -73,27 +76,10 @@ def draw_requests(stream: random.Random, folder: Folder, count: int) -> list[Req
 
 
 def folder_of(task: Task) -> dict[str, File]:
-    """The folder of a made task."""
     return {
         path: File(entry.content.decode(), bool(entry.mode & 0o100))
         for path, entry in entries(task).items()
     }
-
-
-def entries(task: Task) -> dict[str, Entry]:
-    """The entries that an episode's folder begins with."""
-    return {
-        path: Entry(kind, base64.b64decode(content), mode)
-        for path, kind, content, mode in task.data["folder"]
-    }
-
-
-def plain(found: Mapping[str, Entry]) -> list[list[object]]:
-    """Entries as plain data, for a task."""
-    return [
-        [path, entry.kind, base64.b64encode(entry.content).decode(), entry.mode]
-        for path, entry in sorted(found.items())
-    ]
 
 
 def make_task(
@@ -102,9 +88,7 @@ def make_task(
     data: Mapping[str, object],
     info: Mapping[str, object],
 ) -> Task:
-    """A task whose id is a hash of what it asks, and of what."""
-    content = json.dumps([prompt, dict(data)], sort_keys=True)
-    return Task(hashlib.sha256(content.encode()).hexdigest()[:16], prompt, secret, data, info)
+    return Task(identity([prompt, dict(data)]), prompt, secret, data, info)
 
 
 def _task(folder: Folder, requests: Sequence[Request], text: str) -> Task:

@@ -2,8 +2,7 @@
 
 Two tools, `search` and `click`. Buying ends the episode. Success is a purchase of what was asked
 for, to the letter; WebShop's formula, which is looser, can be the reward. Products, words and pages
-are made up: the catalogue is not WebShop's, and a page is a few lines. Not here: web pages
-(`web.py`).
+are made up: the catalogue is not WebShop's, and a page is a few lines.
 """
 
 import json
@@ -29,8 +28,14 @@ from turnwise_environments.rewards.shopping import (
     share_as_wanted,
     webshop_reward,
 )
-from turnwise_environments.shop.catalogue import Product, catalogue
-from turnwise_environments.shop.tasks import COUNT, PAGE, RANDOM_SCORE, made_tasks
+from turnwise_environments.shop.tasks import (
+    COUNT,
+    PAGE,
+    RANDOM_SCORE,
+    Product,
+    catalogue,
+    made_tasks,
+)
 
 MOST_RESULTS = 50
 Page = Annotated[int, Range(1, MOST_RESULTS)]
@@ -80,7 +85,6 @@ class Shop(Environment):
             self.task_set = replace(self.task_set, reference_scores=scores)
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """The request; the shop shows its search."""
         del seed
         self._play = Play()
         return Observation(task.prompt, Source.USER)
@@ -110,7 +114,7 @@ class Shop(Environment):
         return "Bought. Thank you." if self._play.bought else self._shown()
 
     async def step(self, action: Action) -> Step:
-        """Run the calls in order; buying ends the episode, and later calls are not run."""
+        """Buying ends the episode, and later calls are not run."""
         if action.answer is not None:
             return Step(done=True)
         results = []
@@ -122,9 +126,9 @@ class Shop(Environment):
         return Step(Observation(text), tuple(results), done=self._play.bought)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Success when something was bought that has all that was wanted; the shares of what it has
-        are among the parts. A turn's `progress` is by how much more of the request the product on
-        the page meets after it; what is not bought is lost with the last turn."""
+        """Success when something was bought that has all that was wanted. A turn's `progress` is by
+        how much more of the request the product on the page meets; what is not bought is lost with
+        the last turn."""
         play, wanted = self._play, self._wanted(trajectory.task)
         product = self._products[play.product] if play.bought and play.product is not None else None
         verdict = self.judged(product, play.options, trajectory.task)
@@ -136,7 +140,7 @@ class Shop(Environment):
         return replace(verdict, turn_parts={"progress": changes_of(shares)})
 
     def judged(self, product: Product | None, options: Mapping[str, str], task: Task) -> Verdict:
-        """The verdict on a purchase with these options by name; `product` is None without one."""
+        """The verdict on a purchase; `product` is None without one."""
         if product is None:
             return Verdict(0.0, False, {"webshop": 0.0, **NOTHING_BOUGHT}, "nothing was bought")
         purchase, wanted = bought(product, options), self._wanted(task)
@@ -145,16 +149,13 @@ class Shop(Environment):
         return Verdict(float(success), success, {"webshop": score, **parts}, f"bought {product.id}")
 
     def product(self, name: str) -> Product:
-        """Find a product by its id, in upper or lower case. Raises KeyError for an unknown one."""
+        """Find a product by its id, in any case. Raises KeyError for an unknown one."""
         return self._products[self._places[name.lower()]]
 
     def found(self, keywords: str) -> list[Product]:
-        """Products that a search finds, best first, MOST_RESULTS at most."""
         return [self._products[place] for place in self._index.search(keywords, MOST_RESULTS)]
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """A search for the kind and the attributes, the pages up to the product, a look at it, its
-        options, and the purchase."""
         secret = task.secret
         place = self._places[secret["product"].lower()]
         product = self._products[place]
@@ -166,8 +167,8 @@ class Shop(Environment):
         return [first, *(Action("", "go on", (_click(target),)) for target in clicks)]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """A search for the words of the request, one of the first results, a random value of each
-        option, and the purchase."""
+        """A search for the request's words, one of the first results, random options, and the
+        purchase."""
         search = Action("", calls=(ToolCall("search", {"keywords": task.prompt}),))
         found = self._index.search(task.prompt, self._page)
         if not found:
@@ -184,7 +185,6 @@ class Shop(Environment):
         self._play = Play(**json.loads(state))
 
     def _share_as_wanted(self, wanted: Wanted) -> float:
-        """How much of the request the product on the page meets, with the options so far."""
         play = self._play
         if play.product is None:
             return 0.0
@@ -192,15 +192,9 @@ class Shop(Environment):
 
     def _wanted(self, task: Task) -> Wanted:
         secret = task.secret
-        product = self._products[self._places[secret["product"].lower()]]
-        return Wanted(
-            product.kind,
-            product.category,
-            product.nouns,
-            tuple(secret["attributes"]),
-            secret["options"],
-            secret["highest_price"],
-        )
+        kind = self.product(secret["product"]).about
+        asked = tuple(secret["attributes"]), secret["options"], secret["highest_price"]
+        return Wanted(*kind, *asked)
 
     def _clickable(self) -> list[str]:
         play = self._play
@@ -239,7 +233,6 @@ class Shop(Environment):
             play.options = {**play.options, name: target}
 
     def _shown(self) -> str:
-        """The page, as text."""
         play = self._play
         if play.product is None:
             if not play.results:
@@ -263,16 +256,8 @@ class Shop(Environment):
 
 
 def bought(product: Product, options: Mapping[str, str]) -> Bought:
-    """A purchase, for WebShop's formula."""
-    return Bought(
-        product.kind,
-        product.category,
-        product.nouns,
-        product.attributes,
-        (product.title, product.features),
-        product.price,
-        dict(options),
-    )
+    texts = (product.title, product.features)
+    return Bought(*product.about, product.attributes, texts, product.price, dict(options))
 
 
 def _click(target: str) -> ToolCall:

@@ -1,8 +1,7 @@
 """The shop as web pages: the same products, requests and verdicts, acted on by element numbers.
 
 A search, results over pages, a page for each product with its options as radio buttons, one with
-its features, and a button to buy, which ends the episode. Not here: what is right to buy
-(`environment.py`).
+its features, and a button to buy, which ends the episode.
 """
 
 import random
@@ -14,9 +13,8 @@ from urllib.parse import urlencode
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.ranges import Count
 from turnwise.types import Action, Task, Trajectory, Verdict
-from turnwise_environments.shop.catalogue import Product
 from turnwise_environments.shop.environment import PARTS, Page, Shop
-from turnwise_environments.shop.tasks import COUNT, PAGE
+from turnwise_environments.shop.tasks import COUNT, PAGE, Product
 from turnwise_environments.tools.browser.sites import Request, Response, page
 from turnwise_environments.web import (
     EpisodeSite,
@@ -30,8 +28,6 @@ from turnwise_environments.web_forms import html
 
 
 class ShopSite:
-    """The shop as one episode sees it."""
-
     def __init__(self, shop: Shop, size: int) -> None:
         """`size` results are on a page."""
         self._shop, self._size = shop, size
@@ -40,7 +36,6 @@ class ShopSite:
 
     @property
     def finished(self) -> bool:
-        """Whether something was bought."""
         return self.bought is not None
 
     def handle(self, request: Request) -> Response:
@@ -120,27 +115,21 @@ class ShopWeb(WebEnvironment):
         pages: Pages = "text",
         observations: Observations = "text",
     ) -> None:
-        """`count` and `page` as in `Shop`. The agent is shown words, or images of the
-        screen with the elements' numbers on it.
-
-        Raises ConfigError where Chromium is needed and missing.
-        """
+        """`count` and `page` as in `Shop`. The agent is shown words, or images of the screen with
+        the elements' numbers on it."""
         super().__init__(pages, observations)
         self._shop, self._size = Shop(count, page), page
         self.task_set = self._shop.task_set
 
     def site(self, data: Mapping[str, Any]) -> ShopSite:
-        """The shop as a new episode sees it."""
         del data
         return ShopSite(self._shop, self._size)
 
     def judged(self, site: EpisodeSite, trajectory: Trajectory) -> Verdict:
-        """The shop's verdict on what was bought."""
         assert isinstance(site, ShopSite)
         return self._shop.judged(site.bought, site.options, trajectory.task)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """A search for the product, the pages up to it, its options, and the purchase."""
         product = self._shop.product(task.secret["product"])
         keywords = f"{product.title} {' '.join(task.secret['attributes'])}"
         place = self._shop.found(keywords).index(product)
@@ -148,8 +137,6 @@ class ShopWeb(WebEnvironment):
         return self.scripted(task, lambda look: self._way(look, keywords, place, values))
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """A search for the words of the request, one of the first results, a random value of each
-        option, and the purchase."""
         found = self._shop.found(task.prompt)[: self._size]
         product = stream.choice(found)
         values = [stream.choice(values) for values in product.options.values()]

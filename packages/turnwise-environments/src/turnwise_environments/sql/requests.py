@@ -2,7 +2,7 @@
 
 A maker looks at the rows and draws a request that can be done. The small grammar has one table,
 numbers for names, and short statements in lower case; the full one has a second table, and
-conditions, orders, groups and joins. Not here: tasks (`tasks.py`).
+conditions, orders, groups and joins.
 """
 
 import random
@@ -75,7 +75,6 @@ class Scene:
     """(group, owner, size)."""
 
     def tables(self) -> list[Table]:
-        """The tables as the database has them."""
         theme, text, number = self.theme, "TEXT", "INTEGER"
         if not self.groups:
             names = (theme.key, theme.group, theme.number)
@@ -88,17 +87,14 @@ class Scene:
         ]
 
     def free_keys(self) -> list[Any]:
-        """Names that no row has."""
         used = {row[0] for row in self.rows}
         return [key for key in (KEYS if self.groups else NUMBERS) if key not in used]
 
     def used_groups(self) -> list[Any]:
-        """Groups that a row has."""
         return sorted({row[1] for row in self.rows})
 
 
 def small_scene(stream: random.Random) -> Scene:
-    """One table of five to seven rows."""
     groups = stream.sample(NUMBERS, 3)
     keys = stream.sample(NUMBERS, stream.randint(5, 7))
     numbers = stream.sample(NUMBERS, len(keys))
@@ -107,7 +103,6 @@ def small_scene(stream: random.Random) -> Scene:
 
 
 def full_scene(stream: random.Random) -> Scene:
-    """A table of twelve to eighteen rows, and one of their groups."""
     groups = stream.sample(GROUPS, stream.randint(4, 6))
     keys = stream.sample(KEYS, stream.randint(12, 18))
     numbers = [stream.sample(range(10, 400), len(keys)) for _ in range(2)]
@@ -117,7 +112,6 @@ def full_scene(stream: random.Random) -> Scene:
 
 
 def lookup(stream: random.Random, scene: Scene) -> Request:
-    """One cell of a row."""
     theme, row = scene.theme, stream.choice(scene.rows)
     column = stream.choice((theme.group, theme.number))
     where = f"{theme.key} = {literal(row[0])}"
@@ -126,7 +120,6 @@ def lookup(stream: random.Random, scene: Scene) -> Request:
 
 
 def count(stream: random.Random, scene: Scene) -> Request:
-    """Ask for the number of rows of a group."""
     theme, group = scene.theme, stream.choice(scene.used_groups())
     text = f"How many {theme.table} have the {theme.group} {group}?"
     where = f"{theme.group} = {literal(group)}"
@@ -134,7 +127,6 @@ def count(stream: random.Random, scene: Scene) -> Request:
 
 
 def extreme(stream: random.Random, scene: Scene) -> Request:
-    """The highest or lowest number of a group."""
     theme, group = scene.theme, stream.choice(scene.used_groups())
     word, function = stream.choice((("highest", "max"), ("lowest", "min")))
     text = f"What is the {word} {theme.number} with the {theme.group} {group}?"
@@ -144,7 +136,6 @@ def extreme(stream: random.Random, scene: Scene) -> Request:
 
 
 def update(stream: random.Random, scene: Scene) -> Request:
-    """Another number for a row."""
     theme, row = scene.theme, stream.choice(scene.rows)
     number = stream.choice([one for one in range(10, 100) if one != row[2]])
     text = f"Set the {theme.number} of {theme.key} {row[0]} to {number}."
@@ -153,7 +144,6 @@ def update(stream: random.Random, scene: Scene) -> Request:
 
 
 def insert(stream: random.Random, scene: Scene) -> Request:
-    """A new row."""
     theme, key = scene.theme, stream.choice(scene.free_keys())
     values = [key, stream.choice(scene.used_groups()), stream.randint(10, 99)]
     names = [theme.key, theme.group, theme.number]
@@ -170,7 +160,6 @@ def insert(stream: random.Random, scene: Scene) -> Request:
 
 
 def delete(stream: random.Random, scene: Scene) -> Request:
-    """A row less."""
     theme, row = scene.theme, stream.choice(scene.rows)
     statement = f"delete from {theme.table} where {theme.key} = {literal(row[0])}"
     text = f"Remove {theme.key} {row[0]} from {theme.table}."
@@ -178,7 +167,6 @@ def delete(stream: random.Random, scene: Scene) -> Request:
 
 
 def two_conditions(stream: random.Random, scene: Scene) -> Request:
-    """The names of all rows of a group above a number."""
     theme, row = scene.theme, stream.choice(scene.rows)
     limit = row[2] - stream.randint(1, 9)
     text = (
@@ -190,7 +178,6 @@ def two_conditions(stream: random.Random, scene: Scene) -> Request:
 
 
 def total(stream: random.Random, scene: Scene) -> Request:
-    """The sum of a group."""
     theme, group = scene.theme, stream.choice(scene.used_groups())
     text = f"What is the total {theme.second} of all {theme.table} with the {theme.group} {group}?"
     where = f"{theme.group} = {literal(group)}"
@@ -198,7 +185,7 @@ def total(stream: random.Random, scene: Scene) -> Request:
 
 
 def top(stream: random.Random, scene: Scene) -> Request:
-    """The name of the row that is first or last in an order; numbers differ, so there is one."""
+    """Numbers differ, so there is one."""
     theme = scene.theme
     word, order = stream.choice((("highest", "DESC"), ("lowest", "ASC")))
     limit = stream.choice(scene.rows)[2] - 1
@@ -214,7 +201,6 @@ def top(stream: random.Random, scene: Scene) -> Request:
 
 
 def joined(stream: random.Random, scene: Scene) -> Request:
-    """A cell of the second table."""
     theme, row = scene.theme, stream.choice(scene.rows)
     column = stream.choice((theme.owner, theme.size))
     text = f"What is the {column} of the {theme.group} of {row[0]}?"
@@ -226,7 +212,6 @@ def joined(stream: random.Random, scene: Scene) -> Request:
 
 
 def joined_count(stream: random.Random, scene: Scene) -> Request:
-    """Rows whose group has an owner."""
     theme, owner = scene.theme, stream.choice(scene.groups)[1]
     limit = stream.choice(scene.rows)[2] - 1
     text = (
@@ -241,7 +226,6 @@ def joined_count(stream: random.Random, scene: Scene) -> Request:
 
 
 def raised(stream: random.Random, scene: Scene) -> Request:
-    """A change by what is there."""
     theme, group, more = scene.theme, stream.choice(scene.used_groups()), stream.randint(2, 60)
     text = (
         f"Raise the {theme.second} of all {theme.table} with the {theme.group} {group} by {more}."
@@ -254,7 +238,6 @@ def raised(stream: random.Random, scene: Scene) -> Request:
 
 
 def cleared(stream: random.Random, scene: Scene) -> Request:
-    """Rows less, by a comparison."""
     theme, limit = scene.theme, stream.choice(scene.rows)[2] + 1
     text = f"Remove all {theme.table} with a {theme.number} under {limit}."
     statement = f"DELETE FROM {theme.table} WHERE {theme.number} < {limit}"
@@ -262,7 +245,6 @@ def cleared(stream: random.Random, scene: Scene) -> Request:
 
 
 def owned(stream: random.Random, scene: Scene) -> Request:
-    """A change by what the second table has."""
     theme, owner, number = scene.theme, stream.choice(scene.groups)[1], stream.randint(400, 500)
     text = (
         f"Set the {theme.number} to {number} for all {theme.table} in a {theme.group} whose "

@@ -60,9 +60,7 @@ class Fetcher:
         itself), with a port where it is not the scheme's own: `localhost:8000`. A fetch with all
         its redirects takes `seconds` at most; of a page `max_bytes` are read, and `shown`
         characters are shown. `allow_private` lets listed hosts have addresses that are not public.
-
-        Raises ConfigError for an empty list, and for limits below 1.
-        """
+        Raises ConfigError for an empty list, and for limits below 1."""
         if not allowed or any("/" in host or not host.strip() for host in allowed):
             raise ConfigError("http: allowed is a list of hosts, such as docs.python.org")
         if seconds <= 0 or max_bytes < 1 or max_redirects < 0 or shown < 1:
@@ -72,11 +70,9 @@ class Fetcher:
         self.max_redirects, self.shown, self.allow_private = max_redirects, shown, allow_private
 
     def fetch(self, url: str) -> str:
-        """The text of a page, with its address and status where they are not as asked.
-
-        Raises ToolError for pages that the agent may not have or a malformed address, and
-        InfrastructureError where the server cannot be reached, or not in time.
-        """
+        """The text of a page, with its address and status where they are not as asked. Raises
+        ToolError for pages that the agent may not have or a malformed address, and
+        InfrastructureError where the server cannot be reached, or not in time."""
         page = self.page(url)
         text = text_of(page)
         left_out = len(text) - self.shown
@@ -182,8 +178,8 @@ class Fetcher:
 
 
 class HttpTools:
-    """The tool of a fetcher, for an environment to derive from. What is fetched is not part of an
-    episode's state, and may be another thing next time."""
+    """The tool of a fetcher, for an environment to derive from. What is fetched is not in its
+    state."""
 
     fetcher: Fetcher
 
@@ -236,8 +232,8 @@ class _Reader(HTMLParser):
 
 @contextlib.contextmanager
 def _ended_at(held: list[socket.socket], until: float) -> Iterator[None]:
-    """Ends the connection in `held` at a time, whatever is going on: a server that sends a byte now
-    and then would never run into a timeout."""
+    """Ends the connection in `held` at a time: a server that sends a byte now and then would never
+    run into a timeout."""
 
     def end() -> None:
         with contextlib.suppress(OSError):

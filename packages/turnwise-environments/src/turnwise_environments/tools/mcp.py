@@ -17,14 +17,16 @@ import os
 import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 from pydantic import ValidationError
 
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tools.tool import Tool, readable
+from turnwise_environments.common import check_installed
 
 START_SECONDS, CLOSE_SECONDS = 30.0, 5.0
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
@@ -61,22 +63,16 @@ class McpServer:
         environment: Mapping[str, str] = {},
         seconds: float = START_SECONDS,
     ) -> None:
-        """A `command` with its arguments and what is added to its `environment`, or a `url`;
-        a connection has to be there within `seconds`.
-
-        Raises ConfigError for both or neither, and for a command that is not there;
-        MissingExtraError without the package mcp.
-        """
+        """A `command` with its arguments and what is added to its `environment`, or a `url`; a
+        connection has to be there within `seconds`. Raises ConfigError for both or neither, and for
+        a command that is not there; MissingExtraError without the package mcp."""
         if bool(command) == bool(url) or isinstance(command, str):
             raise ConfigError("mcp: give either a command, as a list of words, or a url")
         if url and not _is_address(url):
             raise ConfigError(f"mcp: {url!r} is no address: write http://host:port/mcp")
         if command and shutil.which(command[0]) is None:
             raise ConfigError(f"mcp: there is no program {command[0]!r}")
-        try:
-            import mcp  # noqa: F401
-        except ModuleNotFoundError:
-            raise MissingExtraError("mcp", "mcp") from None
+        check_installed("mcp", "mcp")
         self.command, self.url = tuple(command), url
         self.environment, self.seconds = dict(environment), seconds
         self._lock = threading.Lock()
@@ -89,15 +85,14 @@ class McpServer:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """Name, description and parameters of each tool, by name; asked once. Raises
-        InfrastructureError if the server cannot be reached."""
+        """Name, description and parameters of each tool; asked once. Raises InfrastructureError."""
         with self._lock:
             if self._schemas is None:
-                self._schemas = _in_loop_of_its_own(self._listed)
+                with ThreadPoolExecutor(1) as thread:  # a loop may be running here
+                    self._schemas = thread.submit(asyncio.run, self._listed()).result()
             return self._schemas
 
     def tools(self, call: Call) -> list[Tool]:
-        """The server's tools, run by `call`."""
         return [McpTool(one["name"], one["description"], one, call) for one in self.schemas]
 
     async def open(self) -> "McpSession":
@@ -143,7 +138,6 @@ class McpSession:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect, and ask for the tools."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._serve(ready))
         waiting: set[asyncio.Future[Any]] = {self._task, ready}
@@ -207,7 +201,8 @@ class McpSession:
         try:
             async with self.server._client() as client:
                 self.schemas = await _schemas(client)
-                _settle(ready, None)
+                if not ready.done():
+                    ready.set_result(None)
                 while (asked := await self._asked.get()) is not None:
                     await self._ask(client, asked)
         except* (*ends, *lost, *broken) as error:
@@ -218,27 +213,24 @@ class McpSession:
     async def _ask(self, client: Any, asked: "_Asked") -> None:
         import mcp
 
+        failed: Exception | None = None
+        text, where = "", f"mcp server {self.server.name}"
         try:
             result = await client.call_tool(
                 asked.name, asked.arguments, read_timeout_seconds=asked.seconds
             )
+            text = "\n".join(_text(part) for part in result.content)
+            failed = ToolError(text or "the tool failed") if result.is_error else None
         except mcp.MCPError as error:
             agents = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
-            text = f"mcp server {self.server.name}: {error.message}"
-            raised = ToolError(error.message) if agents else InfrastructureError(text)
-            if not asked.answer.done():
-                asked.answer.set_exception(raised)
-            return
+            told = error.message if agents else f"{where}: {error.message}"
+            failed = ToolError(told) if agents else InfrastructureError(told)
         except RuntimeError as error:  # a result that is not what the tool's schema says
-            text = f"mcp server {self.server.name}: {error}"
-            if not asked.answer.done():
-                asked.answer.set_exception(InfrastructureError(text))
-            return
-        text = "\n".join(_text(part) for part in result.content)
+            failed = InfrastructureError(f"{where}: {error}")
         if asked.answer.done():
             return
-        if result.is_error:
-            asked.answer.set_exception(ToolError(text or "the tool failed"))
+        if failed is not None:
+            asked.answer.set_exception(failed)
         else:
             asked.answer.set_result(text or "(no output)")
 
@@ -254,15 +246,14 @@ class _Asked:
 
 
 class McpTools:
-    """A server's tools beside an environment's own: derive from this first, then from Environment,
-    and set `mcp`."""
+    """A server's tools beside an environment's own: derive from this first, then from Environment;
+    set `mcp`."""
 
     mcp: McpServer
     _session: McpSession | None = None
 
     def tools(self) -> list[Tool]:
-        """The environment's own tools, then the server's. Raises ConfigError where two have one
-        name."""
+        """The environment's own, then the server's. Raises ConfigError where two have one name."""
         own: list[Tool] = super().tools()  # type: ignore[misc]
         found = [*own, *self.mcp.tools(self._call)]
         names = [one.name for one in found]
@@ -272,13 +263,11 @@ class McpTools:
         return found
 
     async def reset(self, task: Any, seed: int) -> Any:
-        """Connect, then as the environment does."""
         await McpTools.close(self)
         self._session = await self.mcp.open()
         return await super().reset(task, seed)  # type: ignore[misc]
 
     async def close(self) -> None:
-        """End the connection."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -325,31 +314,3 @@ def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__
-
-
-def _settle(future: "asyncio.Future[None]", value: None) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _in_loop_of_its_own(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Run a coroutine to its end where a loop may be running already."""
-    found: list[Any] = []
-
-    async def run() -> Any:
-        return await work()
-
-    def begin() -> None:
-        try:
-            found.append(asyncio.run(run()))
-        except InfrastructureError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=begin)
-    thread.start()
-    thread.join()
-    if not found:
-        raise RuntimeError("listing an MCP server's tools failed: see the traceback above")
-    if isinstance(found[0], InfrastructureError):
-        raise found[0]
-    return found[0]

@@ -69,12 +69,10 @@ class Table:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Table":
-        """A table from JSON: `name`, `columns`, `rows`."""
         columns = tuple((str(name), str(kind)) for name, kind in plain["columns"])
         return cls(plain["name"], columns, tuple(tuple(row) for row in plain["rows"]))
 
     def plain(self) -> dict[str, Any]:
-        """A table's value as plain data, which JSON can hold."""
         rows = [list(row) for row in self.rows]
         return {"name": self.name, "columns": [list(one) for one in self.columns], "rows": rows}
 
@@ -114,9 +112,8 @@ class Database:
         return [list(row) for row in self._fetch(self._execute(statement), -1)]
 
     def state(self) -> dict[str, Any]:
-        """The content of the tables: name -> columns and rows, whatever the order of the rows.
-        Tables that an agent made too large to be read, or with columns that are worked out when
-        they are read (which can take any time and fail), are a state that no other one equals."""
+        """The content of the tables, whatever the order of the rows. Tables that are too large to
+        be read, or have columns that are worked out then, are a state that no other one equals."""
         names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
         self._connection.set_progress_handler(None, 0)
         found, left = {}, MAX_STATE_BYTES
@@ -143,7 +140,6 @@ class Database:
 
     @classmethod
     def restored(cls, dump: bytes, written: int) -> "Database":
-        """A database as it was."""
         database = cls()
         database._connection.set_authorizer(None)
         database._connection.deserialize(dump)
@@ -221,12 +217,10 @@ def _first(cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
 
 
 def _weight(row: Sequence[Any]) -> int:
-    """Bytes that a row takes, about."""
     return sum(CELL_BYTES + (len(value) if isinstance(value, str | bytes) else 0) for value in row)
 
 
 def _check_text(statement: str) -> None:
-    """Raises ToolError for what is empty, or no text that SQLite takes."""
     odd = "\0" in statement or any("\ud800" <= one <= "\udfff" for one in statement)
     if odd or not statement.strip():
         raise ToolError("the statement is empty, or has a character that no statement has")

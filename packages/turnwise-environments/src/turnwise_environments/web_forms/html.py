@@ -1,7 +1,6 @@
 """Pieces of HTML; what is given as text is escaped.
 
-Forms switch off what browsers fill in by themselves, so that a page is the same each time. Not
-here: whole pages (`tools/browser/sites.py`).
+Forms switch off what browsers fill in by themselves, so that a page is the same each time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,29 +8,24 @@ from html import escape
 
 
 def form(action: str, *parts: str, method: str = "post") -> str:
-    """A form with its fields and buttons, which are HTML."""
     inside = "".join(parts)
     return f'<form action="{action}" method="{method}" autocomplete="off">{inside}</form>'
 
 
 def field(label: str, name: str, kind: str = "text", value: str = "") -> str:
-    """A field with a label."""
     given = f'type="{kind}" name="{name}" value="{escape(value)}"'
     return f"<label>{escape(label)} <input {given}></label>"
 
 
 def area(label: str, name: str) -> str:
-    """A field of several lines."""
     return f'<label>{escape(label)} <textarea name="{name}" rows="4"></textarea></label>'
 
 
 def hidden(name: str, value: str) -> str:
-    """A hidden field: a form sends it along."""
     return f'<input type="hidden" name="{name}" value="{escape(value)}">'
 
 
 def select(label: str, name: str, values: Iterable[str], chosen: str = "") -> str:
-    """A list to choose one of."""
     options = "".join(
         f"<option{' selected' if value == chosen else ''}>{escape(value)}</option>"
         for value in values
@@ -58,13 +52,11 @@ def checkbox(label: str, name: str, *, checked: bool = False) -> str:
 
 
 def button(text: str, name: str = "", value: str = "") -> str:
-    """A button that sends its form, with a name and a value of its own if it has them."""
     own = f' name="{name}" value="{escape(value)}"' if name else ""
     return f"<button{own}>{escape(text)}</button>"
 
 
 def link(text: str, href: str) -> str:
-    """A link."""
     return f'<a href="{escape(href)}">{escape(text)}</a>'
 
 
@@ -76,7 +68,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def section(title: str, inside: str) -> str:
-    """A part that opens at a click."""
     return f"<details><summary>{escape(title)}</summary>{inside}</details>"
 
 

@@ -6,8 +6,7 @@
 
 Playwright and what it starts live in a thread with its own event loop, so that any loop can use
 them, one after the other. A Chromium that died is replaced when the next page is opened; it ends
-with the program, or with its last `Browser`. Not here: what is done on a page (`page.py`), and what
-a page may reach (`egress_proxy.py`).
+with the program, or with its last `Browser`.
 """
 
 import asyncio
@@ -23,7 +22,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise_environments.common import check_installed
 from turnwise_environments.tools.browser.egress_proxy import EgressProxy
 from turnwise_environments.tools.browser.sites import Site
 from turnwise_environments.tools.http import Fetcher
@@ -65,14 +65,9 @@ class Browser:
     ) -> None:
         """`allowed` hosts as in `Fetcher`, none by default; `program` is Chromium's path, otherwise
         Playwright's own or the system's; `seconds` are for one operation. `sandbox` is Chromium's
-        own, which root cannot have: set it to True for pages that you do not trust.
-
-        Raises MissingExtraError without Playwright, ConfigError without Chromium, and as `Fetcher`.
-        """
-        try:
-            import playwright  # noqa: F401
-        except ModuleNotFoundError:
-            raise MissingExtraError("playwright", "browser") from None
+        own, which root cannot have: set it to True for pages that you do not trust. Raises
+        MissingExtraError without Playwright, ConfigError without Chromium, and as `Fetcher`."""
+        check_installed("playwright", "browser")
         if seconds <= 0 or width < 100 or height < 100:
             raise ConfigError("browser: seconds is above 0, width and height are 100 or more")
         self.seconds, self.height = seconds, height
@@ -123,7 +118,6 @@ class ChromiumProcess:
         """Number of browsers started so far, which names the running one."""
 
     def alive(self, number: int) -> bool:
-        """Whether the Chromium of this number is still there."""
         chromium = self._chromium
         return number == self.number and chromium is not None and bool(chromium.is_connected())
 
@@ -146,8 +140,8 @@ class ChromiumProcess:
         return await asyncio.wrap_future(future)
 
     async def open(self, proxy: EgressProxy, options: Mapping[str, Any]) -> tuple[Any, int]:
-        """A context behind a proxy, and the number of its Chromium; in the thread. Starts Chromium
-        where it is not running."""
+        """A context behind a proxy, and the number of its Chromium, which is started if need be; in
+        the thread."""
         from playwright.async_api import Error
 
         if self._launching is None:
@@ -245,8 +239,7 @@ class ChromiumProcess:
 
 
 def find_chromium(program: str = "") -> str:
-    """The path of Chromium: the given one, else Playwright's own, else the system's. Raises
-    ConfigError where none of these exists."""
+    """The given path, else Playwright's own, else the system's. Raises ConfigError for none."""
     if program:
         found = shutil.which(program)
         if found is None:
@@ -274,7 +267,6 @@ def marked(marker: str) -> list[int]:
 
 
 def first_line(error: Exception) -> str:
-    """Playwright's message without its log of the call."""
     return str(error).strip().partition("\n")[0]
 
 

@@ -90,7 +90,6 @@ class BrowserPage:
         return self._crashed or self._closed or not self._process.alive(self._number)
 
     async def begin(self) -> None:
-        """Open the empty page."""
         self._context.on("page", lambda page: page.on("crash", self._crash))
         self._context.on("requestfailed", self._fail)
 
@@ -100,12 +99,9 @@ class BrowserPage:
         await self._run(new)
 
     async def act(self, operation: str, *arguments: Any) -> None:
-        """goto(url), click(number), fill(number, text), select(number, option),
-        press(number, key), back(), scroll(direction), read().
-
-        Raises ToolError for what cannot be done on this page, InfrastructureError for a page that
-        does not answer in time or is gone.
-        """
+        """goto(url), click(number), fill(number, text), select(number, option), press(number, key),
+        back(), scroll(direction), read(). Raises ToolError for what cannot be done on this page,
+        InfrastructureError for a page that does not answer in time or is gone."""
         operations: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
             "goto": self._goto,
             "click": self._click,
@@ -284,8 +280,7 @@ class BrowserPage:
         await self._page.evaluate("(far) => window.scrollBy(0, far)", sign * self._height * 0.8)
 
     async def _return_if_refused(self) -> None:
-        """Leave the error page for the page before it, and raise what the agent reads about the
-        refusal."""
+        """Leave the error page, and raise what the agent reads about the refusal."""
         reason = self._proxy.refused.get(urlsplit(self._failed).netloc.rpartition("@")[2])
         if reason is None:
             return

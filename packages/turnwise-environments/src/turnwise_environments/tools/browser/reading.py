@@ -92,7 +92,6 @@ class View:
 
 
 def view_of(title: str, url: str, root: Node) -> View:
-    """A page in words."""
     reader = _Reader(root)
     reader.read(root)
     reader.end_line()
@@ -151,7 +150,6 @@ def text_of(node: Node, *, controls: bool = True) -> str:
 
 
 def options_of(select: Node) -> list[Node]:
-    """The options of a list to choose from, in order."""
     return [node for node in select.walk() if node.tag == "option"]
 
 

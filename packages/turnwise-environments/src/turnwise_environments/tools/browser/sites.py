@@ -52,7 +52,7 @@ class Site(Protocol):
 
 
 def request_of(method: str, target: str, body: str = "") -> Request:
-    """A request by its address, whole or from the path on, and the encoded form that it sends."""
+    """A request by its address and the encoded form that it sends."""
     parts = urlsplit(target)
     form = parse_qsl(body, keep_blank_values=True) if method == "POST" else []
     return Request(
@@ -64,8 +64,7 @@ def request_of(method: str, target: str, body: str = "") -> Request:
 
 
 def page(title: str, body: str) -> str:
-    """A whole page; `body` is HTML. It has an empty icon, so that browsers ask for none, and no
-    script."""
+    """A whole page; `body` is HTML. It has no script, and an empty icon: browsers ask for none."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>'

@@ -62,17 +62,15 @@ class StaticPage:
         self._view = None
 
     def look(self) -> View:
-        """The page as it is."""
         if self._view is None:
             self._view = view_of(self._title, self._history[-1], _visible(self._root))
         return self._view
 
     async def act(self, operation: str, *arguments: Any) -> None:
-        """Do an operation, as `do`, for environments that await it."""
+        """Do an operation, as `do`."""
         self.do(operation, *arguments)
 
     async def view(self) -> View:
-        """Look at the page, as `look`, for environments that await it."""
         return self.look()
 
     async def close(self) -> None:
@@ -139,8 +137,7 @@ class StaticPage:
         self._go(url)
 
     def _go(self, url: str) -> None:
-        """Load a page; if it is asked for again, it takes its own place in the history, as in
-        browsers."""
+        """A page that is asked for again takes its own place in the history, as in browsers."""
         if self._history and self._history[-1] == url:
             self._history.pop()
         self._load(url)
@@ -175,13 +172,12 @@ class StaticPage:
         node.attributes["checked"] = ""
 
     def _parent(self, node: Node, tag: str) -> Node:
-        """The innermost element of this kind around a node."""
         around = [one for one in self._root.walk() if one.tag == tag and _contains(one, node)]
         return around[-1]
 
 
 def chosen_option(select: Node, number: int, option: str) -> int:
-    """The place of an option by its text. Raises ToolError for an unknown option."""
+    """The place of an option by its text. Raises ToolError."""
     if select.tag != "select":
         raise ToolError(f"element {number} is no list to select from")
     names = [text_of(one) for one in options_of(select)]
@@ -192,7 +188,6 @@ def chosen_option(select: Node, number: int, option: str) -> int:
 
 
 def parsed(html: str) -> tuple[str, Node]:
-    """Title and tree of a whole, well-formed page."""
     parser = _Parser()
     parser.feed(html)
     parser.close()
@@ -260,7 +255,6 @@ def _visible(node: Node) -> Node:
 
 
 def _sent(form: Node, button: Node) -> list[tuple[str, str]]:
-    """Names and values that a form sends when this button is pressed."""
     found = []
     for node in form.walk():
         given, role = node.attributes, role_of(node)

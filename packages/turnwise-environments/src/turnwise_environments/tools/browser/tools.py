@@ -6,8 +6,7 @@
         ...
 
 After each call the agent gets the page as it is then. Pages of other people are in no snapshot: an
-environment that makes its own pages can be restored (`environments/web.py`). Not here: the browser
-(`chromium.py`).
+environment that makes its own pages can be restored (`environments/web.py`).
 """
 
 from typing import Any, Literal, Protocol
@@ -23,9 +22,7 @@ class Page(Protocol):
     """The interface that `StaticPage` and `BrowserPage` have in common."""
 
     @property
-    def lost(self) -> bool:
-        """Whether it is gone, with the process that it was in."""
-        ...
+    def lost(self) -> bool: ...
 
     async def act(self, operation: str, *arguments: Any) -> None:
         """Do something on the page."""
@@ -97,8 +94,7 @@ class PageTools:
 
 
 class BrowserTools(PageTools):
-    """The page tools and `goto`, in Chromium: derive from this first, then from Environment, and
-    set `browser`."""
+    """The page tools and `goto`: derive from this first, then from Environment; set `browser`."""
 
     browser: Browser
     page: BrowserPage | None = None
@@ -109,13 +105,11 @@ class BrowserTools(PageTools):
         return await self.acted("goto", url)
 
     async def reset(self, task: Any, seed: int) -> Any:
-        """Open an empty page, then as the environment does."""
         await BrowserTools.close(self)
         self.page, self.top = await self.browser.open(), 0
         return await super().reset(task, seed)  # type: ignore[misc]
 
     async def close(self) -> None:
-        """Close the page."""
         page, self.page = self.page, None
         if page is not None:
             await page.close()

@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 from turnwise_environments.tools.browser.sites import Request
 from turnwise_environments.web import Look
 from turnwise_environments.web_forms import html
-from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way
+from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way, Words
 from turnwise_environments.web_forms.kinds.fields import FIRST_DAY, MONTHS
-from turnwise_environments.web_forms.words import Words
 
 BEST = {"cheapest": 2, "first": 0, "quickest": 1}
 """Requests for the best train, and the column that decides each."""
@@ -25,7 +24,6 @@ class Booking(Kind):
     name = "booking"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Four cities; three to five trains between any two."""
         cities = sorted(stream.sample(words.cities, 4))
         start, end = stream.sample(cities, 2)
         day = FIRST_DAY + timedelta(days=stream.randrange(3 * 365))
@@ -47,7 +45,6 @@ class Booking(Kind):
         return Draft(prompt, {"cities": cities, "trains": trains}, wanted)
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The page of a path."""
         query = request.query
         if request.path == "/trains":
             return "Trains", _trains(site.data["trains"], query)
@@ -69,7 +66,6 @@ class Booking(Kind):
         )
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Search, choose the train, fill in the passenger and the seat, and book."""
         wanted = draft.wanted
         yield "select", look("select", "From"), wanted["from"]
         yield "select", look("select", "To"), wanted["to"]

@@ -6,8 +6,7 @@ from datetime import date, timedelta
 from turnwise_environments.tools.browser.sites import Request
 from turnwise_environments.web import Look
 from turnwise_environments.web_forms import html
-from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way
-from turnwise_environments.web_forms.words import Words
+from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way, Words
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -22,19 +21,16 @@ class Button(Kind):
     name = "button"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Five to nine buttons."""
         labels = stream.sample(words.verbs, stream.randint(5, 9))
         wanted = stream.choice(labels)
         said = stream.choice(['Press the button "{}".', 'Click "{}".', "Find {} and press it."])
         return Draft(said.format(wanted), {"labels": labels}, {"pressed": wanted})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The buttons."""
         buttons = [html.button(label, "pressed", label) for label in site.data["labels"]]
         return "Buttons", html.form("/press", *buttons)
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Press it."""
         yield "click", look("button", draft.wanted["pressed"])
 
 
@@ -44,7 +40,6 @@ class Fields(Kind):
     name = "fields"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Three to six fields, two or more of them to fill in."""
         first, last = stream.choice(words.first_names), stream.choice(words.surnames)
         values = {
             "First name": first,
@@ -65,12 +60,10 @@ class Fields(Kind):
         return Draft(prompt.format(said), {"fields": shown}, wanted)
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The form."""
         fields = [html.field(label, label) for label in site.data["fields"]]
         return "Form", html.form("/send", *fields, html.button("Send"))
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Fill in each, and send."""
         for label, value in draft.wanted.items():
             if value:
                 yield "fill", look("textbox", label), value
@@ -83,7 +76,6 @@ class Choices(Kind):
     name = "choices"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Four to eight foods, and two questions."""
         foods = stream.sample(words.foods, stream.randint(4, 8))
         cities = stream.sample(words.cities, 3)
         wanted = {
@@ -95,7 +87,6 @@ class Choices(Kind):
         return Draft(prompt.format(**wanted), {"foods": foods, "cities": cities}, wanted)
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The form."""
         return "Order", html.form(
             "/order",
             html.select("Food", "Food", ["(none)", *site.data["foods"]]),
@@ -105,7 +96,6 @@ class Choices(Kind):
         )
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Choose each, and order."""
         yield "select", look("select", "Food"), draft.wanted["Food"]
         yield "click", look("radio", draft.wanted["Colour"])
         yield "click", look("radio", draft.wanted["Deliver to"])
@@ -118,7 +108,6 @@ class Boxes(Kind):
     name = "boxes"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Five to nine boxes."""
         shown = stream.sample(words.foods, stream.randint(5, 9))
         ticked = sorted(stream.sample(shown, stream.randint(1, 2)))
         wanted = sorted(stream.sample(shown, stream.randint(2, 4)))
@@ -126,18 +115,15 @@ class Boxes(Kind):
         return Draft(prompt, {"shown": shown, "ticked": ticked}, wanted)
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The boxes."""
         ticked = site.data["ticked"]
         boxes = [html.checkbox(food, "food", checked=food in ticked) for food in site.data["shown"]]
         return "Shopping list", html.form("/save", *boxes, html.button("Save"))
 
     def post(self, site: FormSite, request: Request) -> str:
-        """All that are ticked."""
         site.send(sorted(value for _, value in request.form))
         return "/done"
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Tick what is missing, take away what is too much, and save."""
         for food in draft.data["shown"]:
             if (food in draft.data["ticked"]) != (food in draft.wanted):
                 yield "click", look("checkbox", food)
@@ -150,7 +136,6 @@ class Day(Kind):
     name = "day"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """A day of the years 2027 to 2029."""
         day = FIRST_DAY + timedelta(days=stream.randrange(3 * 365))
         topic, city = stream.choice(words.topics), stream.choice(words.cities)
         said = f"{day.day} {MONTHS[day.month - 1]} {day.year}"
@@ -159,7 +144,6 @@ class Day(Kind):
         return Draft(prompt, {}, wanted)
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The form."""
         return "New entry", html.form(
             "/enter",
             html.field("What", "What"),
@@ -170,7 +154,6 @@ class Day(Kind):
         )
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Fill in three fields; the key Enter sends."""
         yield "fill", look("date", "Day"), draft.wanted["Day"]
         yield "fill", look("textbox", "Where"), draft.wanted["Where"]
         yield "fill", look("textbox", "What"), draft.wanted["What"]

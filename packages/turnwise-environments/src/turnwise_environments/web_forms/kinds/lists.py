@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 from turnwise_environments.tools.browser.sites import Request
 from turnwise_environments.web import Look
 from turnwise_environments.web_forms import html
-from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way
-from turnwise_environments.web_forms.words import COLOURS, Words
+from turnwise_environments.web_forms.kinds.base import COLOURS, Draft, FormSite, Kind, Way, Words
 
 PAGE = 6
 """Things on one page of a list."""
@@ -21,7 +20,6 @@ class Menu(Kind):
     name = "menu"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Two or three menus of two or three parts, with entries whose names come again."""
         outer = stream.sample(words.topics, stream.randint(2, 3))
         inner = stream.sample(words.goods, 4)
         entries = stream.sample(words.verbs, 6)
@@ -39,7 +37,6 @@ class Menu(Kind):
         return Draft(f"Choose {path} in the menu.", {"menus": menus}, {"chosen": path})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The menus, closed."""
         body = ""
         for menu, parts in site.data["menus"].items():
             inside = ""
@@ -51,7 +48,6 @@ class Menu(Kind):
         return "Menu", html.form("/choose", body)
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Open both menus, and press it."""
         menu, part, _ = draft.wanted["chosen"].split(" > ")
         yield "click", look("section", menu)
         yield "click", look("section", part)
@@ -64,7 +60,6 @@ class Rows(Kind):
     name = "rows"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Five to eight rows; the wanted person shares a name with others."""
         people, cities = stream.sample(words.first_names, 4), stream.sample(words.cities, 3)
         pairs = [(person, city) for person in people for city in cities]
         shown = stream.sample(pairs, stream.randint(5, 8))
@@ -80,7 +75,6 @@ class Rows(Kind):
         return Draft(prompt, {"rows": rows}, {action: str(number)})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The table."""
         rows = [
             [*row, html.button("Pay", "Pay", str(at)) + html.button("Refuse", "Refuse", str(at))]
             for at, row in enumerate(site.data["rows"])
@@ -89,7 +83,6 @@ class Rows(Kind):
         return "Bills", html.form("/bill", table)
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Press the row's button."""
         ((action, number),) = draft.wanted.items()
         yield "click", look("button", action, int(number))
 
@@ -100,7 +93,6 @@ class Search(Kind):
     name = "search"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Twelve to thirty things; colour, name and city identify a thing."""
         things = _things(words, stream)
         colour, good, city, _ = stream.choice(things)
         number = next(at for at, one in enumerate(things) if one[:3] == [colour, good, city])
@@ -110,7 +102,6 @@ class Search(Kind):
         return Draft(prompt.format(colour, good, city), {"things": things}, {"taken": str(number)})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """A page of the list, or one thing."""
         if request.path == "/thing":
             number = request.query["number"]
             button = html.form("/take", html.button("Take", "taken", number))
@@ -118,7 +109,6 @@ class Search(Kind):
         return "Things", _listed(site.data["things"], request.query)
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Search for the name, go on to the page that has it, and take it."""
         number = int(draft.wanted["taken"])
         _, good, _, _ = draft.data["things"][number]
         yield from _to_thing(look, draft.data["things"], good, number)
@@ -131,20 +121,17 @@ class Lookup(Search):
     name = "lookup"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Twelve to thirty things, as for a search, over several pages."""
         things = _things(words, stream)
         colour, good, city, price = stream.choice(things)
         prompt = f"What does the {colour} {good} from {city} cost? Answer with the number alone."
         return Draft(prompt, {"things": things}, {"answer": price})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """A page of the list, or one thing."""
         if request.path == "/thing":
             return _thing_page(site.data["things"][int(request.query["number"])], "")
         return "Things", _listed(site.data["things"], request.query)
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """Search for the name, and open the thing's page."""
         things = draft.data["things"]
         number = next(at for at, one in enumerate(things) if one[3] == draft.wanted["answer"])
         yield from _to_thing(look, things, things[number][1], number)

@@ -1,9 +1,9 @@
-"""A language model as the user, behind an OpenAI-compatible endpoint (`/chat/completions`).
+"""The user of a service desk: scripted, or a language model; and an episode with one.
 
 The model is given what the customer wants and knows, and sees what was said, nothing else: no tool,
 no policy. Each reply is recorded under all that it depends on, so an episode that is restored, or
 played again with one seed, hears the same again; with a file, after a new start too. An endpoint
-that fails is infrastructure: the episode is ungraded. Not here: the scripted user (`user.py`).
+that fails is infrastructure: the episode is ungraded.
 """
 
 import hashlib
@@ -14,10 +14,13 @@ from typing import Any
 
 from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
 from turnwise.chat.recording import Recording
-from turnwise.errors import InfrastructureError
+from turnwise.environments.base import Environment
+from turnwise.errors import InfrastructureError, NotSupportedError
 from turnwise.options import Options
 from turnwise.ranges import Count, NonNegative, Seconds
 from turnwise.seeds import derive
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Step
 
 STOP = "###STOP###"
 """The text that ends the conversation, as tau-bench's users write it."""
@@ -34,10 +37,7 @@ PART = (
 
 @dataclass(frozen=True)
 class ModelUserSettings(Options):
-    """A language model behind an OpenAI-compatible endpoint, as the user.
-
-    Example: ModelUserSettings(url="http://127.0.0.1:8000/v1", model="qwen3").
-    """
+    """A language model behind an OpenAI-compatible endpoint, as the user."""
 
     url: str
     """The endpoint up to `/v1`."""
@@ -65,10 +65,7 @@ class Dialogue:
 
 
 class ModelUser:
-    """The user of all episodes; holds settings and replies, and no conversation.
-
-    Example: `await ModelUser(settings).hear(dialogue, "Which order is it?")`
-    """
+    """The user of all episodes; holds settings and replies, and no conversation."""
 
     def __init__(self, settings: ModelUserSettings) -> None:
         self.settings = settings
@@ -83,13 +80,12 @@ class ModelUser:
         )
 
     async def begin(self, dialogue: Dialogue) -> str:
-        """The user's first message. Raises InfrastructureError where it ends the conversation: the
-        agent has not done anything yet."""
+        """The user's first message. Raises InfrastructureError where it ends the conversation."""
         return await self.hear(dialogue, GREETING) or ""
 
     async def hear(self, dialogue: Dialogue, said: str) -> str | None:
-        """The reply to what the agent says; None ends the conversation. Both are put into the
-        dialogue. Raises InfrastructureError where the endpoint gives none."""
+        """The reply to what the agent says; None ends the conversation. Raises InfrastructureError
+        where the endpoint gives none."""
         body = self._body(dialogue, said)
         key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         reply = self._replies.get(key)
@@ -118,9 +114,72 @@ class ModelUser:
 
 
 def make_model_user(settings: ModelUserSettings | None) -> ModelUser | None:
-    """The user that a recipe's table describes; None without one. Raises ConfigError for a url that
-    is none, a model without a name, and a key that is not there."""
+    """The user that a recipe's table describes. Raises ConfigError for a url, model or key that is
+    none."""
     if settings is None:
         return None
     check_endpoint("desk: user", settings.url, settings.model, settings.key_variable)
     return ModelUser(settings)
+
+
+@dataclass
+class User:
+    """The scripted user, all of its state: it gives one fact at a time. A word such as `code`
+    brings what is asked for, anything else the next thing; what is said after the closing question
+    ends the conversation."""
+
+    waiting: list[list[str]] = field(default_factory=list)
+    """[word that brings it, what is said], of what was not said yet; the question comes last."""
+
+    def hear(self, said: str) -> str | None:
+        """The reply to what the agent says; None ends the conversation."""
+        if not self.waiting:
+            return None
+        words = said.lower()
+        asked_for = (i for i, (word, _) in enumerate(self.waiting) if word and word in words)
+        return self.waiting.pop(next(asked_for, 0))[1]
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    """The database, which tools read and write."""
+    user: User = field(default_factory=User)
+    dialogue: Dialogue = field(default_factory=Dialogue)
+    over: bool = False
+
+
+class Desk(Environment):
+    """An environment in which the agent speaks by answering, and a user replies."""
+
+    _play: Play
+    _model: ModelUser | None
+
+    async def step(self, action: Action) -> Step:
+        """Run the calls; after an answer, what the user says, or the end."""
+        if action.answer is None:
+            return await self._worked(action)
+        if self._model is None:
+            reply = self._play.user.hear(action.answer)
+        else:
+            reply = await self._model.hear(self._play.dialogue, action.answer)
+        if reply is None:
+            self._play.over = True
+            return Step(done=True)
+        return Step(Observation(f"Customer: {reply}", Source.USER))
+
+    def reseed(self, seed: int) -> None:
+        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
+        self._play.dialogue.seed = seed
+
+    async def _worked(self, action: Action) -> Step:
+        return await Environment.step(self, action)
+
+    def _check_scripted(self) -> None:
+        """Raise NotSupportedError with a language model as the user: the turn at which it is
+        content is not known."""
+        if self._model is not None:
+            name = self.spec.name
+            raise NotSupportedError(f"{name}: there is no oracle with a language model as the user")

@@ -1,16 +1,22 @@
-"""The targets of a folder's links, worked out from the folder alone.
+"""Folders of tasks that have a machine or a container elsewhere: as plain data, and their paths.
 
 Tests compare what an agent left with what they bring: a link to the latter would compare it with
-itself. Not here: other ways to read a file while tests run, which programs have.
+itself, so links are followed, from the folder alone. Not here: other ways to read a file while
+tests run, which programs have.
 """
 
+import base64
 import os
 from collections.abc import Mapping
 
+from turnwise.types import Task
 from turnwise_sandbox.tools.workspace import Entry
 
 ROOT = "/work/workspace"
 """The path of the folder while a command runs."""
+CLEAN = "export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null\n"
+"""The lines before tests and checks: nothing that the agent left at home, or where they begin, runs
+by itself."""
 PLAIN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "etc")
 """Folders of the system that a link may lead to: none of them leads back."""
 MOST_LINKS = 40
@@ -18,9 +24,9 @@ MOST_LINKS = 40
 
 
 def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...]) -> bool:
-    """Whether a link of the folder leads to what is brought into it later, to the folder itself or
-    to one above, or anywhere else but to a plain place of the system. `brought` are paths in the
-    folder. Links on the way are followed, wherever they are; one that goes round leads out."""
+    """Whether a link of the folder leads to what is brought into it later (`brought`), to the
+    folder itself or above, or anywhere but to a plain place of the system. Links on the way are
+    followed; one that goes round leads out."""
     place, todo, links = os.path.dirname(path), [os.path.basename(path)], 0
     while todo:
         part = todo.pop()
@@ -49,3 +55,19 @@ def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...])
             place, target = "", "/".join(parts[2:])
         todo += reversed(target.split("/"))
     return not place or any(f"{place}/".startswith(f"{one}/") for one in brought)
+
+
+def entries(task: Task) -> dict[str, Entry]:
+    """The entries that an episode's folder begins with."""
+    return {
+        path: Entry(kind, base64.b64decode(content), mode)
+        for path, kind, content, mode in task.data["folder"]
+    }
+
+
+def plain(found: Mapping[str, Entry]) -> list[list[object]]:
+    """Entries as plain data, for a task."""
+    return [
+        [path, entry.kind, base64.b64encode(entry.content).decode(), entry.mode]
+        for path, entry in sorted(found.items())
+    ]

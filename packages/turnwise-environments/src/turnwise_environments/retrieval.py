@@ -1,15 +1,16 @@
-"""Embedders of documents and queries: a model of sentence-transformers, or a function of one's own.
+"""Search by the vectors of an embedding, alone or together with words.
 
 A name with a colon is a function, `path/to/file.py:embed` or `package.module:embed`, from a list of
 texts to an array; any other is a model's folder or name, which needs the extra `dense`. Embeddings
-of documents are kept in the cache, because a model takes minutes for many. Not here:
-ranking (`dense.py`).
+of documents are kept in the cache, because a model takes minutes for many. Ranking is exact, all
+vectors are in memory.
 """
 
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,70 @@ import numpy as np
 
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.retrieval import Index, Retrieval
-from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.errors import ConfigError, DataError
 from turnwise.folders import cache_folder
 from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
-from turnwise_environments.retrieval.dense import DenseIndex, Embed, FusedIndex
+from turnwise_environments.common import check_installed
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""n texts -> float[n, d], n and d above 0."""
+
+FUSION_CONSTANT, FUSION_DEPTH = 60, 100
+"""Cormack's constant, and how many places of each ranking count."""
+
+
+class DenseIndex:
+    """Example: DenseIndex(embed(["a cat", "a car"]), embed).search("kitten", k=1) == [0]"""
+
+    def __init__(self, vectors: np.ndarray, embed: Embed) -> None:
+        """`vectors` is float[n, d], one for each text; `embed` is for queries, with the same d.
+        Raises DataError for arrays of another shape, and for vectors of length 0 or not finite."""
+        self._vectors = _unit(vectors)
+        self._embed = embed
+
+    def search(self, query: str, k: int) -> list[int]:
+        """Positions of the `k` texts with the highest cosine, best first; equal ones in order."""
+        if k < 1:
+            return []
+        asked = _unit(self._embed([query]))
+        if asked.shape != (1, self._vectors.shape[1]):
+            raise DataError(
+                f"a query's embedding has the shape {asked.shape}, and those of texts have "
+                f"{self._vectors.shape[1]} numbers"
+            )
+        order = np.argsort(-(self._vectors @ asked[0]), kind="stable")[:k]
+        return [int(position) for position in order]
+
+
+class FusedIndex:
+    """Example: FusedIndex([BM25Index(texts, names), DenseIndex(vectors, embed)])"""
+
+    def __init__(self, indexes: Sequence[Index]) -> None:
+        """All over the same texts."""
+        self._indexes = indexes
+
+    def search(self, query: str, k: int) -> list[int]:
+        """Rank texts by the sum of 1 / (60 + place) over all rankings in which a text is among the
+        first 100; equal sums in order of position."""
+        scores: dict[int, float] = defaultdict(float)
+        for index in self._indexes:
+            for place, position in enumerate(index.search(query, max(k, FUSION_DEPTH)), start=1):
+                scores[position] += 1.0 / (FUSION_CONSTANT + place)
+        return sorted(scores, key=lambda position: (-scores[position], position))[: max(k, 0)]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors scaled to length 1, float32."""
+    found = np.asarray(vectors, np.float32)
+    if found.ndim != 2 or not found.size:
+        raise DataError(f"embeddings have the shape {found.shape}: it has to be (texts, numbers)")
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise DataError("an embedding has a number that is not finite")
+    unit: np.ndarray = found / np.maximum(lengths, 1e-12)
+    return unit
+
 
 PROBE = "the same text, to know an embedding by"
 
@@ -39,8 +99,6 @@ class Embedder:
 def make_index(
     documents: Sequence[Document], words: BM25Index, retrieval: Retrieval, embedding: str
 ) -> Index:
-    """The index that is searched; `words` is the one over the same documents, with which `hybrid`
-    fuses the embedding's."""
     embedder = make_embedder(embedding)
     texts = [" ".join(f"{document.card} {document.text}".split()) for document in documents]
     dense = DenseIndex(embedded(texts, embedder), embedder.queries)
@@ -48,20 +106,16 @@ def make_index(
 
 
 def make_embedder(name: str) -> Embedder:
-    """A model or a function. Raises ConfigError for one that is not there, MissingExtraError for a
-    model without the package."""
+    """Raises ConfigError for one that is not there, MissingExtraError without the package."""
     place, colon, function = name.rpartition(":")
     if colon:
         found = getattr(load_module(place, "search: embedding"), function, None)
         if not callable(found):
             raise ConfigError(f"search: embedding: {place} has no function {function!r}")
         return Embedder(name, found, found)
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError as error:
-        if error.name != "sentence_transformers":
-            raise
-        raise MissingExtraError("sentence-transformers", "dense") from None
+    check_installed("sentence-transformers", "dense")
+    from sentence_transformers import SentenceTransformer
+
     try:
         model = SentenceTransformer(name)
     except (OSError, ValueError) as error:
@@ -75,11 +129,9 @@ def make_embedder(name: str) -> Embedder:
 
 
 def embedded(texts: Sequence[str], embedder: Embedder) -> np.ndarray:
-    """float[n, d], from the cache where this embedder gave them before for these texts.
-
-    An embedder is known by its name and by what it makes of one fixed text, so a model that was
-    trained further is another one. Raises DataError for an array of another length.
-    """
+    """float[n, d], from the cache where this embedder gave them before for these texts; it is known
+    by its name and by what it makes of one fixed text. Raises DataError for an array of another
+    length."""
     digest = hashlib.sha256(embedder.name.encode())
     digest.update(np.asarray(embedder.documents([PROBE]), np.float32).tobytes())
     for text in texts:

@@ -1,0 +1,45 @@
+"""Small things that several environments need: ids, optional packages, checks of what is given."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from turnwise.errors import ConfigError, DataError, MissingExtraError
+
+Kind = TypeVar("Kind")
+
+
+def identity(content: Any) -> str:
+    """A task's id: a hash of a text, or of plain data as JSON with its keys in order.
+
+    >>> identity("a") == identity("a") != identity(["a"])
+    True
+    """
+    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_installed(package: str, extra: str) -> None:
+    """Raise MissingExtraError where an optional package is not installed."""
+    if find_spec(package.replace("-", "_")) is None:
+        raise MissingExtraError(package, extra)
+
+
+def each_once(what: str, given: Sequence[Kind], known: Sequence[Kind]) -> tuple[Kind, ...]:
+    """The known kinds that are given, in their order. Raises ConfigError for none, for a kind that
+    is not known, and for one that is given twice."""
+    chosen = tuple(kind for kind in known if kind in given)
+    if not chosen or len(chosen) != len(given):
+        raise ConfigError(f"{what} are some of {', '.join(map(str, known))}, each once")
+    return chosen
+
+
+def check_texts(
+    record: Mapping[str, Any], names: Sequence[str], where: str, hint: str = ""
+) -> None:
+    """Raise DataError for a record of a file in which one of these is no text, or empty."""
+    for name in names:
+        if not isinstance(record.get(name), str) or not record[name].strip():
+            raise DataError(f"{where}: {name!r} must be there, a string that is not empty{hint}")

@@ -1,1 +1,0 @@
-"""Search by the vectors of an embedding, alone or together with words."""

@@ -1,0 +1,27 @@
+"""Small things that several environments need."""
+
+import sys
+
+import pytest
+
+from turnwise.environments.registry import make_environment
+from turnwise.errors import MissingExtraError
+
+NEEDED = {
+    "frozen_lake": ("gymnasium", "games", {}),
+    "gymnasium": ("gymnasium", "games", {"id": "Taxi-v4", "success": 1}),
+    "inspect": ("inspect_ai", "inspect", {"task": "mine.py:a"}),
+    "openenv": ("websockets", "openenv", {"url": "http://127.0.0.1:1"}),
+    "reasoning_gym": ("reasoning_gym", "reasoning-gym", {"datasets": "word_ladder"}),
+    "textworld": ("textworld", "textworld", {}),
+    "verifiers": ("verifiers", "verifiers", {"taskset": "mine.py:A"}),
+    "web_forms": ("playwright", "browser", {"pages": "browser"}),
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_missing_package_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, extra, options = NEEDED[name]
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'turnwise\[{extra}\]'"):
+        make_environment(name, options)
