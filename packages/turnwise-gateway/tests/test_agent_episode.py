@@ -13,13 +13,7 @@ import pytest
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from tests.fakes import Capitals, Rooms
 from tests.processes import ended
-from turnwise.config import (
-    CommandAgent,
-    FunctionAgent,
-    RoleConfig,
-    RolloutConfig,
-    ScaffoldConfig,
-)
+from turnwise.config import CommandAgent, FunctionAgent, RoleConfig, RolloutConfig, ScaffoldConfig
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner

@@ -9,7 +9,6 @@ import httpx2
 
 from turnwise_view.dashboard.security import AccessGuard
 from turnwise_view.dashboard.server import application
-from turnwise_view.playing import Player
 from turnwise_view.viewing import dashboard_of
 
 HOST = "http://127.0.0.1:8080"
@@ -18,13 +17,12 @@ HOST = "http://127.0.0.1:8080"
 def asked(
     paths: list[Path],
     body: Callable[[httpx2.AsyncClient], Awaitable[Any]],
-    player: Player | None = None,
 ) -> Any:
     """What `body` makes of a client that was let in."""
 
     async def main() -> Any:
         door = AccessGuard("127.0.0.1", 8080)
-        transport = httpx2.ASGITransport(application(dashboard_of(paths, player), door))
+        transport = httpx2.ASGITransport(application(dashboard_of(paths), door))
         async with httpx2.AsyncClient(transport=transport, base_url=HOST) as client:
             opened = await client.get(f"/?token={door.secret}")
             assert (opened.status_code, opened.headers["location"]) == (303, "/")

@@ -1,7 +1,4 @@
-"""A page of the dashboard in a real Chromium, which notes everything that goes wrong in it.
-
-Not here: the run that is shown (`sample_run.py`).
-"""
+"""A page of the dashboard in a real Chromium, which notes everything that goes wrong in it."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """A small run folder with everything that a view can show, and text that would do harm as markup.
 
-Rows are written as the storage writes them; nothing is trained. Not here: the pages
-(`dashboard_page.py`).
+Rows are written as the storage writes them; nothing is trained.
 """
 
 import json

@@ -14,7 +14,6 @@ from dashboard_asking import asked
 from dashboard_sample_run import finish
 from turnwise_view.dashboard.answers import ROUTES
 from turnwise_view.dashboard.notes import notes_file
-from turnwise_view.playing import Player
 
 STRANGE = (
     *("", "²", "٣", "-1", "1.5", "nan", "1e308", "9" * 5000, "0" * 5000, "step-²", "a" * 5000),
@@ -107,7 +106,7 @@ def test_every_body_is_answered_or_refused(run: Path) -> None:
                 )
                 assert sent.status_code in (200, 404, 422), (address, text[:200])
 
-    asked([run], body, Player())
+    asked([run], body)
 
 
 IMAGE = "a" * 32 + ".png"
@@ -138,7 +137,7 @@ def test_nothing_outside_the_folder_of_a_run_is_shown(run: Path, tmp_path: Path,
         begun = await client.post("/api/play", json={"run": "0", "task": "0"})
         assert begun.status_code == 422
 
-    asked([run], body, Player())
+    asked([run], body)
 
 
 def test_a_link_within_a_run_and_a_linked_run_are_shown(run: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from dashboard_asking import asked
 from dashboard_sample_run import with_a_task_of_the_environment
 from turnwise.storage.trajectory_rows import SCHEMA
-from turnwise_view.playing import Player
 
 
 @pytest.mark.long
@@ -35,8 +34,7 @@ def test_an_environment_is_played_from_the_browser(run: Path) -> None:
         nowhere = await client.post("/api/play", json={"run": "0", "task": "nowhere"})
         assert "there is no task 'nowhere'" in nowhere.json()["error"]
 
-    player = Player()
-    asked([run], body, player)
+    asked([run], body)
 
 
 @pytest.mark.long
@@ -60,7 +58,7 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
         whole = (await client.post("/api/play", json=given | {"turn": 2})).json()
         assert (whole["done"], whole["turn"], whole["differs"]) == (True, 2, [1])
 
-    asked([with_a_task_of_the_environment(run)], body, Player())
+    asked([with_a_task_of_the_environment(run)], body)
 
 
 @pytest.mark.long
@@ -88,4 +86,4 @@ def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
         begun = (await client.post("/api/play", json=given)).json()
         assert (begun["done"], begun["turn"], begun["differs"]) == told
 
-    asked([run], body, Player())
+    asked([run], body)

@@ -66,25 +66,24 @@ def test_the_clip_range_is_that_of_the_recipe_and_unknown_for_other_ratios(run: 
     assert of(clip_hihg=0.28) is None
 
 
-def test_a_token_that_no_update_computed_says_so(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"trained_logprob": math.nan}, "No update computed it"),
+        ({"trained_logprob": []}, "filter of the algorithm"),
+        ({"advantage": 0.0}, "Its advantage is 0"),
+    ],
+)
+def test_a_token_without_a_gradient_says_why(run: Path, changed: dict[str, Any], said: str) -> None:
     def change(row: dict[str, Any], place: int) -> None:
-        row["trained_logprob"][place] = math.nan
+        for name, value in changed.items():
+            if isinstance(value, list):
+                row[name] = value
+            else:
+                row[name][place] = value
 
-    assert "No update computed it" in str(reason(run, change))
-
-
-def test_a_filtered_trajectory_says_so(run: Path) -> None:
-    assert "filter of the algorithm" in str(
-        reason(run, lambda row, _: row.update(trained_logprob=[]))
-    )
-
-
-def test_an_advantage_of_zero_says_so_and_leaves_the_others(run: Path) -> None:
-    def change(row: dict[str, Any], place: int) -> None:
-        row["advantage"][place] = 0.0
-
-    assert "Its advantage is 0" in str(reason(run, change))
-    assert reason(run, lambda row, place: None, number=0) is None
+    assert said in str(reason(run, change))
+    assert reason(run, lambda row, place: None, number=0) is None  # which has one
 
 
 def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:

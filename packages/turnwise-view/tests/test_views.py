@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 
 from dashboard_page import DashboardPage, chromium, dashboard
-from dashboard_sample_run import (
-    LONG_EPISODE,
-    finish,
-    with_a_task_of_the_environment,
-    write_run,
-)
+from dashboard_sample_run import LONG_EPISODE, finish, with_a_task_of_the_environment, write_run
 
 EPISODE = "#/r/0/episode/step-000003"
 GROUP = "#/r/0/group/step-000003/train%2F2%2Ftask-0"

@@ -1,7 +1,6 @@
 """An episode that an agent of the user's own plays, by way of the gateway.
 
-The environment gives the task and the verdict; turns are what the agent asks the policy for. Not
-here: the agent loop of turnwise's own (`episode.py`), and how requests become tokens (`gateway`).
+The environment gives the task and the verdict; turns are what the agent asks the policy for.
 """
 
 import asyncio
@@ -123,10 +122,7 @@ def _role(name: str, policy: Policy, frozen: Mapping[str, Engine]) -> Role:
         where = f"agent.roles.{name}.policy"
         check_endpoint(where, policy.url, policy.name, policy.key_variable)
         endpoint = ChatEndpoint(
-            policy.url,
-            f"role {name}",
-            seconds=ENDPOINT_SECONDS,
-            key_variable=policy.key_variable,
+            policy.url, f"role {name}", seconds=ENDPOINT_SECONDS, key_variable=policy.key_variable
         )
         return EndpointRole(endpoint, policy.name)
     return None

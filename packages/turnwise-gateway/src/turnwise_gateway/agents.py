@@ -1,8 +1,4 @@
-"""Agents of the user's own: a function in this process, or a program, for each episode.
-
-Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an episode makes of it
-(`agent_episode.py`), and what they are answered (`session.py`).
-"""
+"""Agents of the user's own: a function in this process, or a program, for each episode."""
 
 import asyncio
 import inspect
@@ -179,10 +175,7 @@ def _reward(reward: Any, success: Any = None, parts: Any = None, roles: Any = No
     if not math.isfinite(number):
         raise TypeError(f"the reward is {number}")
     return GivenReward(
-        number,
-        number >= 1 if success is None else bool(success),
-        _numbers(parts),
-        _numbers(roles),
+        number, number >= 1 if success is None else bool(success), _numbers(parts), _numbers(roles)
     )
 
 

@@ -1,7 +1,4 @@
-"""The bounds of a request, checked before anything is rendered.
-
-Not here: the episode's budgets (`session.py`), and how bodies are read (`server.py`).
-"""
+"""The bounds of a request, checked before anything is rendered."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,4 @@
-"""The command `agent check`: one episode of an agent, and an account of all that it asked for.
-
-Not here: how the episode is played (`agent_episode.py`).
-"""
+"""The command `agent check`: one episode of an agent, and an account of all that it asked for."""
 
 import asyncio
 import json

@@ -1,7 +1,4 @@
-"""Limits of a client's share of the server: connections, files, time, and bytes of bodies.
-
-Not here: the routes (`server.py`), and what a request may have in it (`bounds.py`).
-"""
+"""Limits of a client's share of the server: connections, files, time, and bytes of bodies."""
 
 import asyncio
 import json

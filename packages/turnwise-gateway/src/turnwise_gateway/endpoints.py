@@ -1,7 +1,6 @@
 """Roles of an agent that another model plays, behind an OpenAI-compatible endpoint.
 
-Its words go to the agent and nowhere else: there are no tokens of it, and nothing to train on. Not
-here: the endpoint (`chat/endpoint.py`), and how a request reaches a role (`session.py`).
+Its words go to the agent and nowhere else: there are no tokens of it, and nothing to train on.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from turnwise.chat.turns import ChatTurn
 from turnwise.config import RolloutConfig
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.conversation import own_id
-from turnwise_gateway.dialects.writing import arguments_json
+from turnwise_gateway.dialects.writing import openai_call
 from turnwise_gateway.requests import Choice, Ending, Message, RefusedError, Request
 from turnwise_gateway.sampling import Spoken
 
@@ -79,14 +78,7 @@ def _written(message: Message) -> Mapping[str, Any]:
         return {"role": "tool", "tool_call_id": message.call, "content": message.text}
     if not message.calls:
         return {"role": message.role, "content": message.text}
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": arguments_json(call)},
-        }
-        for call in message.calls
-    ]
+    calls = [openai_call(call) for call in message.calls]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
 

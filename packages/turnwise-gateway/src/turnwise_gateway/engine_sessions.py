@@ -3,9 +3,8 @@
 A request has the episode's own session, in which what the last one left in the cache is there
 still; what is asked at the same time has a session of its own. An engine in lockstep waits for
 every open session, so the episode's own one stays open between requests, as an agent is expected to
-ask again, but not while the agent waits for others. A role that is
-not trained has an engine of its own, and a session there for each request. Not here: what is
-sampled.
+ask again, but not while the agent waits for others. A role that is not trained has an engine of its
+own, and a session there for each request.
 """
 
 from collections.abc import Iterator
@@ -15,11 +14,12 @@ from turnwise.engines.base import Engine
 
 
 class EngineSessions:
-    """The sessions of one episode, whose own one, `name`, is open at first."""
+    """The sessions of one episode."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
+    def __init__(self, engine: Engine, name: str, *, short: bool = False) -> None:
+        """The episode's own session, `name`, is open; where all are `short` there is none."""
         self._engine, self._name = engine, name
-        self._open, self._taken = True, False
+        self._open, self._taken = True, short
         self._under_way = self._made = 0
 
     @contextmanager
@@ -58,21 +58,3 @@ class EngineSessions:
         if self._open:
             self._engine.close(self._name)
             self._open = False
-
-
-class ShortSessions:
-    """Sessions of an engine that are open for one request each."""
-
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine, self._name, self._made = engine, name, 0
-
-    @contextmanager
-    def one(self) -> Iterator[str]:
-        """Inside, a session is this request's alone."""
-        self._made += 1
-        name = f"{self._name}/{self._made}"
-        self._engine.open(name)
-        try:
-            yield name
-        finally:
-            self._engine.close(name)

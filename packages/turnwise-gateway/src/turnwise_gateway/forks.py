@@ -1,7 +1,4 @@
-"""The places at which contexts of one episode part: what `turnwise agent check` explains.
-
-Not here: why they part (`contexts.py`).
-"""
+"""The places at which contexts of one episode part: what `turnwise agent check` explains."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
 """Lets an agent in a sandbox without a network reach the gateway: its own loopback, forwarded.
 
-Run as a program in the sandbox: `forward.py SOCKET COMMAND…`. It listens on a port of the sandbox's
+Run as a program in the sandbox, `forward.py SOCKET COMMAND…`, it listens on a port of its
 loopback, passes every connection on to the gateway's Unix socket, and runs the command, in whose
-environment variables `PLACE` becomes the address of that port. Nothing else can be reached. Not
-here: the sandbox (`sandboxed.py`); only the standard library is used.
+environment variables `PLACE` becomes the address of that port. Nothing else can be reached. Only
+the standard library is used.
 """
 
 import asyncio

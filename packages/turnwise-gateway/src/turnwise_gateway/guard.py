@@ -3,8 +3,7 @@
 Run as a program by the file's path, with the agent's command as arguments, a pipe as stdin and the
 number of another one as the first argument. When the first pipe closes (the run ended, however it
 did), the whole group of processes is killed. The reason why a command cannot be started goes to the
-other pipe, which the agent does not have. Not here: the end of an episode (`agents.py`); only the
-standard library is used.
+other pipe, which the agent does not have. Only the standard library is used.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""The parts of messages by which they are known when an agent sends them again.
-
-Not here: what is made of messages that are known (`contexts.py`).
-"""
+"""The parts of messages by which they are known when an agent sends them again."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Programs as agents: one process for each episode, with the policy's address in its environment.
-
-Not here: functions (`agents.py`), and programs in a sandbox (`sandboxed.py`).
-"""
+"""Programs as agents: one process for each episode, with the policy's address in its variables."""
 
 import asyncio
 import contextlib

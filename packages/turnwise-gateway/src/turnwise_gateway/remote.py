@@ -1,8 +1,4 @@
-"""Agents that run elsewhere and call in: the run offers tasks, and each is taken by one of them.
-
-Not here: the address at which they call (`server.py`), and what becomes of a task that was taken
-(`agent_episode.py`).
-"""
+"""Agents that run elsewhere and call in: the run offers tasks, and each is taken by one of them."""
 
 import asyncio
 import hmac

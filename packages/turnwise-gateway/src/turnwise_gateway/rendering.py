@@ -1,7 +1,6 @@
 """Messages of an agent as segments of tokens, by the recipe's scaffold.
 
-The scaffold renders what is new and appends it: sampled tokens are never rendered. Not here: which
-of an agent's messages are new (`contexts.py`).
+The scaffold renders what is new and appends it: sampled tokens are never rendered.
 """
 
 import json
@@ -84,11 +83,7 @@ class Scaffolds:
 def _tool(schema: ToolSchema) -> Tool:
     """A tool for a scaffold to describe; the agent runs it."""
     parameters = {"type": "object", "properties": {}, **schema.parameters}
-    call = {
-        "name": schema.name,
-        "description": schema.description,
-        "parameters": parameters,
-    }
+    call = {"name": schema.name, "description": schema.description, "parameters": parameters}
     return Tool(schema.name, schema.description, call, _not_here)
 
 

@@ -1,7 +1,4 @@
-"""Requests of an agent and replies to it, in the same words for every dialect: plain data.
-
-Not here: the formats of services (`dialects/`), and how messages become tokens (`contexts.py`).
-"""
+"""Requests of an agent and replies to it, in the same words for every dialect: plain data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,4 @@
-"""Replies that an engine samples for a role, kept as exchanges of contexts.
-
-Not here: which requests are answered (`session.py`), and how messages become tokens
-(`contexts.py`).
-"""
+"""Replies that an engine samples for a role, kept as exchanges of contexts."""
 
 import asyncio
 import hashlib
@@ -20,7 +16,7 @@ from turnwise.seeds import derive
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, ToolCall
 from turnwise_gateway.contexts import Contexts, Exchange
-from turnwise_gateway.engine_sessions import EngineSessions, ShortSessions
+from turnwise_gateway.engine_sessions import EngineSessions
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Choice, Ending, Message, Request, SampledToken
 
@@ -49,7 +45,7 @@ class Sampler:
         self,
         role: str,
         engine: Engine,
-        sessions: EngineSessions | ShortSessions,
+        sessions: EngineSessions,
         contexts: Contexts,
         scaffolds: Scaffolds,
         tokenizer: "PreTrainedTokenizerBase",

@@ -1,8 +1,7 @@
 """An agent's program in a sandbox of this machine, whose one way out is the gateway.
 
 Each episode has a sandbox of its own, into which the environment's folder is brought and from which
-it is taken back when the program has ended. Not here: isolation and limits (turnwise-sandbox), and
-the forwarding inside (`forward.py`).
+it is taken back when the program has ended.
 """
 
 import asyncio

@@ -5,7 +5,6 @@
     /next: a task on offer, for agents that call in
 
 It listens on this machine alone unless told otherwise, and runs on the event loop of the engine.
-Not here: the formats (`dialects/`), and what a request does (`session.py`).
 """
 
 import asyncio

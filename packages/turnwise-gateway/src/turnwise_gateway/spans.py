@@ -4,7 +4,7 @@
     └─ chat policy                       one for each request of the agent
 
 The conventions (semantic-conventions 1.41, `gen_ai.*`) are in development, and have no place for
-token ids: what is trained is in the run folder. Not here: the requests themselves (`session.py`).
+token ids: what is trained is in the run folder.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The bytes of single tokens, which may be parts of a character.
-
-Not here: the text of a reply as a whole (the scaffolds).
-"""
+"""The bytes of single tokens, which may be parts of a character."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Counts of what an agent's requests were. Not here: what is answered (`session.py`)."""
+"""Counts of what an agent's requests were."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -37,11 +37,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def play(
-    work: Work,
-    episodes: int = 1,
-    limits: RolloutConfig = LIMITS,
-    places: int = 50,
-    **settings: Any,
+    work: Work, episodes: int = 1, limits: RolloutConfig = LIMITS, places: int = 50, **settings: Any
 ) -> list[Trajectory]:
     """Episodes that are offered while some agents work."""
     environment, engine = Capitals(), HashedEngine(["<answer> Paris</answer>"])

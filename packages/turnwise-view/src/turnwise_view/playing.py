@@ -2,8 +2,7 @@
 turn of an episode that the run has recorded.
 
 The loop, its limits and the verdict are those of every episode that a client plays
-(`turnwise_environments.serving.offer`). Not here: what the page shows (`dashboard`), and playing
-in the terminal (`play.py`).
+(`turnwise_environments.serving.offer`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The command `top`: a run in the terminal while it goes on.
 
-It reads the run's folder each second. Not here: curves and episodes (`view`, `show`).
+It reads the run's folder each second.
 """
 
 import time

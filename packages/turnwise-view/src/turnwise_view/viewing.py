@@ -1,7 +1,4 @@
-"""The command `view`: run folders in the browser.
-
-Not here: what is shown (`dashboard`).
-"""
+"""The command `view`: run folders in the browser."""
 
 import asyncio
 import json
@@ -21,7 +18,6 @@ from turnwise.stopping import name_main_task, stoppable
 if TYPE_CHECKING:
     from turnwise_view.dashboard.answers import Dashboard
     from turnwise_view.dashboard.export import Chosen
-    from turnwise_view.playing import Player
 
 
 def view(
@@ -40,32 +36,27 @@ def view(
         import uvicorn  # noqa: F401
     except ImportError:
         raise MissingExtraError("starlette and uvicorn", "view") from None
-    from turnwise_view.playing import Player
-
-    player = Player()
-    dashboard = dashboard_of(runs, player)
+    dashboard = dashboard_of(runs)
     try:
         with stoppable():
-            asyncio.run(_serve(dashboard, player, host, port, browser))
+            asyncio.run(_serve(dashboard, host, port, browser))
     except KeyboardInterrupt as ended:
         fail(str(ended) or "interrupted", exit_code(ended))
 
 
-def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dashboard":
-    """The dashboard of some folders; without a player nothing is played. Raises DataError where one
-    holds no run."""
+def dashboard_of(paths: Sequence[Path]) -> "Dashboard":
+    """The dashboard of some folders. Raises DataError where one holds no run."""
     from turnwise.monitor.meanings import meanings
     from turnwise_view.dashboard.answers import Dashboard
     from turnwise_view.dashboard.runs import find_runs
+    from turnwise_view.playing import Player
 
     exporters = {"sft": _conversations, "atif": _atif}
     runs = find_runs(paths)
-    return Dashboard(runs, meanings(), warnings_of, _clip_range, exporters, player)
+    return Dashboard(runs, meanings(), warnings_of, _clip_range, exporters, Player())
 
 
-async def _serve(
-    dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
-) -> None:
+async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) -> None:
     from turnwise_environments.serving.mcp import free_address, serving
     from turnwise_view.dashboard.security import AccessGuard
     from turnwise_view.dashboard.server import application
@@ -88,7 +79,7 @@ async def _serve(
         try:
             await asyncio.Event().wait()
         finally:
-            await player.close()
+            await dashboard.player.close()
 
 
 def warnings_of(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:

@@ -1,8 +1,7 @@
 """The dialect of OpenAI's chat completions: a request's body becomes a Request, a Reply a body.
 
 The shapes are those of the package `openai` (its `types/chat`). Thoughts stand in
-`reasoning_content`, as other servers have them; those that come back are not read. Not here: HTTP,
-sessions and tokens.
+`reasoning_content`, as other servers have them; those that come back are not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +10,21 @@ from typing import Any
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.conversation import (
     Conversation,
+    Kinds,
     distinct,
-    joined,
     read_choice,
+    read_content,
     read_stops,
     read_tool,
 )
 from turnwise_gateway.dialects.fields import Fields
-from turnwise_gateway.dialects.images import from_data_url
-from turnwise_gateway.dialects.writing import arguments_json, event, openai_error, pieces
+from turnwise_gateway.dialects.writing import (
+    arguments_json,
+    event,
+    openai_call,
+    openai_error,
+    pieces,
+)
 from turnwise_gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 
 NAME = "chat_completions"
@@ -118,7 +123,6 @@ def _check_options(fields: Fields) -> None:
     if "response_format" in fields:
         wanted = fields.object("response_format")
         wanted.kind("type", "text")
-        wanted.end()
     if set(fields.texts("modalities")) - {"text"}:
         raise fields.refused("modalities", "only 'text' is supported")
 
@@ -135,9 +139,7 @@ def _read_stream_usage(fields: Fields) -> bool:
         return False
     options = fields.object("stream_options")
     options.ignore("include_obfuscation")
-    wanted = options.flag("include_usage")
-    options.end()
-    return wanted
+    return options.flag("include_usage")
 
 
 def _read_tool(tool: Fields) -> ToolSchema:
@@ -145,8 +147,6 @@ def _read_tool(tool: Fields) -> ToolSchema:
     function = tool.object("function")
     read = read_tool(function, "parameters")
     tool.ignore("cache_control")
-    function.end()
-    tool.end()
     return read
 
 
@@ -164,7 +164,6 @@ def _read_message(message: Fields, conversation: Conversation) -> None:
         text, images = _read_content(message, role)
         conversation.add(Message("user" if role == "user" else "system", text, images=images))
     message.refuse({"name": "only roles have names here: write it into the text"})
-    message.end()
 
 
 def _read_assistant(message: Fields) -> Message:
@@ -186,29 +185,26 @@ def _read_call(call: Fields) -> ToolCall:
     call.ignore("index")
     function = call.object("function")
     function.ignore("parsed_arguments")  # which the package adds to what it has streamed
-    read = ToolCall(function.text("name"), function.arguments("arguments"), call.text("id"))
-    function.end()
-    call.end()
-    return read
+    return ToolCall(function.text("name"), function.arguments("arguments"), call.text("id"))
 
 
 def _read_content(message: Fields, role: str) -> tuple[str, tuple[bytes, ...]]:
-    content = message.text_or_objects("content")
-    if isinstance(content, str):
-        return content, ()
-    texts, images = [], []
-    for part in content:
-        kinds = ("text", "image_url") if role == "user" else ("text",)
-        if part.kind("type", *kinds) == "text":
-            texts.append(part.text("text"))
-        else:
-            image = part.object("image_url")
-            images.append(from_data_url(image, "url"))
-            image.ignore("detail")
-            image.end()
-        part.ignore("cache_control", "prompt_cache_breakpoint")
-        part.end()
-    return joined(texts, role), tuple(images)
+    kinds: Kinds = {"text": _read_text}
+    if role == "user":
+        kinds = {**kinds, "image_url": _read_image}
+    return read_content(message, "content", role, kinds)
+
+
+def _read_text(part: Fields) -> str:
+    part.ignore("cache_control", "prompt_cache_breakpoint")
+    return part.text("text")
+
+
+def _read_image(part: Fields) -> bytes:
+    part.ignore("cache_control", "prompt_cache_breakpoint")
+    image = part.object("image_url")
+    image.ignore("detail")
+    return image.png_url("url")
 
 
 def _head(reply: Reply, kind: str) -> dict[str, Any]:
@@ -222,15 +218,8 @@ def _message(choice: Choice) -> dict[str, Any]:
         message["reasoning_content"] = choice.thought
     if choice.calls:
         message["content"] = choice.text or None
-        message["tool_calls"] = [
-            {**_opened(call), "function": {"name": call.name, "arguments": arguments_json(call)}}
-            for call in choice.calls
-        ]
+        message["tool_calls"] = [openai_call(call) for call in choice.calls]
     return message
-
-
-def _opened(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function"}
 
 
 def _deltas(choice: Choice) -> Iterator[dict[str, Any]]:
@@ -239,8 +228,12 @@ def _deltas(choice: Choice) -> Iterator[dict[str, Any]]:
     yield from ({"reasoning_content": piece} for piece in pieces(choice.thought))
     yield from ({"content": piece} for piece in pieces(choice.text))
     for index, call in enumerate(choice.calls):
-        opened = {**_opened(call), "function": {"name": call.name, "arguments": ""}}
-        yield {"tool_calls": [{"index": index, **opened}]}
+        begun = {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": ""},
+        }
+        yield {"tool_calls": [{"index": index, **begun}]}
         for piece in pieces(arguments_json(call)):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 

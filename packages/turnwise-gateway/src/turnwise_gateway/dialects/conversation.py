@@ -1,11 +1,8 @@
-"""Messages as they are read, and the tools beside them: what all dialects demand of both.
-
-Not here: in which fields they stand (the modules of the dialects).
-"""
+"""Messages as they are read, and the tools beside them: what all dialects demand of both."""
 
 import re
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.types import ToolCall
@@ -14,6 +11,9 @@ from turnwise_gateway.requests import Message, ToolSchema
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """The names of tools that the services take."""
+
+Kinds = Mapping[str, Callable[[Fields], str | bytes]]
+"""What reads a part of a message, by its kind: a text, or an image as PNG."""
 
 
 class Conversation:
@@ -81,6 +81,18 @@ def joined(texts: Sequence[str], role: str) -> str:
     return ("" if role == "assistant" else "\n").join(texts)
 
 
+def read_content(
+    fields: Fields, name: str, role: str, kinds: Kinds
+) -> tuple[str, tuple[bytes, ...]]:
+    """The text and the images of a message: a string, or parts, by what reads each kind."""
+    content = fields.text_or_objects(name)
+    if isinstance(content, str):
+        return content, ()
+    parts = [kinds[part.kind("type", *kinds)](part) for part in content]
+    texts = [one for one in parts if isinstance(one, str)]
+    return joined(texts, role), tuple(one for one in parts if isinstance(one, bytes))
+
+
 def read_tool(tool: Fields, parameters: str) -> ToolSchema:
     """A tool of the agent's own; `parameters` names the field of its schema."""
     name = tool.text("name")
@@ -99,7 +111,6 @@ def check_caller(call: Fields) -> None:
     if "caller" in call:
         caller = call.object("caller")
         caller.kind("type", "direct")
-        caller.end()
 
 
 def distinct(fields: Fields, tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
@@ -132,7 +143,6 @@ def read_choice(fields: Fields, tools: Sequence[ToolSchema]) -> bool:
         if named:
             _check_named(choice, tools)
         choice.refuse({"disable_parallel_tool_use": "true is not supported: leave it out"})
-        choice.end()
     return demands
 
 
@@ -141,7 +151,6 @@ def _check_named(choice: Fields, tools: Sequence[ToolSchema]) -> None:
     named = choice.object("function") if "function" in choice else choice
     if [named.text("name")] != [tool.name for tool in tools]:
         raise named.refused("name", "one of several tools cannot be chosen: offer it alone")
-    named.end()
 
 
 def read_stops(fields: Fields, name: str) -> tuple[str, ...]:

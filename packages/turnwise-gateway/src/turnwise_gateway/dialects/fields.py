@@ -1,8 +1,7 @@
-"""A request's JSON, read field by field: what is left over at the end is refused by its name.
+"""A request's JSON, read field by field: what is left over at the end is refused by its name."""
 
-Not here: which fields there are, and what they mean (the modules of the dialects).
-"""
-
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,10 @@ from turnwise.strict_json import DECODER
 from turnwise.types import encodable
 from turnwise_gateway.bounds import check_depth
 from turnwise_gateway.requests import RefusedError
+
+PNG = b"\x89PNG\r\n\x1a\n"
+"""The first bytes of every PNG file."""
+PNG_URL = "data:image/png;base64,"
 
 
 class Fields:
@@ -27,6 +30,7 @@ class Fields:
         self._left = {encodable(name): one for name, one in value.items() if one is not None}
         self._where = where
         self._ignored = {} if ignored is None else ignored
+        self._children: list[Fields] = []
 
     def __contains__(self, name: str) -> bool:
         """Whether it is there and not yet read."""
@@ -129,6 +133,25 @@ class Fields:
             raise self.refused(name, "must be an object")
         return self._encodable(name, value)
 
+    def png(self, name: str, written: str | None = None) -> bytes:
+        """A PNG image in base64, in the field or as `written` there."""
+        try:
+            image = base64.b64decode(self.text(name) if written is None else written, validate=True)
+        except (binascii.Error, ValueError):
+            raise self.refused(name, "is not base64") from None
+        if not image.startswith(PNG):
+            raise self.refused(name, "is not a PNG image")
+        return image
+
+    def png_url(self, name: str) -> bytes:
+        """A PNG image in base64, as a data URL: no image is fetched from anywhere."""
+        url = self.text(name)
+        if not url.startswith(PNG_URL):
+            raise self.refused(
+                name, f"must begin with '{PNG_URL}': nothing is fetched or converted"
+            )
+        return self.png(name, url.removeprefix(PNG_URL))
+
     def ignore(self, *names: str) -> None:
         """List those that are there among what has no bearing."""
         self._ignored.update(
@@ -147,15 +170,18 @@ class Fields:
                 raise self.refused(name, reason)
 
     def end(self) -> None:
-        """Refuse what has not been read."""
+        """Refuse what has not been read, in the objects within too."""
         for name in self._left:
             raise self.refused(name, "is not a field that the gateway knows")
+        for child in self._children:
+            child.end()
 
     def _place(self, name: str) -> str:
         return f"{self._where}.{name}" if self._where else name
 
     def _child(self, value: Any, name: str) -> "Fields":
-        return Fields(value, self._place(name), self._ignored)
+        self._children.append(Fields(value, self._place(name), self._ignored))
+        return self._children[-1]
 
     def _encodable(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
         """The value without halves of surrogate pairs, which no tokenizer takes."""

@@ -1,8 +1,7 @@
 """The dialect of Anthropic's messages: a request's body becomes a Request, a Reply a body.
 
 The shapes are those of the package `anthropic` (its `types`). Thoughts are shown to agents that
-configure thinking, without a signature; those that come back are not read. Not here: HTTP, sessions
-and tokens.
+configure thinking, without a signature; those that come back are not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +10,16 @@ from typing import Any
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.conversation import (
     Conversation,
+    Kinds,
     check_caller,
     distinct,
     joined,
     read_choice,
+    read_content,
     read_stops,
     read_tool,
 )
 from turnwise_gateway.dialects.fields import Fields
-from turnwise_gateway.dialects.images import from_base64
 from turnwise_gateway.dialects.writing import arguments_json, event, pieces
 from turnwise_gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 
@@ -121,7 +121,6 @@ def _check_options(fields: Fields) -> None:
         output = fields.object("output_config")
         output.ignore("effort")
         output.refuse({"format": "replies are free text"})
-        output.end()
     if "context_management" in fields:
         management = fields.object("context_management")
         for edit in management.objects("edits"):
@@ -129,7 +128,6 @@ def _check_options(fields: Fields) -> None:
             if not kind.startswith("clear_thinking"):
                 raise edit.refused("type", f"{kind!r} is not supported: nothing is cleared")
             edit.drop("context_management")
-        management.end()
 
 
 def _read_thinking(fields: Fields) -> bool:
@@ -151,7 +149,6 @@ def _read_tool(tool: Fields) -> ToolSchema:
     read = read_tool(tool, "input_schema")
     tool.ignore("cache_control", "eager_input_streaming")
     tool.refuse({"input_examples": "templates show none: write them into the description"})
-    tool.end()
     return read
 
 
@@ -183,7 +180,6 @@ def _read_message(message: Fields, conversation: Conversation) -> None:
             _read_user(message, content, conversation)
         else:
             conversation.add(_read_assistant(content))
-    message.end()
 
 
 def _read_user(message: Fields, blocks: list[Fields], conversation: Conversation) -> None:
@@ -230,7 +226,6 @@ def _read_assistant(blocks: list[Fields]) -> Message:
 def _read_text(block: Fields) -> str:
     text = block.text("text")
     block.ignore("cache_control", "citations")
-    block.end()
     return text
 
 
@@ -238,11 +233,8 @@ def _read_image(block: Fields) -> bytes:
     source = block.object("source")
     source.kind("type", "base64")
     source.kind("media_type", "image/png")
-    image = from_base64(source, "data")
-    source.end()
     block.ignore("cache_control", "transformations")
-    block.end()
-    return image
+    return source.png("data")
 
 
 def _read_call(block: Fields) -> ToolCall:
@@ -250,30 +242,20 @@ def _read_call(block: Fields) -> ToolCall:
     block.refuse({"toolset_name": "toolsets are not supported"})
     block.ignore("cache_control")
     check_caller(block)
-    block.end()
     return call
 
 
 def _read_result(block: Fields, conversation: Conversation) -> Message:
     """A result; one that is marked as an error says so, since templates have no place for marks."""
     call = conversation.answered(block, "tool_use_id")
-    texts: list[str] = []
-    images: list[bytes] = []
-    content = block.text_or_objects("content") if "content" in block else ""
-    if isinstance(content, str):
-        texts.append(content)
-    else:
-        for part in content:
-            if part.kind("type", "text", "image") == "text":
-                texts.append(_read_text(part))
-            else:
-                images.append(_read_image(part))
-    text = joined(texts, "tool")
+    text, images = "", tuple[bytes, ...]()
+    if "content" in block:
+        kinds: Kinds = {"text": _read_text, "image": _read_image}
+        text, images = read_content(block, "content", "tool", kinds)
     text = f"Error: {text}" if block.flag("is_error") else text
     block.refuse({"toolset_name": "toolsets are not supported"})
     block.ignore("cache_control")
-    block.end()
-    return Message("tool", text, call=call, images=tuple(images))
+    return Message("tool", text, call=call, images=images)
 
 
 def _head(reply: Reply) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The events of a response that is streamed: item by item, and each of its texts in pieces.
 
 The order is the one that accumulators rely on: what is added is empty, deltas fill it, what is done
-is complete. Not here: what a response is made of (`responses.py`).
+is complete.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,7 @@
 """The dialect of OpenAI's responses: a request's body becomes a Request, a Reply a body.
 
 The shapes are those of the package `openai` (its `types/responses`). The gateway keeps no
-responses: an agent sends the whole conversation as items each time. Not here: HTTP, sessions and
-tokens; the events of a streamed reply (`response_events.py`).
+responses: an agent sends the whole conversation as items each time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +12,14 @@ from turnwise.types import ToolCall
 from turnwise_gateway.dialects import response_events
 from turnwise_gateway.dialects.conversation import (
     Conversation,
+    Kinds,
     check_caller,
     distinct,
-    joined,
     read_choice,
+    read_content,
     read_tool,
 )
 from turnwise_gateway.dialects.fields import Fields
-from turnwise_gateway.dialects.images import from_data_url
 from turnwise_gateway.dialects.writing import arguments_json, openai_error
 from turnwise_gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 
@@ -46,8 +45,6 @@ REFUSED = {
     "context_management": "the gateway shortens no conversation",
     "top_logprobs": "log-probabilities are listed by chat completions alone",
 }
-PARTS = ("input_text", "output_text", "input_image")
-PLAIN_PARTS = ("input_text", "output_text")
 
 
 def read(body: Mapping[str, Any]) -> Request:
@@ -116,8 +113,6 @@ def _check_options(fields: Fields) -> None:
         if "format" in text:
             wanted = text.object("format")
             wanted.kind("type", "text")
-            wanted.end()
-        text.end()
 
 
 def _read_tools(tool: Fields) -> list[ToolSchema]:
@@ -133,7 +128,6 @@ def _read_tools(tool: Fields) -> list[ToolSchema]:
         name = _with_namespace(space, read.name)
         found.append(replace(read, name=name, description=words, namespace=space))
         about = ""
-    tool.end()
     return found
 
 
@@ -148,7 +142,6 @@ def _read_tool(tool: Fields, kind: str) -> ToolSchema:
         )
     read = read_tool(tool, "parameters")
     tool.ignore("output_schema")
-    tool.end()
     return read
 
 
@@ -181,7 +174,6 @@ def _read_items(items: list[Fields], conversation: Conversation) -> None:
         if kind in ("function_call", "function_call_output"):
             item.ignore("namespace")  # of a result; a call has read its own
             check_caller(item)
-        item.end()
 
 
 def _read_message(item: Fields) -> Message:
@@ -200,22 +192,21 @@ def _read_call(item: Fields) -> ToolCall:
 
 
 def _read_content(item: Fields, name: str, role: str) -> tuple[str, tuple[bytes, ...]]:
-    content = item.text_or_objects(name)
-    if isinstance(content, str):
-        return content, ()
-    texts, images = [], []
-    for part in content:
-        kind = part.kind("type", *(PARTS if role in ("user", "tool") else PLAIN_PARTS))
-        if kind == "input_image":
-            part.refuse({"file_id": "no files are kept: send the image as a data URL"})
-            images.append(from_data_url(part, "image_url"))
-            part.ignore("detail")
-        else:
-            texts.append(part.text("text"))
-            part.ignore("annotations", "logprobs")
-        part.ignore("prompt_cache_breakpoint")
-        part.end()
-    return joined(texts, role), tuple(images)
+    kinds: Kinds = {"input_text": _read_text, "output_text": _read_text}
+    if role in ("user", "tool"):
+        kinds = {**kinds, "input_image": _read_image}
+    return read_content(item, name, role, kinds)
+
+
+def _read_text(part: Fields) -> str:
+    part.ignore("annotations", "logprobs", "prompt_cache_breakpoint")
+    return part.text("text")
+
+
+def _read_image(part: Fields) -> bytes:
+    part.refuse({"file_id": "no files are kept: send the image as a data URL"})
+    part.ignore("detail", "prompt_cache_breakpoint")
+    return part.png_url("image_url")
 
 
 def _head(request: Request, reply: Reply, status: str) -> dict[str, Any]:

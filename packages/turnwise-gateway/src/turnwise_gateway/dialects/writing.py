@@ -26,6 +26,12 @@ def arguments_json(call: ToolCall) -> str:
     return json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
+def openai_call(call: ToolCall) -> dict[str, Any]:
+    """A call as chat completions have it."""
+    function = {"name": call.name, "arguments": arguments_json(call)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
 def event(data: Mapping[str, Any], named: bool = True) -> str:
     """A server-sent event, if `named` under its `type`.
 

@@ -151,8 +151,4 @@ def _join_messages(found: dict[str, Any], event: dict[str, Any]) -> None:
         found["thought"] += delta.get("thinking", "")
 
 
-_JOINED = {
-    "chat_completions": _join_chat,
-    "responses": _join_responses,
-    "messages": _join_messages,
-}
+_JOINED = {"chat_completions": _join_chat, "responses": _join_responses, "messages": _join_messages}

@@ -112,10 +112,7 @@ def test_the_beta_client_is_understood() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_is_the_packages_own_error(stream: bool) -> None:
     with pytest.raises(anthropic.BadRequestError) as caught:
-        talk(
-            PLAIN,
-            lambda client: client.messages.create(**ASKING, container="c", stream=stream),
-        )
+        talk(PLAIN, lambda client: client.messages.create(**ASKING, container="c", stream=stream))
     assert "container: the gateway runs no code" in caught.value.message
     assert caught.value.type == "invalid_request_error"
 

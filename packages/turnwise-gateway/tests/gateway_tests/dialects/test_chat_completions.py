@@ -219,10 +219,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
         "messages[1].content[0].type",
     ),
     "file": ({"role": "user", "content": [{"type": "file"}]}, "messages[1].content[0].type"),
-    "image": (
-        {**ASSISTANT, "content": image(URL)["content"]},
-        "messages[1].content[0].type",
-    ),
+    "image": ({**ASSISTANT, "content": image(URL)["content"]}, "messages[1].content[0].type"),
     "link": (image("https://a.example/b.png"), "messages[1].content[0].image_url.url"),
     "jpeg": (image("data:image/jpeg;base64,AAAA"), "messages[1].content[0].image_url.url"),
     "base64": (image("data:image/png;base64,?"), "messages[1].content[0].image_url.url"),

@@ -85,7 +85,7 @@ def test_the_policy_reads_each_result_at_its_call(dialect: str) -> None:
 def test_calls_of_another_model_with_one_id_get_ids_of_their_own() -> None:
     turn = ChatTurn("", calls=tuple(AskedCall("a", "lookup", {"n": n}) for n in range(3)))
     assert [(one.id, one.arguments["n"]) for one in _choice(turn).calls] == [
-        *(("a", 0), ("a_1", 1), ("a_2", 2)),
+        *(("a", 0), ("a_1", 1), ("a_2", 2))
     ]
 
 

@@ -20,14 +20,7 @@ from gateway_tests.dialects.serving import (
 )
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects import messages
-from turnwise_gateway.requests import (
-    Choice,
-    Message,
-    RefusedError,
-    Reply,
-    Request,
-    ToolSchema,
-)
+from turnwise_gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 
 USER = {"role": "user", "content": "How warm is it?"}
 TOOL = {"name": "weather", "description": "Asks.", "input_schema": WEATHER}

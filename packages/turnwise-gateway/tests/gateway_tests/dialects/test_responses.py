@@ -89,7 +89,7 @@ def test_a_reply_begins_with_its_reasoning() -> None:
     thinking = {"type": "reasoning", "id": "rs_1", "summary": []}
     request = read(USER, said("Hm."), thinking, CALL, RESULT, thinking, said("18."))
     assert [message.role for message in request.messages] == [
-        *("user", "assistant", "assistant", "tool", "assistant"),
+        *("user", "assistant", "assistant", "tool", "assistant")
     ]
 
 

@@ -26,10 +26,7 @@ TYPES: dict[ModuleType, tuple[Any, Any]] = {
     messages: (Message, RawMessageStreamEvent),
 }
 REQUEST = Request(
-    (),
-    (ToolSchema("weather", "", {"type": "object"}),),
-    logprobs=True,
-    stream_usage=True,
+    (), (ToolSchema("weather", "", {"type": "object"}),), logprobs=True, stream_usage=True
 )
 
 

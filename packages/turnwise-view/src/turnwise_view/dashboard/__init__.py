@@ -1,5 +1,5 @@
 """The dashboard: run folders looked at in a browser, every token with its reasons.
 
 It only reads run folders; notes are kept beside them. Pages are static files, served to this
-machine alone. Not here: what a run writes (`storage`), and figures in the terminal (`commands`).
+machine alone.
 """

@@ -1,14 +1,11 @@
-"""The dashboard's answers: what each address of its API gives, as plain data or a file.
-
-Not here: how they travel (`server.py`), and how they are computed.
-"""
+"""The dashboard's answers: what each address of its API gives, as plain data or a file."""
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote
 
 from turnwise.errors import ConfigError, DataError
@@ -37,26 +34,6 @@ Exporter = Callable[[Path, export.Chosen], tuple[str, bytes]]
 """Chosen episodes of a run as a file: its name and what is in it."""
 
 
-class Player(Protocol):
-    """Plays in the environments of runs, for a person; answers are plain data."""
-
-    async def begin(self, run: Path, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Begin an episode, and name it as `session`."""
-        ...
-
-    async def act(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take a turn in it."""
-        ...
-
-    async def onward(self, name: str) -> Mapping[str, Any]:
-        """Take the next turn of the recorded episode that it repeats."""
-        ...
-
-    async def back(self, name: str) -> Mapping[str, Any]:
-        """Take the last turn back."""
-        ...
-
-
 @dataclass
 class Dashboard:
     """The runs that are shown, and what their answers need from higher floors."""
@@ -68,7 +45,8 @@ class Dashboard:
     clip_range: ClipRange = lambda recipe: None
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
     """Formats of export beside html and parquet."""
-    player: Player | None = None
+    player: Any = None
+    """Plays in the environments of runs (`turnwise_view.playing.Player`)."""
     index: Index = field(default_factory=Index)
     pieces: Pieces = field(default_factory=Pieces)
 
@@ -107,27 +85,17 @@ class Asked:
         return default if value is None else int(value)
 
 
-def _runs(shown: Dashboard, asked: Asked) -> Any:
-    return {"runs": [runs.overview(identity, path) for identity, path in shown.runs.items()]}
+Handler = Callable[[Dashboard, Asked], Any]
 
 
-def _run(shown: Dashboard, asked: Asked) -> Any:
-    path = shown.path(asked.names[0])
+def _run(shown: Dashboard, path: Path, asked: Asked) -> Any:
     found = runs.details(asked.names[0], path)
     readable = found["state"] != "unreadable"
     return found | {"reports": reports.reports(path) if readable else []}
 
 
-def _curves(shown: Dashboard, asked: Asked) -> Any:
-    return curves(shown.path(asked.names[0]), shown.meanings, shown.warnings)
-
-
-def _step(shown: Dashboard, asked: Asked) -> Any:
-    return steps.step(shown.path(asked.names[0]), asked.names[1], shown.index)
-
-
-def _episodes(shown: Dashboard, asked: Asked) -> Any:
-    path, given = shown.path(asked.names[0]), asked.query
+def _episodes(shown: Dashboard, path: Path, asked: Asked) -> Any:
+    given = asked.query
     texts = {
         name: given.get(name, "") for name in ("file", "text", "outcome", "tool", "error", "group")
     }
@@ -148,9 +116,8 @@ def _episodes(shown: Dashboard, asked: Asked) -> Any:
     return found
 
 
-def _episode(shown: Dashboard, asked: Asked) -> Any:
-    path = shown.path(asked.names[0])
-    found = episodes.episode(path, asked.names[1], _row(asked.names[2]), shown.index)
+def _episode(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) -> Any:
+    found = episodes.episode(path, file, _row(row), shown.index)
     own = (found["file"], found["row"])
     note = [one["text"] for one in notes.read_notes(path) if (one["file"], one["row"]) == own]
     base = f"/api/runs/{quote(asked.names[0], safe='')}"
@@ -158,47 +125,27 @@ def _episode(shown: Dashboard, asked: Asked) -> Any:
     return found | {"note": note[0] if note else None, "images": images}
 
 
-def _tokens(shown: Dashboard, asked: Asked) -> Any:
-    identity, name, row = asked.names
+def _tokens(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) -> Any:
     place = asked.whole("from", 0) or 0, asked.whole("to")
-    path, number = shown.path(identity), _row(row)
-    return tokens(path, name, number, place, shown.index, shown.pieces, shown.clip_range)
+    return tokens(path, file, _row(row), place, shown.index, shown.pieces, shown.clip_range)
 
 
-def _group(shown: Dashboard, asked: Asked) -> Any:
-    identity, name, group = asked.names
-    return episodes.group(shown.path(identity), name, group, shown.index)
+def _notes(shown: Dashboard, path: Path, asked: Asked) -> Any:
+    return {"notes": notes.read_notes(path)}
 
 
-def _timeline(shown: Dashboard, asked: Asked) -> Any:
-    return timeline.timeline(shown.path(asked.names[0]), asked.whole("step"), shown.index)
-
-
-def _reports(shown: Dashboard, asked: Asked) -> Any:
-    return {"reports": reports.reports(shown.path(asked.names[0]))}
-
-
-def _report(shown: Dashboard, asked: Asked) -> Any:
-    return reports.report(shown.path(asked.names[0]), asked.names[1])
-
-
-def _notes(shown: Dashboard, asked: Asked) -> Any:
-    return {"notes": notes.read_notes(shown.path(asked.names[0]))}
-
-
-def _write_note(shown: Dashboard, asked: Asked) -> Any:
-    path, given = shown.path(asked.names[0]), asked.body
-    file, row, text = given.get("file"), given.get("row"), given.get("text")
+def _write_note(shown: Dashboard, path: Path, asked: Asked) -> Any:
+    file, row, text = (asked.body.get(name) for name in ("file", "row", "text"))
     whole = isinstance(row, int) and not isinstance(row, bool)
     if not (isinstance(file, str) and whole and isinstance(text, str)):
         raise DataError("a note is {file, row, text}")
     export.rows_of(path, [(file, int(str(row)))])  # there is such an episode
     notes.write_note(path, file, int(str(row)), text)
-    return _notes(shown, asked)
+    return _notes(shown, path, asked)
 
 
-def _export(shown: Dashboard, asked: Asked) -> Any:
-    path, format_ = shown.path(asked.names[0]), asked.query.get("format", "html")
+def _export(shown: Dashboard, path: Path, asked: Asked) -> Any:
+    format_ = asked.query.get("format", "html")
     known: dict[str, Exporter] = {
         "html": lambda run, chosen: ("episodes.html", export.as_page(run, chosen)),
         "parquet": lambda run, chosen: ("episodes.parquet", export.as_parquet(run, chosen)),
@@ -206,8 +153,7 @@ def _export(shown: Dashboard, asked: Asked) -> Any:
     }
     if format_ not in known:
         raise ConfigError(f"there is no format {format_!r}: {', '.join(known)}")
-    chosen = _chosen(asked.query.get("select", ""))
-    name, content = known[format_](path, chosen)
+    name, content = known[format_](path, _chosen(asked.query.get("select", "")))
     return File(content, "application/octet-stream", f"{path.name}-{name}")
 
 
@@ -221,10 +167,9 @@ def _chosen(text: str) -> list[tuple[str, int]]:
     return [(file, int(row)) for file, _, row in pairs]
 
 
-def _image(shown: Dashboard, asked: Asked) -> Any:
-    path = shown.path(asked.names[0])
-    file = path / "images" / asked.names[1]
-    if not IMAGE.fullmatch(asked.names[1]) or not file.is_file():
+def _image(shown: Dashboard, path: Path, asked: Asked, name: str) -> Any:
+    file = path / "images" / name
+    if not IMAGE.fullmatch(name) or not file.is_file():
         raise ConfigError("there is no such image")
     return File(file.read_bytes(), "image/png")
 
@@ -236,31 +181,8 @@ def _compare(shown: Dashboard, asked: Asked) -> Any:
     return runs.compared({identity: shown.path(identity) for identity in given})
 
 
-def _play(shown: Dashboard, asked: Asked) -> Any:
-    absent = None if shown.player is not None else "There is nothing here that plays."
-    return {"environments": [] if absent else runs.environments(shown.runs), "absent": absent}
-
-
-async def _begin(shown: Dashboard, asked: Asked) -> Any:
-    return await _player(shown).begin(shown.path(str(asked.body.get("run", ""))), asked.body)
-
-
-async def _act(shown: Dashboard, asked: Asked) -> Any:
-    return await _player(shown).act(asked.names[0], asked.body)
-
-
-async def _onward(shown: Dashboard, asked: Asked) -> Any:
-    return await _player(shown).onward(asked.names[0])
-
-
-async def _back(shown: Dashboard, asked: Asked) -> Any:
-    return await _player(shown).back(asked.names[0])
-
-
-def _player(shown: Dashboard) -> Player:
-    if shown.player is None:
-        raise ConfigError("there is nothing here that plays")
-    return shown.player
+def _begin(shown: Dashboard, asked: Asked) -> Any:
+    return shown.player.begin(shown.path(str(asked.body.get("run", ""))), asked.body)
 
 
 def _is_row(text: str) -> bool:
@@ -273,29 +195,61 @@ def _row(text: str) -> int:
     return int(text)
 
 
+def _of_run(answer: Callable[..., Any]) -> Handler:
+    """The handler that calls `answer(dashboard, the run's folder, request, further names…)`."""
+    return lambda shown, asked: answer(shown, shown.path(asked.names[0]), asked, *asked.names[1:])
+
+
 _RUN = ("runs", None)
 _EPISODE = (*_RUN, "episodes", None, None)
-ROUTES: list[tuple[str, tuple[str | None, ...], Callable[[Dashboard, Asked], Any]]] = [
-    ("GET", ("runs",), _runs),
-    ("GET", _RUN, _run),
-    ("GET", (*_RUN, "curves"), _curves),
-    ("GET", (*_RUN, "steps", None), _step),
-    ("GET", (*_RUN, "episodes"), _episodes),
-    ("GET", _EPISODE, _episode),
-    ("GET", (*_EPISODE, "tokens"), _tokens),
-    ("GET", (*_RUN, "groups", None, None), _group),
-    ("GET", (*_RUN, "timeline"), _timeline),
-    ("GET", (*_RUN, "reports"), _reports),
-    ("GET", (*_RUN, "reports", None), _report),
-    ("GET", (*_RUN, "notes"), _notes),
-    ("POST", (*_RUN, "notes"), _write_note),
-    ("GET", (*_RUN, "export"), _export),
-    ("GET", (*_RUN, "images", None), _image),
+ROUTES: list[tuple[str, tuple[str | None, ...], Handler]] = [
+    (
+        "GET",
+        ("runs",),
+        lambda shown, _: {"runs": [runs.overview(*one) for one in shown.runs.items()]},
+    ),
+    ("GET", _RUN, _of_run(_run)),
+    (
+        "GET",
+        (*_RUN, "curves"),
+        _of_run(lambda shown, path, _: curves(path, shown.meanings, shown.warnings)),
+    ),
+    (
+        "GET",
+        (*_RUN, "steps", None),
+        _of_run(lambda shown, path, _, file: steps.step(path, file, shown.index)),
+    ),
+    ("GET", (*_RUN, "episodes"), _of_run(_episodes)),
+    ("GET", _EPISODE, _of_run(_episode)),
+    ("GET", (*_EPISODE, "tokens"), _of_run(_tokens)),
+    (
+        "GET",
+        (*_RUN, "groups", None, None),
+        _of_run(lambda shown, path, _, file, name: episodes.group(path, file, name, shown.index)),
+    ),
+    (
+        "GET",
+        (*_RUN, "timeline"),
+        _of_run(
+            lambda shown, path, asked: timeline.timeline(path, asked.whole("step"), shown.index)
+        ),
+    ),
+    ("GET", (*_RUN, "reports"), _of_run(lambda _, path, __: {"reports": reports.reports(path)})),
+    (
+        "GET",
+        (*_RUN, "reports", None),
+        _of_run(lambda _, path, __, name: reports.report(path, name)),
+    ),
+    ("GET", (*_RUN, "notes"), _of_run(_notes)),
+    ("POST", (*_RUN, "notes"), _of_run(_write_note)),
+    ("GET", (*_RUN, "export"), _of_run(_export)),
+    ("GET", (*_RUN, "images", None), _of_run(_image)),
     ("GET", ("compare",), _compare),
-    ("GET", ("play",), _play),
+    ("GET", ("play",), lambda shown, _: {"environments": runs.environments(shown.runs)}),
     ("POST", ("play",), _begin),
-    ("POST", ("play", None), _act),
-    ("POST", ("play", None, "onward"), _onward),
-    ("POST", ("play", None, "back"), _back),
+    ("POST", ("play", None), lambda shown, asked: shown.player.act(asked.names[0], asked.body)),
+    ("POST", ("play", None, "onward"), lambda shown, asked: shown.player.onward(asked.names[0])),
+    ("POST", ("play", None, "back"), lambda shown, asked: shown.player.back(asked.names[0])),
 ]
-"""Method, segments of the path below /api (None is a name), and what answers."""
+"""Method, segments of the path below /api (None is a name), and what answers: a value, or something
+to wait for."""

@@ -1,8 +1,4 @@
-"""Every number of a run over its steps, with what each means and what happened when.
-
-Not here: drawing them, and what the numbers mean (docs/reference/metrics.md, which the caller
-gives as a mapping).
-"""
+"""Every number of a run over its steps, with what each means and what happened when."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

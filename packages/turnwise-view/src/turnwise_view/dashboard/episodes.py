@@ -1,7 +1,4 @@
-"""Episodes: found by what they are, shown as a conversation, and compared within their group.
-
-Not here: their tokens (`tokens.py`).
-"""
+"""Episodes: found by what they are, shown as a conversation, and compared within their group."""
 
 import json
 import math

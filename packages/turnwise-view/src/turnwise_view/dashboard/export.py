@@ -1,7 +1,4 @@
-"""Chosen episodes as a file to take away: one static page, or the rows as Parquet.
-
-Not here: exports that need the run's tokenizer and scaffold (ATIF, SFT), which the caller gives.
-"""
+"""Chosen episodes as a file to take away: one static page, or the rows as Parquet."""
 
 import html
 import io

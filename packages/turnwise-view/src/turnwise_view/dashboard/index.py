@@ -1,8 +1,7 @@
 """The trajectories of a run without their tokens: tables that are read once and kept.
 
 Of a file only the columns that lists show are read, and it is read again when it has changed. Texts
-of turns are searched in the file itself, and lengths are read for the rows that are shown. Not
-here: what is chosen (`episodes.py`), and a trajectory's tokens (`tokens.py`).
+of turns are searched in the file itself, and lengths are read for the rows that are shown.
 """
 
 import json

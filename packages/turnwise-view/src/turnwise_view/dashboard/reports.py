@@ -1,7 +1,4 @@
-"""Reports as tables and curves: a run's evaluations, its comparisons, and the study it belongs to.
-
-Not here: how they are computed (`evaluation`), and steps of RL (`curves.py`).
-"""
+"""Reports as tables and curves: a run's evaluations and comparisons, and the study it is of."""
 
 import json
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """The runs that the dashboard shows: what state each is in, its figures, its recipe.
 
 Everything is read from files again at each call, so that a run that goes on is shown as it is. What
-cannot be read is a state of its own with its reason, and never an error for the other runs. Not
-here: steps and episodes (`steps.py`, `episodes.py`).
+cannot be read is a state of its own with its reason, and never an error for the other runs.
 """
 
 import json

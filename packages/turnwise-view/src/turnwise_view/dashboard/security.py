@@ -2,7 +2,7 @@
 
 The page's address has the secret once; a cookie has it from then on. A page of another site cannot
 send the cookie (SameSite), read an answer, or pass for this one by a name that it has resolve to
-this machine (Host). Not here: what is answered (`server.py`).
+this machine (Host).
 """
 
 import hmac

@@ -4,8 +4,7 @@
     /api/…           see `answers.ROUTES`; segments are percent-encoded, so a name may have slashes
     /api/events      tells of runs that have changed, for as long as the page is open
 
-Answers are computed in threads, one request each. Errors are one line that says what to do. Not
-here: who may ask (`security.py`), and the answers themselves (`answers.py`).
+Answers are computed in threads, one request each. Errors are one line that says what to do.
 """
 
 import asyncio
@@ -61,7 +60,9 @@ async def _api(dashboard: Dashboard, request: Request, path: str) -> Response:
     query = {name: given[0] for name, given in parse_qs(request.url.query).items()}
     try:
         body = await _body(request) if request.method == "POST" else {}
-        result = await _answer(handler, dashboard, Asked(names, query, body))
+        result = await asyncio.to_thread(handler, dashboard, Asked(names, query, body))
+        if inspect.isawaitable(result):  # of what plays, which waits by itself
+            result = await result
     except ConfigError as error:
         return _error(404, str(error))
     except TurnwiseError as error:
@@ -69,13 +70,6 @@ async def _api(dashboard: Dashboard, request: Request, path: str) -> Response:
     except OSError as error:
         return _error(422, f"it cannot be read: {error}")
     return _file(result) if isinstance(result, File) else _json(result)
-
-
-async def _answer(handler: Any, dashboard: Dashboard, asked: Asked) -> Any:
-    """The answer of a handler: computed in a thread, but for what plays, which waits by itself."""
-    if inspect.iscoroutinefunction(handler):
-        return await handler(dashboard, asked)
-    return await asyncio.to_thread(handler, dashboard, asked)
 
 
 def _route(method: str, segments: Sequence[str]) -> tuple[Any, list[str]] | None:

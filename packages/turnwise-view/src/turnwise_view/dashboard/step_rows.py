@@ -1,7 +1,4 @@
-"""The recorded times of one step, as columns.
-
-Not here: the file (`storage/timeline.py`), and what follows from it (`timeline.py`, `waits.py`).
-"""
+"""The recorded times of one step, as columns."""
 
 from dataclasses import dataclass
 from typing import Any

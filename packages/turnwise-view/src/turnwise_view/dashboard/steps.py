@@ -1,7 +1,4 @@
-"""A step: its groups with their rewards, what has no grade and why, and the step's own numbers.
-
-Not here: an episode by itself (`episodes.py`).
-"""
+"""A step: its groups with their rewards, what has no grade and why, and the step's own numbers."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Waits in a step, with reasons: lanes of the learner, the engine, and of episodes where they ran.
 
 A lane of episodes is a place in a process, in which one is played after the other. Steps before and
-after are drawn where they reach into this one, so that sampling ahead is seen. Not here: what was
-recorded (`storage/timeline.py`), and drawing it.
+after are drawn where they reach into this one, so that sampling ahead is seen.
 """
 
 import heapq

@@ -1,6 +1,6 @@
 """The tokens of an episode: where each came from, its numbers, and why it has no gradient.
 
-Not here: drawing them. Numbers that a run did not record are named as absent, with the reason.
+Numbers that a run did not record are named as absent, with the reason.
 """
 
 import math
@@ -136,12 +136,7 @@ def tokens(
 
 
 def _reasons(
-    name: str,
-    row: Row,
-    index: Index,
-    file: Path,
-    recipe: Mapping[str, Any],
-    clip_range: ClipRange,
+    name: str, row: Row, index: Index, file: Path, recipe: Mapping[str, Any], clip_range: ClipRange
 ) -> list[str | None]:
     """Why each token has no gradient; None where it has one."""
     kind, _ = file_kind(name)

@@ -1,7 +1,4 @@
-"""The waits in a step: which lane had nothing to do, from when to when, and why.
-
-Not here: what was done (`timeline.py`).
-"""
+"""The waits in a step: which lane had nothing to do, from when to when, and why."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby

@@ -1,7 +1,4 @@
-"""Tells an open page which runs have grown, by the times and sizes of their files.
-
-Not here: what has changed in them.
-"""
+"""Tells an open page which runs have grown, by the times and sizes of their files."""
 
 import asyncio
 import json

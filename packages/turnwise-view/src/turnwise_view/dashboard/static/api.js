@@ -1,5 +1,5 @@
-// What the server is asked. Each call gives plain data or throws an ApiError whose message says what
-// to do. Not here: what is shown of it (the views).
+// What the server is asked. Each call gives plain data or throws an ApiError whose message says
+// what to do.
 
 export class ApiError extends Error {
   constructor(message, status) {

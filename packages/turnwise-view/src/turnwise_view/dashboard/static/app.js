@@ -1,5 +1,5 @@
-// The frame: where the reader is, the tabs of a run, one view at a time, and news of runs that grow.
-// Not here: what a view shows (one file each).
+// The frame: where the reader is, the tabs of a run, one view at a time, and news of runs that
+// grow.
 
 import { api, watch, ApiError } from "./api.js";
 import { h, link, notice, replace } from "./dom.js";

@@ -1,5 +1,4 @@
 // A histogram with a range to choose, by dragging or by its two handles (arrow keys).
-// Not here: what is filtered by it (step.js).
 
 import { h, replace, svg } from "./dom.js";
 import { number } from "./format.js";

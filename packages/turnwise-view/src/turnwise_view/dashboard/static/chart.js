@@ -1,5 +1,5 @@
 // A chart of lines over steps, drawn by uPlot: bands, markers, a reading at the pointer or by arrow
-// keys. Not here: which metrics there are (curves.js), small drawings within text (marks.js).
+// keys.
 
 import { h, replace } from "./dom.js";
 import { number } from "./format.js";

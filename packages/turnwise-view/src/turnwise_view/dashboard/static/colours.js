@@ -1,5 +1,5 @@
 // How numbers become colours: names of CSS classes, so that light, dark and print each have their
-// own. Not here: the colours themselves (tokens.css), and what a number means (tokens.js).
+// own.
 
 export const STEPS = 7;
 

@@ -1,5 +1,4 @@
 // Several runs beside each other: what differs in their recipes, and their figures.
-// Not here: their curves (curves.js draws several over each other).
 
 import { api } from "./api.js";
 import { h, link, notice, table } from "./dom.js";

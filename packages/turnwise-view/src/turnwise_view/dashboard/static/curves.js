@@ -1,5 +1,4 @@
 // Every metric over the steps, with its meaning; several runs over each other, seeds as bands.
-// Not here: how a chart is drawn (chart.js).
 
 import { api } from "./api.js";
 import { chart } from "./chart.js";

@@ -1,5 +1,5 @@
 // Elements made by calls: text is always a text node, and styles are set by properties, so that
-// nothing in a trajectory can be read as markup. Not here: what is shown (the views).
+// nothing in a trajectory can be read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

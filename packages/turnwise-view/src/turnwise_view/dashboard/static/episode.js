@@ -1,5 +1,4 @@
 // One episode as a conversation: why it ended as it did, each turn with its calls and its credit.
-// Not here: its tokens (tokens.js), the same task's other episodes side by side (group.js).
 
 import { api } from "./api.js";
 import { outcomeClass } from "./colours.js";

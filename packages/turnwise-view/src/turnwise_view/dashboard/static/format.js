@@ -1,4 +1,4 @@
-// Numbers, times and words as text. Not here: colours (colours.js).
+// Numbers, times and words as text.
 
 const MINUS = "−";
 

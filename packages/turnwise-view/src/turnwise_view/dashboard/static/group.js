@@ -1,5 +1,5 @@
-// The episodes of one task beside each other, with the first difference marked, and how they branch.
-// Not here: one episode alone (episode.js).
+// The episodes of one task beside each other, with the first difference marked, and how they
+// branch.
 
 import { api } from "./api.js";
 import { h, link, longText, notice, replace, svg } from "./dom.js";

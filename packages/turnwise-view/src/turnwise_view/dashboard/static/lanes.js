@@ -1,5 +1,4 @@
 // Spans in lanes on a canvas that shows a part of them: scrolled over lanes, zoomed over time.
-// Not here: what the spans are (timeline.js).
 
 import { h, setStyle } from "./dom.js";
 import { duration } from "./format.js";

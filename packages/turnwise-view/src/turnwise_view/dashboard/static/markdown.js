@@ -1,5 +1,5 @@
-// The little Markdown that reports are written in, as elements: headings, lists, tables, bold words.
-// Everything else stays the text that it is. Not here: pages of HTML, links, pictures.
+// The little Markdown that reports are written in, as elements: headings, lists, tables, bold
+// words. Everything else stays the text that it is.
 
 import { h, table } from "./dom.js";
 

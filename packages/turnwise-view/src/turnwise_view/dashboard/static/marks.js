@@ -1,5 +1,4 @@
-// Small drawings within text and tables: intervals, progress, credit, badges. Not here: charts with
-// axes (chart.js).
+// Small drawings within text and tables: intervals, progress, credit, badges.
 
 import { h, svg } from "./dom.js";
 import { outcomeClass } from "./colours.js";

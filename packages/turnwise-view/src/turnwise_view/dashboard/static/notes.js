@@ -1,5 +1,4 @@
-// Notes of one's own on episodes; the server keeps them beside the run. Not here: what they are
-// about (episode.js).
+// Notes of one's own on episodes; the server keeps them beside the run.
 
 import { api } from "./api.js";
 import { h, link, notice, replace } from "./dom.js";

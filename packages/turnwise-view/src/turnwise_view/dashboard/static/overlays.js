@@ -1,5 +1,4 @@
 // What tokens can be coloured by: for each choice the class of a token, and the legend.
-// Not here: the tokens (tokens.js), the colours (tokens.css).
 
 import { categorical, diverging, quantile, sequential, STEPS } from "./colours.js";
 import { h } from "./dom.js";

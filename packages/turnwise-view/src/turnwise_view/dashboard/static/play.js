@@ -1,5 +1,4 @@
 // Acting in the run's environment by hand: what the agent sees, its tools as forms, the verdict.
-// Not here: the environment, which the server runs.
 
 import { api } from "./api.js";
 import { append, h, longText, notice, replace } from "./dom.js";
@@ -20,11 +19,8 @@ export async function show(route, signal) {
   const element = h(
     "div",
     h("div.heading", h("h1", "Play")),
-    data.absent || !data.environments?.length
-      ? notice(
-          "Playing is not possible here",
-          data.absent ?? "This run names no environment that can be played.",
-        )
+    !data.environments?.length
+      ? notice("Playing is not possible here", "This run names no environment that can be played.")
       : [
           h("p.lead", "Be the policy yourself, with the same tools and the same verdict."),
           starts(route.query, begin),

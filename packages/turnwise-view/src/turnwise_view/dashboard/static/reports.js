@@ -1,5 +1,5 @@
 // Reports beside a run: audit, preflight, evaluation, studies. Tables with their figures, text, and
-// curves. Not here: how they were made.
+// curves.
 
 import { api } from "./api.js";
 import { chart } from "./chart.js";

@@ -1,5 +1,4 @@
 // Permanent links: what stands behind `#` names a view and its place, and the other way round.
-// Not here: what a view shows.
 
 const quoted = encodeURIComponent;
 

@@ -1,5 +1,5 @@
 // Lines of tokens in a box that scrolls: only lines within sight are in the document, so that an
-// episode may have any length. Not here: what a token's colour means (tokens.js).
+// episode may have any length.
 
 import { h, setStyle } from "./dom.js";
 import { visible } from "./format.js";

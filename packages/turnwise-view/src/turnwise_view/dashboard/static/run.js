@@ -1,5 +1,4 @@
 // One run at a glance: what to look at next, figures, troubles, cost, files, and its recipe.
-// Not here: the curves (curves.js), the steps (step.js).
 
 import { api } from "./api.js";
 import { learningCharts } from "./curves.js";

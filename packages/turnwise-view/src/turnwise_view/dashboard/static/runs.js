@@ -1,5 +1,5 @@
-// All runs that were named on the command line, newest news first: how far, how good, what is wrong.
-// Not here: one run (run.js), several beside each other (compare.js).
+// All runs that were named on the command line, newest news first: how far, how good, what is
+// wrong.
 
 import { api } from "./api.js";
 import { h, link, notice } from "./dom.js";

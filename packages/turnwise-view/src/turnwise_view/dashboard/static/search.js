@@ -1,5 +1,5 @@
 // Episodes found by text, outcome, reward, tool, error or step; the address keeps the question.
-// Chosen ones can be taken away as files. Not here: an episode (episode.js).
+// Chosen ones can be taken away as files.
 
 import { api } from "./api.js";
 import { append, h, link, notice, replace } from "./dom.js";

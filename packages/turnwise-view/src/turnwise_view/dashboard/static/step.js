@@ -1,5 +1,5 @@
 // One step: its groups with the reward of each episode, what could not be graded, and a filter by
-// brushing. Not here: an episode (episode.js), a group's texts beside each other (group.js).
+// brushing.
 
 import { api } from "./api.js";
 import { brush } from "./brush.js";

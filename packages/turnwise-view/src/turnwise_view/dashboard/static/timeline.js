@@ -1,5 +1,5 @@
-// Who waited for whom within a step: lanes of the learner, the engine and the places of episodes, and
-// tables of the same. Not here: drawing lanes (lanes.js), seconds over all steps (curves.js).
+// Who waited for whom within a step: lanes of the learner, the engine and the places of episodes,
+// and tables of the same.
 
 import { api } from "./api.js";
 import { h, link, notice, replace, select, table } from "./dom.js";

@@ -1,5 +1,5 @@
-// One episode as its tokens: coloured by what the reader chooses, each with its numbers and, where it
-// has no gradient, the reason. Not here: how lines are drawn (rows.js).
+// One episode as its tokens: coloured by what the reader chooses, each with its numbers and, where
+// it has no gradient, the reason.
 
 import { api } from "./api.js";
 import { CHOICES, painter } from "./overlays.js";
