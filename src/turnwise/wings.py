@@ -131,7 +131,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
         "evaluation": ("robustness",),
         "file_format": ("atif",),
     },
-    "view": {"command": ("top", "view")},
+    "view": {"command": ("top", "view"), "section": ("trackers",)},
     "vllm": {"engine": ("vllm",)},
 }
 """The names in turnwise's own wings, by the extra that brings each: it says what to install."""

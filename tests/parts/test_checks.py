@@ -156,7 +156,6 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("algorithm.implicit_reward.beta=0.1", "algorithm grpo has no implicit reward: leave it out"),
     ("algorithm.critic.pretraining_steps=1", "algorithm grpo has no critic: leave it out"),
     ("algorithm.critic=head", "algorithm grpo has no critic: leave it out"),
-    ('monitor.trackers=["tensorbord"]', "did you mean 'tensorboard'"),
 ]
 """Overrides of a recipe, and what its one line ends with or has at its heart."""
 

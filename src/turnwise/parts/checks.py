@@ -12,10 +12,9 @@ from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.signals.choice import check_signals
-from turnwise.monitor.trackers import check_trackers
 from turnwise.parts.algorithm_checks import check_algorithm_for_recipe
 from turnwise.parts.components import Components
-from turnwise.parts.first_checks import check_demonstrations, check_environment
+from turnwise.parts.first_checks import check_demonstrations, check_environment, check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
@@ -27,7 +26,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     recipe.check_tokens()
     check_algorithm_for_recipe(recipe, algorithm)
     check_demonstrations(recipe, algorithm, fresh=False)
-    check_trackers(recipe.monitor.trackers)
+    check_trackers(recipe)
 
 
 def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:

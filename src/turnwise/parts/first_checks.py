@@ -16,7 +16,6 @@ from turnwise.environments.registry import environment_of
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.models.places import check_model
-from turnwise.monitor.trackers import check_trackers
 from turnwise.parts.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
@@ -53,7 +52,7 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_algorithm_for_recipe(recipe, algorithm)
     wings().stages(recipe)  # raises where one is missing
-    check_trackers(recipe.monitor.trackers)
+    check_trackers(recipe)
     check_demonstrations(recipe, algorithm, fresh)
     environment = checked_environment(recipe)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
@@ -64,6 +63,13 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     check_splits(environment, tasks, [*heldout, *validation])
     check_model(recipe.model)
     return Known(environment, tasks, heldout, validation)
+
+
+def check_trackers(recipe: Recipe) -> None:
+    """Raise ConfigError for a tracker that there is not, MissingExtraError for one whose package is
+    not installed. Imports no package of a tracker."""
+    if recipe.monitor.trackers:
+        wings().section("trackers")(recipe)
 
 
 def evaluated(recipe: Recipe) -> Environment:

@@ -10,13 +10,13 @@ from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.curve import curve
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
-from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.pipeline import Played
 from turnwise.rollout.staleness import staleness_metrics
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, logprob_gap_bound
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned
 from turnwise.types import Group
+from turnwise.wings import wings
 
 WIDTH = 24
 """Columns of the reward curve beside the progress, at most."""
@@ -45,8 +45,10 @@ class Recorder:
         context.folder.forget_trajectories(step)
         self.history: list[Mapping[str, float]] = list(context.folder.lines("metrics.jsonl"))
         """The metrics of every step from the first one on."""
-        run = tracked_run(context.recipe, context.folder, step)
-        self._trackers = Trackers(context.recipe.monitor.trackers, run, context.display.say)
+        self._trackers = None
+        if context.recipe.monitor.trackers:
+            opening = wings().section("trackers")(context.recipe)
+            self._trackers = opening(context.folder, step, context.display.say)
         self._no_signal = NoSignalAlarm(context.display, "RL")
         recipe = context.recipe
         self._expected = Expected(recipe.learning.learning_rate, logprob_gap_bound(recipe))
@@ -88,7 +90,7 @@ class Recorder:
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)
         folder.append("timing.jsonl", timing)
-        self._trackers.log({**metrics, **timing}, step)
+        self.log(step, {**metrics, **timing})
         why = reason(metrics, self._expected)
         drawn = curve([of["reward/mean"] for of in self.history if "reward/mean" in of], WIDTH)
         context.display.advance("  ".join(filter(None, [*drawn, step_text(metrics, why)])))
@@ -103,13 +105,14 @@ class Recorder:
         self._no_signal.check(step, why)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send what was measured beside a step to the trackers, if there is anything."""
-        if values:
+        """Send what was measured to the trackers, if there are any."""
+        if values and self._trackers is not None:
             self._trackers.log(dict(values), step)
 
     def close(self) -> None:
         """End the trackers' runs."""
-        self._trackers.close()
+        if self._trackers is not None:
+            self._trackers.close()
 
     def _warn_of_judgements(self, step: int) -> None:
         """Say what the step's judgements have to be warned of."""

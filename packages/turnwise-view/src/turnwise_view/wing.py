@@ -1,5 +1,8 @@
-"""The wing: the commands `view` and `top`."""
+"""The wing: the commands `view` and `top`, and trackers of metrics."""
 
 from turnwise.wings import Wing
 
-WING = Wing(commands={"top": "turnwise_view.top:top", "view": "turnwise_view.viewing:view"})
+WING = Wing(
+    commands={"top": "turnwise_view.top:top", "view": "turnwise_view.viewing:view"},
+    sections={"trackers": "turnwise_view.trackers:trackers_of"},
+)

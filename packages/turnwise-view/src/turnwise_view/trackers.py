@@ -281,6 +281,14 @@ class _Sender:
         self.problem = self.problem or f"{type(error).__name__}: {line}"
 
 
+def trackers_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]], Trackers]:
+    """The function that opens a recipe's trackers: for a run's folder, after so many steps, with
+    what tells a person. Raises as `check_trackers`."""
+    names = recipe.monitor.trackers
+    check_trackers(names)
+    return lambda folder, step, say: Trackers(names, tracked_run(recipe, folder, step), say)
+
+
 def tracked_run(recipe: Recipe, folder: RunFolder, step: int) -> TrackedRun:
     """The facts about a run for its trackers; gives the folder an id if it has none."""
     file = folder.path / "trackers" / "id"

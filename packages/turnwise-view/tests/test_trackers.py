@@ -16,13 +16,15 @@ import pytest
 
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, UserError
-from turnwise.monitor import trackers
-from turnwise.monitor.trackers import Trackers, check_trackers, tracked_run
+from turnwise.parts import first_checks
 from turnwise.storage.run_folder import RunFolder
+from turnwise_view import trackers
+from turnwise_view.trackers import Trackers, check_trackers, tracked_run
 
 FAKES = Path(__file__).with_name("fake_trackers")
 NAMES = ("wandb", "mlflow", "trackio")
-RECIPE = check_recipe({"name": "demo", "environment": {"name": "search"}}, "test")
+NAMED = {"name": "demo", "environment": {"name": "search"}}
+RECIPE = check_recipe(NAMED, "test")
 
 
 def forget() -> None:
@@ -132,7 +134,9 @@ def test_one_that_hangs_holds_nothing_up(
 
 def test_unknown_and_missing_ones_are_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match="did you mean 'tensorboard'"):
-        check_trackers(["tensorbord"])
+        first_checks.check_trackers(
+            check_recipe({**NAMED, "monitor": {"trackers": ["tensorbord"]}}, "test")
+        )
     for name in trackers.TRACKERS.names():
         if find_spec(name) is None:
             with pytest.raises(UserError, match=rf"pip install 'turnwise\[{name}\]'"):
