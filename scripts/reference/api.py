@@ -69,9 +69,11 @@ def signature(function: Callable[..., Any]) -> str:
 
 
 def short(text: str) -> str:
-    """Annotations without the modules of their names, quotes around them, and type variables' ~."""
+    """Annotations without the modules of their names, quotes around them, and type variables' ~;
+    arrays by their type alone."""
     text = re.sub(r"""(^|: |-> )(['"])(.*?)\2""", r"\1\3", text).replace("~", "")
-    return re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", text)
+    text = re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", text)
+    return re.sub(r"\bndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text)
 
 
 def docstring(text: str) -> str:

@@ -1,6 +1,7 @@
 """environment_options.md: the options of every environment, from the signature of its class."""
 
 import inspect
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,7 @@ def options_page() -> str:
         text += f"\n## {name}\n\n{description[0].upper()}{description[1:]}.\n\n"
         if lines := [line for parameter in _parameters(kind) for line in _lines(*parameter)]:
             text += "".join(lines)
-            text += "" if documented.startswith("Raises") else f"\n{documented}\n"
+            text += "" if re.match("Raises|$", documented) else f"\n{documented}\n"
     return text
 
 

@@ -89,11 +89,11 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "by seed +85.0, +75.0, +80.0",
         "**Effect shown**",
         "| success | new | 90.0% (45.0–100.0) | 85.0%",
-        "|  | old | – | – | – | – |",
+        "| steps | new | 5 | – | – | – |\n\nIntervals",
         "![All arms by step](it.png)",
         "Command: `turnwise study it`",
         "Seeds: 3, 5, 7; 9 minutes",
-        "differences are paired by seed and by task. –: a run does not",
+        "differences are paired by seed and by task. –, or no row: runs do not",
         "Machine: m",
         "`abc`",
     ):

@@ -38,11 +38,12 @@ def table(figures: Figures) -> str:
 
 
 def by_metric(figures: Figures) -> Iterator[tuple[str, str, OfArm]]:
-    """Metric, arm and its numbers: all arms of a metric one below the other."""
+    """Metric, arm and its numbers: the arms of a metric that have any, one below the other."""
     metrics = dict.fromkeys(name for of in figures.arms.values() for name in of)
     for name in metrics:
         for arm, of in figures.arms.items():
-            yield name, arm, of[name]
+            if any(one.value is not None for one in of[name].by_seed.values()):
+                yield name, arm, of[name]
 
 
 def page(figures: Figures, plot: str) -> str:
@@ -191,7 +192,7 @@ def _reading(figures: Figures) -> str:
         text += f"; differences are paired by seed{' and by task' if by_task else ''}"
     if len(figures.effects) > 1:
         text += f"; p has Holm's correction for {len(figures.effects)} claims"
-    return f"{text}. {NONE}: a run does not have the number, or did not reach the level."
+    return f"{text}. {NONE}, or no row: runs do not have the number, or did not reach the level."
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
