@@ -1,7 +1,4 @@
-"""vLLM's servers in places, with a stand-in: looked at, started, ended, lost.
-
-Not here: places on several nodes (`test_vllm_on_nodes.py`), and what an engine asks of a server.
-"""
+"""vLLM's servers in places, with a stand-in: looked at, started, ended, lost."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """vLLM's servers on the nodes of a cluster, with a stand-in: lost with their process or their node,
 and gone with the run.
-
-Not here: one server in a place (`test_vllm_nodes.py`).
 """
 
 import asyncio

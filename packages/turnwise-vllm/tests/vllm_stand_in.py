@@ -1,7 +1,4 @@
-"""The fake server as a program that is started as vLLM is, and what is known of its processes.
-
-Not here: how it answers (`fake_vllm.py`).
-"""
+"""The fake server as a program that is started as vLLM is, and what is known of its processes."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
 """Processes beside the run's own, on one machine or many, for turnwise (`wing.py`).
 
-A run is handed what they do for it. Not here: the loop (`turnwise.training`).
+A run is handed what they do for it.
 """

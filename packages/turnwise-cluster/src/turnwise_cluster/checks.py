@@ -1,7 +1,4 @@
-"""Checks of what a learner on several processes cannot do: one line for each.
-
-Not here: what it does (`learners`).
-"""
+"""Checks of what a learner on several processes cannot do: one line for each."""
 
 import torch
 from transformers import PreTrainedModel

@@ -1,8 +1,7 @@
 """The Ray cluster of a run: found or started, large enough, with places for the run's processes.
 
 Ray finds the nodes, starts processes there, and ends them with the run's own, in whatever way that
-ends. What is said to a process goes over connections of its own. Not here: processes in their
-places (`placement.py`), what they do, and when one is started anew (`pool.py`).
+ends. What is said to a process goes over connections of its own.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Places of a run's processes on the nodes of a cluster: processes are started there, and end.
-
-Not here: which cluster, and whether it has so much room (`nodes.py`).
-"""
+"""Places of a run's processes on the nodes of a cluster: processes are started there, and end."""
 
 import asyncio
 import math

@@ -1,8 +1,7 @@
 """The wing's resources: processes beside the run's own, for as long as a run takes.
 
 Ray keeps them, and is imported where a recipe asks for some (`nodes.py`); ranks of the learner on
-this machine are plain processes. Not here: what each kind does (`learners`, `workers`), and
-an engine's servers.
+this machine are plain processes.
 """
 
 import os
@@ -56,7 +55,6 @@ class ClusterResources(Resources):
         words: Words | None,
         cold_start: Path | None,
     ) -> Learner:
-        """See Resources."""
         if recipe.cluster.learners == 1:
             return super().learner(recipe, algorithm, model, words, cold_start)
         reference = load_reference(recipe, algorithm, cold_start, in_files=True)
@@ -67,7 +65,6 @@ class ClusterResources(Resources):
     def offline_learner(
         self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
     ) -> OfflineLearner:
-        """See Resources."""
         if recipe.cluster.learners == 1:
             return super().offline_learner(recipe, model, make)
         return DistributedOffline(self._team(recipe, model), recipe, model, make)
@@ -177,12 +174,10 @@ def _sharing(recipe: Recipe) -> int:
 
 def _workers(recipe: Recipe, host: str, places: PlacementGroup) -> "Workers":
     """The processes that play the episodes of a recipe."""
-    from turnwise_cluster.launcher import RayLauncher
-    from turnwise_cluster.workers.pool import WorkerPool
-    from turnwise_cluster.workers.worker import work
+    from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
 
     config = recipe.cluster
-    return WorkerPool(RayLauncher(host, places, work), config.workers, config.start_seconds)
+    return WorkerPool(RayLauncher(host, places), config.workers, config.start_seconds)
 
 
 def _own_files(recipe: Recipe, name: str) -> list[str]:

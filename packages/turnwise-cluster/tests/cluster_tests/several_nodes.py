@@ -1,7 +1,4 @@
-"""A Ray cluster of several nodes on this machine: each has processes of its own, and can be lost.
-
-Not here: what runs there.
-"""
+"""A Ray cluster of several nodes on this machine: each has processes, and can be lost."""
 
 import os
 import signal

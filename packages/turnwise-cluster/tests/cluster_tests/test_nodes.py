@@ -1,7 +1,4 @@
-"""Processes on a cluster of this machine: places, starts, and ends that say why.
-
-Not here: what workers do there (`workers/test_ray.py`).
-"""
+"""Processes on a cluster of this machine: places, starts, and ends that say why."""
 
 import asyncio
 import os

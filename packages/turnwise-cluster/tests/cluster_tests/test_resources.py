@@ -1,7 +1,4 @@
-"""Which places a recipe asks for.
-
-Not here: places and processes (`test_nodes.py`).
-"""
+"""Which places a recipe asks for."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Places on several nodes of a cluster: nodes that come later, that cannot take part, full stores.
-
-Not here: one machine (`test_nodes.py`), and what runs there (`learners`, `workers`).
-"""
+"""Places on several nodes: nodes that come later, that cannot take part, full stores."""
 
 import socket
 from collections.abc import Iterator

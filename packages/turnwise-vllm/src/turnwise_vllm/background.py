@@ -1,7 +1,4 @@
-"""Tasks beside the requests of an engine, none of which should fail, and what waits for a change.
-
-Not here: what the tasks do (`engine.py`).
-"""
+"""Tasks beside the requests of an engine, and what waits for a change."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,8 +1,4 @@
-"""Requests to a vLLM server over HTTP, each with its deadline.
-
-Not here: the choice of the server (`routing.py`), and what a completion's fields mean
-(`completions.py`).
-"""
+"""Requests to a vLLM server over HTTP, each with its deadline."""
 
 from collections.abc import Mapping
 from contextlib import suppress

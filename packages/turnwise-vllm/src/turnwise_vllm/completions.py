@@ -1,7 +1,4 @@
-"""A turn to be sampled as a request to vLLM, and vLLM's answer as a completion.
-
-Not here: sending it (`client.py`), and which version a label of weights is (`labels.py`).
-"""
+"""A turn to be sampled as a request to vLLM, and vLLM's answer as a completion."""
 
 import base64
 import math

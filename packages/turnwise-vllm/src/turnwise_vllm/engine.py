@@ -5,8 +5,7 @@
 
 With `engine.in_flight` turns under way do not end: servers hold them meanwhile. What a server was
 sampling when it was lost is sampled again with the same seed, elsewhere if there is another
-replica: an answer that never came was never counted. Not here: the servers (`fleet.py`), their
-questions and answers (`client.py`, `completions.py`).
+replica: an answer that never came was never counted.
 """
 
 import asyncio

@@ -2,8 +2,6 @@
 
     take ─> every server has the weights and says so ─> parity ─> `open`
     lose ─> started again (or waited for), the newest weights, parity ─> up
-
-Not here: one server (`replica.py`), the requests (`engine.py`), the comparison (`parity.py`).
 """
 
 import asyncio

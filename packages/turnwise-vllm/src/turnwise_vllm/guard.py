@@ -5,8 +5,7 @@ server and all that it starts are in one process group with this program. When t
 (turnwise ended, however it did) or the server's first process ended (however it did), the whole
 group ends: asked to at first, so that shared memory is given back, then killed. It is two
 processes, since Ray kills the children of a process that it ends: the second one watches, and ends
-the group also when the first is gone. Not here: anything of vLLM; only the standard library is
-used.
+the group also when the first is gone.
 """
 
 import contextlib

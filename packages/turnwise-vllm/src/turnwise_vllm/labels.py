@@ -1,8 +1,4 @@
-"""Versions of the policy by the labels that servers have of their weights, and say of each token.
-
-Not here: how a server is given a label (`replica.py`), and how an answer has one for each token
-(`completions.py`).
-"""
+"""Versions of the policy by the labels that servers say of each token."""
 
 import uuid
 from collections.abc import Sequence

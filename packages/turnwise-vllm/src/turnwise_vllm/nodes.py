@@ -4,8 +4,7 @@
     start ─> a process in the server's place ─> the server there, at the node's own address
 
 A process in the place starts the server, ends it with all its children, and says whether it runs;
-when the process, its node or the run ends, so does the server (`guard.py`). Not here: one server
-(`process.py`), its weights, and when it is started again (`fleet.py`).
+when the process, its node or the run ends, so does the server (`guard.py`).
 """
 
 import asyncio
@@ -59,15 +58,12 @@ class Servant:
         return self._server.url
 
     def running(self) -> bool:
-        """See Server."""
         return asyncio.run(self._server.running())
 
     def problem(self) -> str:
-        """See Server."""
         return asyncio.run(self._server.problem())
 
     def stop(self) -> None:
-        """See Server."""
         asyncio.run(self._server.stop())
 
 
@@ -114,7 +110,6 @@ class Nodes:
     def server(
         self, number: int, arguments: Sequence[str], variables: Mapping[str, str], log: Path
     ) -> "NodeServer":
-        """See Machines."""
         where = str(log.absolute()), self._places.host
         given = (self._python, tuple(arguments), dict(variables), *where)
         return NodeServer(self._places, number, given, self._seconds)
@@ -132,7 +127,6 @@ class NodeServer:
         self.url = ""
 
     async def start(self, model: Path) -> None:
-        """See Server."""
         try:
             try:
                 self.url = await self._started(model)
@@ -155,14 +149,12 @@ class NodeServer:
         return str(url)
 
     async def running(self) -> bool:
-        """See Server."""
         try:
             return self._held is not None and await self._held.call("running", ANSWER_SECONDS)
         except (PlaceLostError, TimeoutError):
             return False
 
     async def problem(self) -> str:
-        """See Server."""
         assert self._held is not None  # nothing is asked before a start
         try:
             return str(await self._held.call("problem", ANSWER_SECONDS))
@@ -172,7 +164,6 @@ class NodeServer:
             return "its node does not answer"
 
     async def stop(self) -> None:
-        """See Server."""
         held, self._held = self._held, None
         if held is None:
             return

@@ -4,8 +4,7 @@ model.
 A weight update can fail silently: with tied embeddings a server may go on using a packed copy of
 the old output layer. So tokens are sampled after each update, and what the process (here: server)
 says of their log-probabilities is compared with the model's own forward pass, and with what it said
-before the update: a small one that it did not take is within any bound. Not here: when a server is
-checked (`fleet.py`), and how it is asked.
+before the update: a small one that it did not take is within any bound.
 """
 
 import asyncio

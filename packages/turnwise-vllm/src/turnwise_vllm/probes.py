@@ -1,7 +1,4 @@
-"""The probes of parity, asked of a server of vLLM.
-
-Not here: what is made of the answers (`parity.py`).
-"""
+"""The probes of parity, asked of a server of vLLM."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

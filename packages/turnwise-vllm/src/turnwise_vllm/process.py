@@ -1,8 +1,4 @@
-"""A vLLM server as a process of one's own: started, watched, ended with all its children.
-
-Not here: servers on other machines (`nodes.py`), what is asked of one
-(`client.py`), and when it is started again (`fleet.py`).
-"""
+"""A vLLM server as a process of one's own: started, watched, ended with all its children."""
 
 import asyncio
 import contextlib
@@ -94,7 +90,6 @@ class ThisMachine:
     def server(
         self, number: int, arguments: Sequence[str], variables: Mapping[str, str], log: Path
     ) -> "ServerProcess":
-        """See Machines."""
         own = {"CUDA_VISIBLE_DEVICES": self._devices[number]} if self._devices else {}
         return ServerProcess(self._python, arguments, {**variables, **own}, log)
 
@@ -179,11 +174,9 @@ class ServerProcess:
             )
 
     async def running(self) -> bool:
-        """See Server."""
         return self._process is not None and self._process.poll() is None
 
     async def problem(self) -> str:
-        """See Server."""
         with self._log.open("rb") as log:
             log.seek(self._begin)
             lines = log.read().decode(errors="replace").splitlines()
@@ -191,7 +184,6 @@ class ServerProcess:
         return f"{told[-1].strip() if told else 'it printed nothing'} (all of it: {self._log})"
 
     async def stop(self) -> None:
-        """See Server."""
         process, place = self._process, self._place
         if process is None:
             return

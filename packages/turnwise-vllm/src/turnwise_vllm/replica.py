@@ -1,7 +1,6 @@
 """One server that samples: brought up, given new weights, put to sleep, ended.
 
-The server is one that turnwise started and owns, or one that runs already. Not here: which requests
-it gets (`routing.py`), and what happens when it is lost (`fleet.py`).
+The server is one that turnwise started and owns, or one that runs already.
 """
 
 import asyncio

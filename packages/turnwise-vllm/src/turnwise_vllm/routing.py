@@ -1,7 +1,5 @@
 """The choice of the replica that samples a session's next turn: the one that holds its cache, else
 the idlest.
-
-Not here: whether a replica is up (`engine.py` says so).
 """
 
 from collections import Counter

@@ -1,8 +1,5 @@
 """This process's side of vLLM's weight transfer on a GPU: NCCL between GPUs, or shared memory of
 one.
-
-Not here: the requests to servers (`sending.py`). vLLM is not imported: its trainer side needs its
-torch in this process, where the wire is that of NCCL's broadcast, and of torch's own handles.
 """
 
 import base64

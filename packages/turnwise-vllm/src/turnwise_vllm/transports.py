@@ -1,8 +1,6 @@
 """How new weights reach a server: as files of the whole model, or as LoRA adapters alone.
 
-Each writes a folder that the server reads by the same path. Not here: weights that are sent from
-GPU to GPU (`sending.py`), the folders (`weights.py`),
-the pause in which weights change (`replica.py`), and whether they arrived (`parity.py`).
+Each writes a folder that the server reads by the same path.
 """
 
 import shutil

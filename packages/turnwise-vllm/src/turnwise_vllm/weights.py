@@ -2,9 +2,7 @@
 
 A folder appears whole or not at all. Adapters are merged into what is written, never into the model
 itself, whose weights would not come back exactly. Tied embeddings are written untied: a server may
-keep a packed copy of the output layer that a reload of the embeddings would not renew. Not here:
-how a server takes a folder (`transports.py`), and checkpoints (`storage/checkpoint.py`), from which
-a run goes on.
+keep a packed copy of the output layer that a reload of the embeddings would not renew.
 """
 
 import json

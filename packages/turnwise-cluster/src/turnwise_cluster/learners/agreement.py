@@ -2,7 +2,6 @@
 
 Which models can be divided is measured and not listed: before anything is learned, gradients and
 log-probabilities of texts, another one on each rank, are compared with those of the whole model.
-Not here: how models are divided (`process_group.py`).
 """
 
 from collections.abc import Iterator

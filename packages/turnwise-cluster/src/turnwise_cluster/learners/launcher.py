@@ -1,7 +1,4 @@
-"""Processes of the learner's other ranks: of this machine, or on the nodes of a cluster.
-
-Not here: what is asked of them (`team.py`), and what they do (`worker.py`).
-"""
+"""Processes of the learner's other ranks: of this machine, or on the nodes of a cluster."""
 
 import pickle
 import subprocess
@@ -43,7 +40,6 @@ class Subprocesses:
     host = "127.0.0.1"
 
     def start(self, setup: RankSetup) -> "Subprocess":
-        """See RankLauncher."""
         with open(setup.log, "wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "turnwise_cluster.learners.worker"],
@@ -64,7 +60,6 @@ class Subprocess:
         self._process = process
 
     def ended(self, seconds: float = 0.0) -> ExitStatus | None:
-        """See RankProcess."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -72,7 +67,6 @@ class Subprocess:
         return ExitStatus(f"code {code}", lost=code < 0)
 
     def end(self) -> None:
-        """See RankProcess."""
         self._process.kill()
         self._process.wait()
 
@@ -84,5 +78,4 @@ class OnNodes:
         self.host, self._places = host, places
 
     def start(self, setup: RankSetup) -> Process:
-        """See RankLauncher."""
         return self._places.start(setup.rank, work_on_node, setup)

@@ -2,8 +2,7 @@
 
 Rank 0 keeps the whole model beside its part of one: the engine samples from it, signals are
 measured with it; it gets the new weights after each update. Where the engine is in other processes,
-the whole model stays in files, which all ranks write. Checkpoints are of all ranks. Not here: what
-ranks compute (`parts.py`), and how they are run (`team.py`).
+the whole model stays in files, which all ranks write. Checkpoints are of all ranks.
 """
 
 import shutil
@@ -34,26 +33,21 @@ from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
-from turnwise_cluster.learners.parts import OfflineParts, Parts
+from turnwise_cluster.learners.parts import offline_parts, policy_parts
 from turnwise_cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise_cluster.learners.team import Team
 
 
 class DistributedModel:
-    """A model that the processes of a team have parts of: its checkpoints.
-
-    Args:
-        team: has built its parts.
-        model: whole; gets the new weights from `deliver`.
-    """
+    """A model that the processes of a team have parts of, whole here: its checkpoints."""
 
     def __init__(self, team: Team, model: PreTrainedModel) -> None:
         self.team, self.model = team, model
         self._saving = Saving(team.seconds)
 
     def deliver(self) -> None:
-        """Let the whole model have the present weights: written into its memory, or as other files
-        where it stays in files. Raises InfrastructureError where the disk fails."""
+        """Let the whole model have the present weights, in its memory or its files. Raises
+        InfrastructureError where the disk fails."""
         if not is_in_files(self.model) or hasattr(self.model, "peft_config"):
             self.team.call("deliver")
             return
@@ -71,12 +65,12 @@ class DistributedModel:
             shutil.rmtree(folder, ignore_errors=True)  # the model keeps what it has mapped
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs; of tensors it has the parts of this process."""
+        """See Learner; of tensors it has the parts of this process."""
         found: dict[str, Any] = self.team.parts.state()
         return found
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state`, of a checkpoint, was taken; each process reads its parts."""
+        """See Learner; each process reads its parts of a checkpoint."""
         self.team.call("load_state", dict(state))
 
     def save(
@@ -107,8 +101,7 @@ class DistributedModel:
         self._saving.begin(work, f"the checkpoint of step {step}")
 
     def wait_until_saved(self) -> None:
-        """Wait for the checkpoint that is being written, if there is one. Raises
-        InfrastructureError where it cannot be."""
+        """Raises InfrastructureError for a checkpoint that cannot be written."""
         self._saving.wait()
 
     def close(self) -> None:
@@ -119,14 +112,8 @@ class DistributedModel:
 
 
 class DistributedLearner(DistributedModel):
-    """Does what `RunLearner` does, on all processes of a team.
-
-    Args:
-        model: whole, on this process; all processes begin with its weights.
-        reference: as for `PolicyLearner`; becomes a part of one.
-        words: of the second model, where it needs some.
-        teacher: another model that teaches, where there is one; becomes a part of one.
-    """
+    """Does what `RunLearner` does, on all processes of a team. They begin with the weights of
+    `model`, which is whole, on this process; reference and teacher become parts of one."""
 
     def __init__(
         self,
@@ -140,36 +127,33 @@ class DistributedLearner(DistributedModel):
         super().__init__(team, model)
         part = copy_to_divide(model)
         second = None if reference is None else copy_to_divide(reference)
-        self._parts = team.build(
-            lambda: Parts(team.ranks, recipe, part, second, model, words, teacher),
+        self._own = team.build(
+            lambda: policy_parts(team.ranks, recipe, part, second, model, words, teacher),
             "build",
             recipe,
             words,
             reference is not None,
-        )
+        ).learner
 
     @property
-    def second(self) -> "DistributedSecondModel | None":
-        """The second model, of an algorithm that has one."""
-        return None if self._parts.policy.second is None else DistributedSecondModel(self.team)
+    def second(self) -> "DistributedSignal | None":
+        return None if self._own.second is None else DistributedSignal(self.team, "second")
 
     @property
-    def teacher(self) -> "DistributedTeacher | None":
-        """The teacher, where there is one."""
-        return None if self._parts.policy.teacher is None else DistributedTeacher(self.team)
+    def teacher(self) -> "DistributedSignal | None":
+        return None if self._own.teacher is None else DistributedSignal(self.team, "teacher")
 
     def set_temperature(self, temperature: float) -> None:
-        """See RunLearner."""
-        self.team.call("set_temperature", temperature)
+        self.team.call("learner.set_temperature", temperature)
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         """See RunLearner; it is that of this rank."""
-        return self._parts.policy.auxiliary_loss(signals)
+        found: AuxiliaryLoss | None = self._own.auxiliary_loss(signals)
+        return found
 
     @property
     def kl_coefficient(self) -> float:
-        """See PolicyLearner."""
-        return self._parts.policy.kl_coefficient
+        return float(self._own.kl_coefficient)
 
     def score(
         self,
@@ -180,12 +164,11 @@ class DistributedLearner(DistributedModel):
     ) -> list[NDArray[np.float32]]:
         """See PolicyLearner; each rank scores some of the sequences."""
         given = sequences, measure, images, kept
-        found: list[NDArray[np.float32]] = self.team.call("score", *given)
+        found: list[NDArray[np.float32]] = self.team.call("learner.score", *given)
         return found
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """See PolicyLearner."""
-        found: list[NDArray[np.float64]] = self.team.call("reference_logprobs", members)
+        found: list[NDArray[np.float64]] = self.team.call("learner.reference_logprobs", members)
         return found
 
     def update(
@@ -212,22 +195,17 @@ class DistributedLearner(DistributedModel):
     def broadcast(self) -> None:
         """Let every rank have the trained weights of the whole model, into which something may have
         been written. Of weights in bfloat16 the masters count, here as on one process."""
-        if not self._parts.policy.state()["masters"]:
+        if not self._own.state()["masters"]:
             self.team.call("take")
 
     def lower_learning_rate(self, factor: float) -> float:
-        """See PolicyLearner."""
-        rate: float = self.team.call("lower_learning_rate", factor)
+        rate: float = self.team.call("learner.lower_learning_rate", factor)
         return rate
 
 
 class DistributedOffline(DistributedModel):
-    """Does what `OfflineRunLearner` does, on all processes of a team.
-
-    Args:
-        model: whole, on this process.
-        make: makes the learner of a rank.
-    """
+    """Does what `OfflineRunLearner` does, on all processes of a team; `make` makes the learner of a
+    rank."""
 
     def __init__(
         self, team: Team, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
@@ -235,55 +213,39 @@ class DistributedOffline(DistributedModel):
         super().__init__(team, model)
         part = copy_to_divide(model)
         self._learner = team.build(
-            lambda: OfflineParts(team.ranks, recipe, make, part, model),
+            lambda: offline_parts(team.ranks, recipe, make, part, model),
             "build_offline",
             recipe,
             make,
         ).learner
-        self.name = self._learner.name
+        self.name: str = self._learner.name
 
     @property
     def steps_done(self) -> int:
-        """See OfflineSteps."""
-        return self._learner.steps_done
+        return int(self._learner.steps_done)
 
     @property
     def finished(self) -> bool:
-        """See OfflineSteps."""
-        return self._learner.finished
+        return bool(self._learner.finished)
 
     def step(self) -> dict[str, float]:
-        """See OfflineSteps."""
-        found: dict[str, float] = self.team.call("step")
+        found: dict[str, float] = self.team.call("learner.step")
         return found
 
 
-class DistributedSecondModel:
-    """The second model of a learner on several processes, such as a critic."""
+class DistributedSignal:
+    """The second model, such as a critic, or the teacher of a learner on several processes."""
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, team: Team, name: str) -> None:
+        self._team, self._name = team, f"learner.{name}"
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """See Critic."""
-        found: Signals = self._team.call("measure", groups)
+        found: Signals = self._team.call(f"{self._name}.measure", groups)
         return found
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
-        """See Critic."""
-        found: dict[str, float] = self._team.call("update_second", groups, signals, credits)
-        return found
-
-
-class DistributedTeacher:
-    """The teacher, on all processes of a team."""
-
-    def __init__(self, team: Team) -> None:
-        self._team = team
-
-    def measure(self, groups: Sequence[Group]) -> Signals:
-        """See Signal."""
-        found: Signals = self._team.call("measure_teacher", groups)
+        given = groups, signals, credits
+        found: dict[str, float] = self._team.call(f"{self._name}.update", *given)
         return found

@@ -1,43 +1,45 @@
-"""The learners of one rank: all ranks make the same ones and call the same methods of them.
+"""The learner of one rank: all ranks make the same one and call the same methods of it (`team.py`).
 
-Not here: who calls (`team.py`, `worker.py`), and how a run sees it (`learner.py`).
+Each has a part of the model.
 """
 
 import gc
+import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe
-from turnwise.forward.hidden import Images
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.learner import MakeOffline, SecondModel, UpdateReport
-from turnwise.learning.scoring import Measure, Sequenced
+from turnwise.learning.learner import MakeOffline, UpdateReport
+from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import load_teacher, second_model
 from turnwise.learning.signals.makers import Words
+from turnwise.models.copies import copy_to_divide
+from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
+from turnwise.storage.tensors import read
 from turnwise.threads import release_memory
-from turnwise.tokens import KeptTokens
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group
 from turnwise_cluster.learners.agreement import check_agreement
-from turnwise_cluster.learners.divided import DividedModel, device_of, model_of_worker
 from turnwise_cluster.learners.process_group import ProcessGroup
+from turnwise_cluster.learners.saving import PartOfCheckpoint, write_weights
 
 
-class Parts(DividedModel):
-    """A policy's learner, and the second model where the algorithm has one.
+class Parts:
+    """A learner, `RunLearner` or `OfflineSteps`, and its model on one rank.
 
     Args:
-        model: of the recipe; becomes a part of one. Its weights, and those of the reference, are
-            those that rank 0 has.
+        model: becomes a part of one; its weights are those that rank 0 has.
         whole: the model that gets whole weights from `deliver`; None but on rank 0.
-        words: of the second model, where it needs some.
-        teacher: the model of another teacher, where there is one; becomes a part of one.
+        make: makes the learner.
     """
 
     def __init__(
@@ -45,27 +47,16 @@ class Parts(DividedModel):
         ranks: ProcessGroup,
         recipe: Recipe,
         model: nn.Module,
-        reference: nn.Module | None,
         whole: nn.Module | None,
-        words: Words | None = None,
-        teacher: nn.Module | None = None,
+        make: Callable[[], Any],
     ) -> None:
-        algorithm, learning = algorithm_of(recipe), recipe.learning
+        self._ranks, self._whole = ranks, whole
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model, ranks.slicing)
         gc.collect()  # divided models hold themselves
         release_memory()
-        second = second_model(recipe, algorithm, model, words, ranks)
-        if teacher is not None:
-            check_agreement(ranks, teacher)
-        given = reference, learning, algorithm, recipe.rollout.temperature, ranks
-        self.policy = RunLearner(model, *given, second, teacher)
-        super().__init__(ranks, self.policy, whole)
-
-    def set_temperature(self, temperature: float) -> None:
-        """See `RunLearner.set_temperature`."""
-        self.policy.set_temperature(temperature)
+        self.learner = make()
 
     def update(
         self,
@@ -76,47 +67,76 @@ class Parts(DividedModel):
         measure_variance: bool,
     ) -> UpdateReport:
         """See `PolicyLearner.update`; with the auxiliary loss of signals, if they are given."""
-        auxiliary = None if signals is None else self.policy.auxiliary_loss(signals)
-        return self.policy.update(groups, credits, demonstrations, auxiliary, measure_variance)
+        auxiliary = None if signals is None else self.learner.auxiliary_loss(signals)
+        given = groups, credits, demonstrations, auxiliary, measure_variance
+        report: UpdateReport = self.learner.update(*given)
+        return report
 
-    def score(
-        self,
-        sequences: Sequence[Sequenced],
-        measure: Measure | None,
-        images: Images,
-        kept: Sequence[KeptTokens | None],
-    ) -> list[NDArray[np.float32]]:
-        """See `PolicyLearner.score`."""
-        return self.policy.score(sequences, measure, images, kept)
+    def deliver(self) -> None:
+        """Write the whole trained weights into the model that is to have them."""
+        held, targets = self._trained()
+        with torch.no_grad():
+            for weight, target in zip(held, targets, strict=True):
+                found = self._ranks.whole(weight)
+                if target is not None:
+                    target.copy_(found)
 
-    def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """See `PolicyLearner.reference_logprobs`."""
-        return self.policy.reference_logprobs(members)
+    def take(self) -> None:
+        """Write the trained weights of the whole model into the ranks' parts."""
+        held, sources = self._trained()
+        with torch.no_grad():
+            for weight, source in zip(held, sources, strict=True):
+                self._ranks.write(weight, source)
 
-    def lower_learning_rate(self, factor: float) -> float:
-        """See `PolicyLearner.lower_learning_rate`."""
-        return self.policy.lower_learning_rate(factor)
+    def _trained(self) -> tuple[Sequence[nn.Parameter], Sequence[nn.Parameter | None]]:
+        """This rank's parts of weights, and the whole ones, None where they are not here."""
+        held = self.learner.optimizer.parameters
+        return held, [None] * len(held) if self._whole is None else trained_parameters(self._whole)
 
-    def measure(self, groups: Sequence[Group]) -> Signals:
-        """Measure the signals of the second model."""
-        return self.second.measure(groups)
+    def write_weights(self, folder: Path) -> None:
+        """Write the whole weights, each rank its share, into a folder that all of them reach."""
+        write_weights(self._ranks, self.learner.model, folder)
 
-    def measure_teacher(self, groups: Sequence[Group]) -> Signals:
-        """Measure what the teacher says."""
-        assert self.policy.teacher is not None
-        return self.policy.teacher.measure(groups)
+    def state(self) -> dict[str, Any]:
+        """The learner's state; of tensors it has this rank's parts."""
+        found: dict[str, Any] = self.learner.state()
+        return found
 
-    def update_second(
-        self, groups: Sequence[Group], signals: Signals, credits: Credits
-    ) -> dict[str, float]:
-        """Update the second model."""
-        return self.second.update(groups, signals, credits)
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken; this rank's parts are read from the checkpoint."""
+        own = self.state()
+        self.learner.load_state(read({key: state[key] for key in own}, own))
 
-    @property
-    def second(self) -> SecondModel:
-        """The second model of an algorithm that has one."""
-        assert self.policy.second is not None
-        return self.policy.second
+    def save(self, folder: Path) -> PartOfCheckpoint:
+        """Copy what this rank writes of a checkpoint. On rank 0 the caller writes the copies, on
+        others a thread."""
+        part = PartOfCheckpoint(self._ranks, self.learner.model, self.state())
+        if self._ranks.rank:
+            threading.Thread(target=part.write, args=[folder], daemon=True).start()
+        return part
+
+
+def policy_parts(
+    ranks: ProcessGroup,
+    recipe: Recipe,
+    model: nn.Module,
+    reference: nn.Module | None,
+    whole: nn.Module | None,
+    words: Words | None,
+    teacher: nn.Module | None,
+) -> Parts:
+    """The parts of a policy's learner, with the second model where the algorithm has one; `words`
+    are that model's. Reference and teacher become parts of one."""
+    algorithm = algorithm_of(recipe)
+
+    def make() -> RunLearner:
+        second = second_model(recipe, algorithm, model, words, ranks)
+        if teacher is not None:
+            check_agreement(ranks, teacher)
+        given = reference, recipe.learning, algorithm, recipe.rollout.temperature, ranks
+        return RunLearner(model, *given, second, teacher)
+
+    return Parts(ranks, recipe, model, whole, make)
 
 
 def algorithm_of(recipe: Recipe) -> Algorithm:
@@ -124,49 +144,45 @@ def algorithm_of(recipe: Recipe) -> Algorithm:
     return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
 
 
-def parts_of_worker(
+def offline_parts(
+    ranks: ProcessGroup,
+    recipe: Recipe,
+    make: MakeOffline,
+    model: nn.Module,
+    whole: nn.Module | None,
+) -> Parts:
+    """The parts of a learner whose data is there before its first step."""
+    return Parts(ranks, recipe, model, whole, lambda: make(recipe, model, ranks))
+
+
+def _device(ranks: ProcessGroup) -> str:
+    """The device of a rank, as a recipe names it."""
+    return f"cuda:{torch.cuda.current_device()}" if ranks.device == "cuda" else ranks.device
+
+
+def _model_of_worker(ranks: ProcessGroup, recipe: Recipe) -> PreTrainedModel:
+    """A model of a rank but 0 for the same kind of device, to be divided; it gets its weights from
+    that one."""
+    config = recipe.model.model_copy(update={"device": _device(ranks)})
+    model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens, in_files=True)
+    return copy_to_divide(model)
+
+
+def _policy_of_worker(
     ranks: ProcessGroup, recipe: Recipe, words: Words | None, has_reference: bool
 ) -> Parts:
-    """Make the parts of a rank but 0; with a reference where rank 0 has one."""
-    model = model_of_worker(ranks, recipe)
-    reference = model_of_worker(ranks, recipe) if has_reference else None
-    teacher = load_teacher(recipe, device_of(ranks), in_files=True)
-    return Parts(ranks, recipe, model, reference, None, words, teacher)
+    model = _model_of_worker(ranks, recipe)
+    reference = _model_of_worker(ranks, recipe) if has_reference else None
+    teacher = load_teacher(recipe, _device(ranks), in_files=True)
+    return policy_parts(ranks, recipe, model, reference, None, words, teacher)
 
 
-class OfflineParts(DividedModel):
-    """A learner whose data is there before its first step.
-
-    Args:
-        make: makes it on this rank, of a model that is divided by then.
-    """
-
-    def __init__(
-        self,
-        ranks: ProcessGroup,
-        recipe: Recipe,
-        make: MakeOffline,
-        model: nn.Module,
-        whole: nn.Module | None,
-    ) -> None:
-        ranks.slice_rows(recipe.cluster.sequence_ranks)
-        ranks.expert_parallel = recipe.cluster.expert_parallel
-        check_agreement(ranks, model, ranks.slicing)
-        self.learner = make(recipe, model, ranks)
-        super().__init__(ranks, self.learner, whole)
-
-    def step(self) -> dict[str, float]:
-        """See `OfflineSteps.step`."""
-        return self.learner.step()
+def _offline_of_worker(ranks: ProcessGroup, recipe: Recipe, make: MakeOffline) -> Parts:
+    return offline_parts(ranks, recipe, make, _model_of_worker(ranks, recipe), None)
 
 
-def offline_of_worker(ranks: ProcessGroup, recipe: Recipe, make: MakeOffline) -> OfflineParts:
-    """Make the parts of a rank but 0."""
-    return OfflineParts(ranks, recipe, make, model_of_worker(ranks, recipe), None)
-
-
-MAKERS: dict[str, Callable[..., DividedModel]] = {
-    "build": parts_of_worker,
-    "build_offline": offline_of_worker,
+MAKERS: dict[str, Callable[..., Parts]] = {
+    "build": _policy_of_worker,
+    "build_offline": _offline_of_worker,
 }
 """Makers of the parts of a rank but 0, by the name of the call."""

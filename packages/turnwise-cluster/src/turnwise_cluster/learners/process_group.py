@@ -1,7 +1,6 @@
 """Ranks by torch.distributed: weights divided by FSDP2, the rest by collectives.
 
-Every collective ends within the group's deadline, by an error if not by an answer. Not here: how
-the processes are started (`team.py`).
+Every collective ends within the group's deadline, by an error if not by an answer.
 """
 
 import fcntl
@@ -27,9 +26,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from turnwise.learning.ranks import Compute, Value
 from turnwise.models.copies import adapters_of
 from turnwise.models.in_files import layers_of
-from turnwise_cluster.learners.experts import divide_experts
+from turnwise_cluster.learners.exchanges import Slices, divide_experts
 from turnwise_cluster.learners.rendezvous import RankSetup
-from turnwise_cluster.learners.sequence import Slices
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -55,7 +53,6 @@ class ProcessGroup:
         self.expert_parallel = False
         """Whether experts stay on the rank that has them, and tokens are sent to them."""
         self.slicing: Slices | None = None
-        """See Ranks."""
         self._lower: MutableMapping[Tensor, torch.dtype] = WeakTensorKeyDictionary()
 
     def slice_rows(self, count: int) -> None:
@@ -64,7 +61,6 @@ class ProcessGroup:
         self.slicing = Slices(made(count, timeout=self._deadline)[0]) if count > 1 else None
 
     def gather(self, value: Value) -> list[Value]:
-        """See Ranks."""
         found: list[Any] = [None] * self.count
         dist.all_gather_object(found, value)
         return found
@@ -152,15 +148,12 @@ class ProcessGroup:
         )
 
     def dtype(self, weight: Tensor) -> torch.dtype:
-        """See Ranks."""
         return self._lower.get(weight, weight.dtype)
 
     def local(self, weight: Tensor) -> Tensor:
-        """See Ranks."""
         return weight.to_local().detach() if isinstance(weight, DTensor) else weight
 
     def divided(self, local: Tensor, weight: Tensor) -> Tensor:
-        """See Ranks."""
         if not isinstance(weight, DTensor):
             return local
         mesh = weight.device_mesh
@@ -176,7 +169,6 @@ class ProcessGroup:
         )
 
     def whole(self, weight: Tensor) -> Tensor:
-        """See Ranks."""
         own = weight.detach().to(self.dtype(weight))
         return own.full_tensor() if isinstance(own, DTensor) else own
 

@@ -2,25 +2,26 @@
 
 Each other rank connects to it, shows the secret of its start, and reads messages from then on,
 each pickled behind its length. Pickles run what they say, so that nothing is read before the other
-side has shown the secret. Not here: who starts the ranks (`launcher.py`), and what they do.
+side has shown the secret.
 """
 
 import hmac
 import os
 import pickle
 import platform
+import queue
 import secrets
-import selectors
 import socket
 import struct
-import time
+import threading
+from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 SECRET_BYTES = 32
 HELLO_SECONDS = 10.0
-"""Seconds that a connection has to show whose it is."""
+"""Seconds in which a connection has to go on showing whose it is."""
 MOST_STRANGERS = 64
 """Connections that have not yet shown it; of more, the first are closed."""
 LONGEST_HELLO = 4096
@@ -65,92 +66,62 @@ class Arrival:
     process: int
 
 
-@dataclass(eq=False)
-class _Stranger:
-    """A connection that has not yet shown whose it is."""
-
-    connection: socket.socket
-    until: float
-    said: bytearray = field(default_factory=bytearray)
-    wanted: int = SECRET_BYTES
-    """Bytes of what it has to say, as far as that is known."""
-
-
 class Rendezvous:
-    """Rank 0's side: the port to which the others come. Example: `rendezvous.arrival(1.0)`."""
+    """Rank 0's side: the port to which the others come. Example: `rendezvous.arrival(1.0)`.
+
+    Connections that are silent, slow or without the secret hold no rank up.
+    """
 
     def __init__(self, host: str) -> None:
         self._server = socket.create_server((host, 0))
-        self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
         self.secret = secrets.token_bytes(SECRET_BYTES)
-        self._strangers: list[_Stranger] = []
+        self._arrived: queue.Queue[tuple[Arrival, socket.socket]] = queue.Queue()
+        self._strangers: deque[socket.socket] = deque()
+        threading.Thread(target=self._let_in, daemon=True).start()
 
     def arrival(self, seconds: float) -> tuple[Arrival, socket.socket] | None:
-        """Wait for the next rank, and return its connection; None where none comes in time.
-        Connections that are silent, slow or without the secret hold no rank up."""
-        until = time.monotonic() + seconds
-        while True:
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._server, selectors.EVENT_READ)
-                for one in self._strangers:
-                    ready.register(one.connection, selectors.EVENT_READ, one)
-                events = ready.select(max(0.0, until - time.monotonic()))
-            for key, _ in events:
-                if key.data is None:
-                    self._let_knock()
-                elif (arrival := self._heard(key.data)) is not None:
-                    return arrival, key.data.connection
-            now = time.monotonic()
-            late = [one for one in self._strangers if one.until < now]
-            for one in late + self._strangers[:-MOST_STRANGERS]:
-                self._send_away(one)
-            if now >= until:
-                return None
+        """Wait for the next rank, and return its connection; None where none comes in time."""
+        try:
+            return self._arrived.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def close(self) -> None:
         """Refuse later connections, and end those of strangers."""
-        self._server.close()
+        _end(self._server)
         for one in list(self._strangers):
-            self._send_away(one)
+            _end(one)
 
-    def _let_knock(self) -> None:
-        with suppress(OSError):  # gone again
-            connection, _ = self._server.accept()
-            connection.setblocking(False)
-            self._strangers.append(_Stranger(connection, time.monotonic() + HELLO_SECONDS))
+    def _let_in(self) -> None:
+        with suppress(OSError):  # the server is closed
+            while True:
+                connection, _ = self._server.accept()
+                self._strangers.append(connection)
+                if len(self._strangers) > MOST_STRANGERS:
+                    _end(self._strangers.popleft())
+                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
 
-    def _heard(self, one: _Stranger) -> Arrival | None:
-        """Read what there is of a connection; the arrival where it is whole."""
-        try:
-            data = one.connection.recv(one.wanted - len(one.said))
-        except BlockingIOError:
-            return None
-        except OSError:
-            data = b""
-        one.said += data
-        head = SECRET_BYTES + _LENGTH.size
-        if data and len(one.said) < one.wanted:
-            return None
-        known = hmac.compare_digest(one.said[:SECRET_BYTES], self.secret)
-        if known and one.wanted == SECRET_BYTES:
-            one.wanted = head
-            return None
-        if known and one.wanted == head == len(one.said):
-            one.wanted += _LENGTH.unpack(one.said[SECRET_BYTES:])[0]
-            if head < one.wanted <= head + LONGEST_HELLO:
-                return None
-        if known and data and len(one.said) > head:
-            self._strangers.remove(one)
-            arrival: Arrival = pickle.loads(one.said[head:])
-            return arrival
-        self._send_away(one)
-        return None
+    def _hear(self, connection: socket.socket) -> None:
+        """Read whose a connection is."""
+        connection.settimeout(HELLO_SECONDS)
+        with suppress(OSError, ValueError), connection.makefile("rb") as stream:
+            if hmac.compare_digest(stream.read(SECRET_BYTES), self.secret):
+                said = receive(stream, LONGEST_HELLO)
+                if said is not None:
+                    self._strangers.remove(connection)
+                    self._arrived.put((pickle.loads(said), connection))
+                    return
+        with suppress(ValueError):  # sent away
+            self._strangers.remove(connection)
+        _end(connection)
 
-    def _send_away(self, one: _Stranger) -> None:
-        if one in self._strangers:
-            self._strangers.remove(one)
-        one.connection.close()
+
+def _end(connection: socket.socket) -> None:
+    """Close it, and wake the thread that waits for it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def arrive(setup: RankSetup) -> socket.socket:
@@ -169,14 +140,15 @@ def send(connection: socket.socket, message: Any) -> None:
     connection.sendall(data)
 
 
-def receive(stream: BinaryIO) -> bytes | None:
-    """The next message, pickled; None where the other side has ended."""
+def receive(stream: BinaryIO, most: float = float("inf")) -> bytes | None:
+    """The next message, pickled; None where the other side has ended, or says that it has more
+    bytes than `most`."""
     try:
         head = stream.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack(head)
-        data = stream.read(length)
+        data = stream.read(length) if length <= most else b""
     except OSError:
         return None
     return data if len(data) == length else None

@@ -1,7 +1,7 @@
 """The processes of a learner, seen from the first of them: started, called, ended.
 
 What is called here is called on every rank, with the same arguments, and its result is that of this
-one. Not here: the other side (`worker.py`), and what can be called (`parts.py`).
+one.
 """
 
 import os
@@ -10,20 +10,20 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from turnwise.errors import InfrastructureError
-from turnwise_cluster.learners.divided import DividedModel
 from turnwise_cluster.learners.launcher import RankLauncher, RankProcess, Subprocesses
+from turnwise_cluster.learners.parts import Parts
 from turnwise_cluster.learners.process_group import join, leave, listen
 from turnwise_cluster.learners.rendezvous import Arrival, RankSetup, Rendezvous, send
 from turnwise_cluster.placement import ExitStatus
 
 Result = TypeVar("Result")
-Parts = TypeVar("Parts", bound=DividedModel)
 END_SECONDS = 10.0
 """The longest time that a process may take to end, before it is killed."""
 FOUND_DEAD_SECONDS = 5.0
@@ -87,11 +87,6 @@ class Team:
         """Whether it was neither closed nor ended by a failure."""
         return bool(self._processes)
 
-    def _send(self, name: str, *arguments: Any) -> None:
-        """Let all other ranks call a method of their parts, or make these."""
-        for connection in self._connections.values():
-            send(connection, (name, arguments))
-
     def build(self, own: Callable[[], Parts], name: str, *arguments: Any) -> Parts:
         """Make the parts of every rank: on this one by `own`, on others by the one of `MAKERS` that
         is named. Raises InfrastructureError as `call` does."""
@@ -100,20 +95,22 @@ class Team:
         return made
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a method of the parts on every rank; returns what it gives on this one.
+        """Call a method of the parts, such as "learner.score", on every rank; returns what it gives
+        on this one.
 
         Raises InfrastructureError, and ends all ranks, where one has ended or does not answer.
         """
-        return self._together(lambda: getattr(self.parts, name)(*arguments), name, *arguments)
+        return self._together(lambda: attrgetter(name)(self.parts)(*arguments), name, *arguments)
 
     def _together(self, own: Callable[[], Result], name: str, *arguments: Any) -> Result:
         """Do this rank's share of a call, beside the others."""
         begun = time.monotonic()
         try:
-            self._send(name, *arguments)
+            for connection in self._connections.values():
+                send(connection, (name, arguments))
             return own()
         except (RuntimeError, OSError) as error:  # collectives have no error of their own
-            problem = self._problem(name, time.monotonic() - begun)
+            problem = self._problem(name.rpartition(".")[2], time.monotonic() - begun)
             self._kill()
             if not problem:
                 raise

@@ -1,7 +1,7 @@
 """A rank of the learner but the first: it does what the first one says, until that ends.
 
 The connection to the first rank closes when that ends in whatever way; then this process ends too,
-wherever it is. Not here: the first rank's side (`team.py`), and who starts this (`launcher.py`).
+wherever it is.
 """
 
 import os
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -42,7 +43,7 @@ def work(setup: RankSetup) -> None:
         if name in MAKERS:
             parts = MAKERS[name](ranks, *arguments)
         else:
-            getattr(parts, name)(*arguments)
+            attrgetter(name)(parts)(*arguments)
 
 
 def work_on_node(setup: RankSetup) -> None:

@@ -1,9 +1,12 @@
-"""The messages between the process of the run and its workers.
+"""Messages between the process of the run and its workers, and how they travel.
 
-Not here: how they travel (`turnwise_cluster/frames.py`), and who says what when (`link.py`,
-`worker.py`).
+A message is pickled behind its length. Pickles run what they say, so that nothing is read before
+the other side has sent the secret of its start.
 """
 
+import asyncio
+import pickle
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +17,11 @@ from turnwise.config import Recipe
 from turnwise.engines.base import Completion, Sampling
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
+
+SECRET_BYTES = 32
+CLOSING = 10.0
+"""Seconds that a worker has to release what it holds, when the run has ended."""
+_LENGTH = struct.Struct("!Q")
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,21 @@ class Setup:
     """The working folder of the run, from which relative paths are read."""
     path: Sequence[str]
     """Where the process of the run finds modules."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has built its parts."""
+
+    node: str
+    process: int
+    facts: str
+    """Versions and data, which have to be the run's own."""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A worker answers."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +91,33 @@ class Played:
 
     number: int
     trajectory: Trajectory
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A bug, or a user's mistake, of an episode, or of the worker's start (number -1)."""
+
+    number: int
+    error: BaseException
+
+
+def send(writer: asyncio.StreamWriter, message: object) -> None:
+    """Send a message; to a side that is gone, nothing."""
+    if not writer.is_closing():
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        writer.write(_LENGTH.pack(len(data)) + data)
+
+
+async def receive(reader: asyncio.StreamReader) -> Any:
+    """The next message. Raises IncompleteReadError or OSError when the other side is gone."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return pickle.loads(await reader.readexactly(length))
+
+
+def portable(error: BaseException) -> BaseException:
+    """An error as it can be sent: itself, or its text where it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - a user's error may do anything when it is pickled
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,24 +1,47 @@
 """A worker: it plays episodes whose tokens the process of the run samples.
 
 Its event loop has the main thread, so that code which blocks it is interrupted there as anywhere
-(`interrupt.py`). When the connection ends, so does the worker. Not here: who starts it
-(`launcher.py`), and the process of the run's side (`link.py`, `pool.py`).
+(`interrupt.py`); methods of an actor of Ray would run in other threads. When the connection to the
+run ends, so does the worker.
 """
 
 import asyncio
+import os
+import platform
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from turnwise.engines.base import Completion, Sampling
-from turnwise.errors import InfrastructureError, NotSupportedError
+from turnwise.engines.base import Completion, Engine, Sampling
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import environment_of
+from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError, UserError
+from turnwise.rewards.composition import Reward, make_reward
+from turnwise.rollout.episode import Episode
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.remote_episode import Assignment
+from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.registry import make_scaffold
 from turnwise.tokens import Image
-from turnwise_cluster import serving
-from turnwise_cluster.frames import Alive, Failed, portable, receive, send
-from turnwise_cluster.serving import CLOSING, Work
-from turnwise_cluster.workers.frames import Asked, Cancel, Play, Played, Sampled, Setup
-from turnwise_cluster.workers.parts import Parts, facts_of, parts_of
+from turnwise_cluster.workers.frames import (
+    CLOSING,
+    Alive,
+    Asked,
+    Cancel,
+    Failed,
+    Play,
+    Played,
+    Ready,
+    Sampled,
+    Setup,
+    portable,
+    receive,
+    send,
+)
 
 BEAT = 5.0
 """Seconds between two signs of life."""
@@ -31,16 +54,74 @@ def work(host: str, port: int, secret: bytes) -> None:
 
 async def serve(host: str, port: int, secret: bytes) -> None:
     """Play what the process of the run asks for, until it ends the connection."""
-    await serving.serve(host, port, secret, _built)
-
-
-def _built(setup: Setup) -> tuple[str, Work]:
-    parts = parts_of(setup)
-
-    async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(secret)
+    try:
+        setup = await receive(reader)
+        try:
+            parts = parts_of(setup)
+        except UserError as error:
+            send(writer, Failed(-1, ConfigError(f"on {platform.node()}: {error}")))
+            await writer.drain()
+            return
+        send(writer, Ready(platform.node(), os.getpid(), facts_of(parts.environment)))
         await Worker(parts, reader, writer).work()
+    except (asyncio.IncompleteReadError, OSError):
+        pass  # the run has ended
+    finally:
+        writer.close()
 
-    return facts_of(parts.environment), work
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a recipe that a worker has, without a model."""
+
+    environment: Environment
+    variants: Mapping[str, Environment]
+    """Its ablations."""
+    scaffold: Scaffold
+    reward: Reward | None
+
+    def episode(self, assignment: Assignment, engine: Engine) -> Episode:
+        """The agent loop of an assignment."""
+        variant = assignment.variant
+        return Episode(
+            planned=assignment.planned,
+            prototype=self.variants[variant] if variant else self.environment,
+            limits=assignment.limits,
+            reward=self.reward,
+            weights=assignment.weights,
+            scaffold=self.scaffold,
+            engine=engine,
+            session="",
+            semaphore=PrioritySemaphore(1),
+            start=assignment.start,
+            snapshots=assignment.snapshots,
+        )
+
+
+def parts_of(setup: Setup) -> Parts:
+    """Build the parts, where the process of the run has built its own. Raises UserError for what is
+    not there on this machine."""
+    if os.path.isdir(setup.folder):
+        os.chdir(setup.folder)
+    sys.path += [place for place in setup.path if place not in sys.path]
+    recipe = setup.recipe
+    environment = environment_of(recipe)
+    scaffold = make_scaffold(recipe.scaffold, setup.tokenizer, environment.tools())
+    reward = None
+    if recipe.reward is not None:
+        # The process of the run has checked whether success dominates, where it has to.
+        config = recipe.reward.model_copy(update={"dominance": False})
+        reward = make_reward(config, environment.spec.parts, recipe.rollout.max_turns)
+    return Parts(environment, environment.ablations(), scaffold, reward)
+
+
+def facts_of(environment: Environment) -> str:
+    """Whatever has to be the same in all processes of a run, as a text."""
+    spec = environment.spec
+    data = spec.data_hash or "unhashed"
+    return f"turnwise {version('turnwise')}, {spec.name} {spec.version}, data {data}"
 
 
 class Worker:
@@ -115,21 +196,19 @@ class Worker:
 
 class WaitingEngine:
     """The engine of one episode, which asks the process of the run; all else about the engine is
-    that process's. See Engine."""
+    that process's."""
 
     def __init__(self, worker: Worker, number: int) -> None:
         self._worker, self._number = worker, number
 
     @property
     def version(self) -> int:
-        """Not known here; raises NotSupportedError. Completions have theirs."""
+        """Not known here; completions have theirs. Raises NotSupportedError."""
         raise NotSupportedError("a worker does not know the version of the weights")
 
-    def open(self, session: str) -> None:
-        """Do nothing."""
+    def open(self, session: str) -> None: ...
 
-    def close(self, session: str) -> None:
-        """Do nothing."""
+    def close(self, session: str) -> None: ...
 
     async def generate(
         self,
@@ -142,11 +221,8 @@ class WaitingEngine:
         """Sample one turn; raises InfrastructureError with what the engine says."""
         return await self._worker.ask(self._number, prompt, sampling)
 
-    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
-        """Do nothing."""
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None: ...
 
-    async def sleep(self) -> None:
-        """Do nothing."""
+    async def sleep(self) -> None: ...
 
-    async def stop(self) -> None:
-        """Do nothing."""
+    async def stop(self) -> None: ...

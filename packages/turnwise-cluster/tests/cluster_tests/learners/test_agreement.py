@@ -19,7 +19,6 @@ class Wrong(Alone):
         self.found = found
 
     def shard(self, model: nn.Module) -> Compute:
-        """See Ranks."""
         return lambda function, *arguments: self.found(function(model, *arguments))
 
 
@@ -29,7 +28,6 @@ class Choosing(Alone):
     count = 2
 
     def gather(self, value: Any) -> list[Any]:
-        """See Ranks."""
         return [value, tuple(not one for one in value) if isinstance(value, tuple) else value]
 
 

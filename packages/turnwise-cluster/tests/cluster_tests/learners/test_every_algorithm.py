@@ -1,7 +1,4 @@
-"""Promise 6 for any micro-batches and every algorithm of the table, on two ranks.
-
-Not here: a few algorithms in detail (`test_learner.py`), more ranks (`test_elastic.py`).
-"""
+"""Promise 6 for any micro-batches and every algorithm of the table, on two ranks."""
 
 from collections.abc import Callable
 from pathlib import Path

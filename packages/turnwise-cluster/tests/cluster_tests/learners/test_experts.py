@@ -97,7 +97,7 @@ def test_tokens_go_to_experts(
     recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
     recipe = kept_apart(recipe, slices)
     one, other = pair(team, recipe)
-    experts = team.parts.policy.model.model.layers[0].mlp.experts
+    experts = team.parts.learner.model.model.layers[0].mlp.experts
     assert experts.down_proj.to_local().shape[0] == experts.num_experts == 2
     assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
 

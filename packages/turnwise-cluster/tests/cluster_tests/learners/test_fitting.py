@@ -1,5 +1,4 @@
-"""Settings by which larger models fit make the updates that are made without them. Not here:
-replicas (`test_elastic.py`)."""
+"""Settings by which larger models fit make the updates that are made without them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -111,7 +111,7 @@ def test_two_ranks_make_the_update_of_one(
     one, two = both(team, recipe)
     made = [seeing(one.model, SEVERAL), seeing(one.model, [[2]], 1), seeing(one.model, [[0, 1]], 2)]
     assert_same_updates(one, two, made)
-    assert all(isinstance(weight, DTensor) for weight in team.parts.policy.model.parameters())
+    assert all(isinstance(weight, DTensor) for weight in team.parts.learner.model.parameters())
     tokenizer = load_tokenizer(recipe.model)
     folder = save(two, tmp_path, tokenizer)
     assert (folder / "preprocessor_config.json").is_file()
@@ -133,7 +133,7 @@ def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_
     expected, found = (each.update(groups, credits).metrics for each in (one, two))
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert found["policy/gradient_norm"] > 0
-    held = list(team.parts.policy.model.named_parameters())
+    held = list(team.parts.learner.model.named_parameters())
     assert all(isinstance(weight, DTensor) != ("lora_" in name) for name, weight in held)
     folder = save(two, tmp_path, load_tokenizer(recipe.model))
     assert {"preprocessor_config.json", "adapter_model.safetensors"} <= set(os.listdir(folder))

@@ -244,7 +244,7 @@ def test_adapters_are_whole_on_each_rank_and_their_base_divided(
     algorithm = {"name": "dapo", "kl_coefficient": 0.1}
     one, two = pair(team, recipe_of(model_folders[family], algorithm, lora_rank=2))
     assert_same_updates(one, two, [make_groups(REWARDS, seed) for seed in range(2)])
-    held = list(team.parts.policy.model.parameters())
+    held = list(team.parts.learner.model.parameters())
     assert all(isinstance(weight, DTensor) != weight.requires_grad for weight in held)
     moments = two.state()["moments"]
     assert len(moments) == sum(weight.requires_grad for weight in held)

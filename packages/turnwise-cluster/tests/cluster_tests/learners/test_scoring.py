@@ -69,7 +69,7 @@ def test_each_rank_scores_its_share(
     one, two = pair(team, recipe_of(model_folders["gemma2"], DAPO, lora_rank=2))
     groups = make_groups(REWARDS)
     members = [member for group in groups for member in group.graded]
-    counted = Counted(team.parts.policy.model.get_base_model())
+    counted = Counted(team.parts.learner.model.get_base_model())
     assert all(map(same, one.reference_logprobs(members), two.reference_logprobs(members)))
     assert 0 < counted.texts < len(members)
     told: Any = partial(Hindsight, scaffold=Telling())
@@ -95,7 +95,7 @@ def test_a_teacher_is_divided_and_says_the_same(
     learner = DistributedLearner(team, recipe, loaded(recipe, 1), None, None, teacher)
     two = learner.teacher
     assert two is not None
-    divided = team.parts.policy.teacher.model
+    divided = team.parts.learner.teacher.model
     counted = Counted(divided)
     one = Teacher(loaded(llama, 3), recipe.learning, 1.0)
     groups = make_groups(REWARDS)

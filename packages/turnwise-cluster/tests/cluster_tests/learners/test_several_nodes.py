@@ -1,7 +1,5 @@
 """Ranks of the learner on the nodes of a cluster: the updates of one machine, and ends that are
 named.
-
-Not here: ranks of one machine (`test_run.py`), and what they compute (`test_learner.py`).
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Workers in this process, for tests of what is said to them: the real ones without Ray.
-
-Not here: processes (`test_ray.py`).
-"""
+"""Workers in this process, for tests of what is said to them: the real ones without Ray."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +28,6 @@ class Fleet:
         self.starts = 0
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
-        """See Launcher."""
         self.starts += 1
         task = self.running[index] = asyncio.ensure_future(self._serve(port, secret))
         try:

@@ -1,7 +1,4 @@
-"""Workers as processes that Ray keeps: placed, killed, and gone when the run is.
-
-Not here: what is said to a worker (`test_workers.py`).
-"""
+"""Workers as processes that Ray keeps: placed, killed, and gone when the run is."""
 
 import asyncio
 import os
@@ -29,11 +26,9 @@ from turnwise.config import ClusterConfig
 from turnwise.rollout.runner import members_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Outcome
-from turnwise_cluster.launcher import RayLauncher
 from turnwise_cluster.nodes import Cluster, connected
 from turnwise_cluster.placement import ProcessSpec
-from turnwise_cluster.workers.pool import WorkerPool
-from turnwise_cluster.workers.worker import work
+from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
 
 LOCAL = ClusterConfig(workers=2)
 KIND = ProcessSpec("cluster.workers", 2)
@@ -55,7 +50,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
     with cluster.places(KIND) as places:
-        yield RayLauncher(cluster.host, places, work)
+        yield RayLauncher(cluster.host, places)
 
 
 class Killed(Harassed):

@@ -1,7 +1,4 @@
-"""Workers on the nodes of a cluster, of which one is lost.
-
-Not here: workers on one machine (`test_ray.py`).
-"""
+"""Workers on the nodes of a cluster, of which one is lost."""
 
 import time
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Workers play what the process of the run would have played, whatever becomes of them.
 
-They are the real ones, as tasks of this process (`fleet.py`). Not here: Ray (`test_ray.py`).
+They are the real ones, as tasks of this process (`fleet.py`).
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from turnwise.types import Group, Outcome, Trajectory
 from turnwise_cluster.workers import link, worker
 from turnwise_cluster.workers import pool as pool_module
 from turnwise_cluster.workers.frames import Asked
+from turnwise_cluster.workers.link import Replay
 from turnwise_cluster.workers.pool import WorkerPool
-from turnwise_cluster.workers.replay import Replay
 
 HERE = Path(__file__).parent
 TABLES = """

@@ -1,8 +1,9 @@
-"""Experts that stay on the rank that has them: tokens go to them, and come back computed.
+"""Exchanges of ranks that compute together: rows in slices, and tokens of experts.
 
-Each rank has as many experts of every layer as the others, whole, and their gradient, which is that
-of all ranks' tokens: nothing is gathered and nothing added up. Not here: routers, which every rank
-computes for its own tokens (`forward/routers.py`).
+Ranks with slices of a row: for attention each gives away its slice of most heads, and gets all
+tokens of its own heads (Ulysses, arXiv 2309.14509). Experts stay on the rank that has them, as many
+of every layer as the others have: tokens go to them, and come back computed. Their gradient is that
+of all ranks' tokens: nothing is gathered and nothing added up.
 """
 
 from functools import cache
@@ -17,6 +18,69 @@ from torch.distributed.tensor import DTensor, Shard
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.routers import experts_of
+
+
+class Slices:
+    """The `Slicing` of a process, with the others of a group of `count` neighbours."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.count = dist.get_world_size(group)
+
+    def to_heads(self, states: Tensor) -> Tensor:
+        exchanged: Tensor = _Exchange.apply(states, self, 1, 2)  # type: ignore[no-untyped-call]
+        return exchanged
+
+    def to_tokens(self, states: Tensor) -> Tensor:
+        exchanged: Tensor = _Exchange.apply(states, self, 2, 1)  # type: ignore[no-untyped-call]
+        return exchanged
+
+    def joined(self, values: Tensor, counts: list[int]) -> Tensor:
+        found: Tensor = _Joined.apply(values, self, counts)  # type: ignore[no-untyped-call]
+        return found
+
+    def exchanged(self, states: Tensor, split: int, joined: int) -> Tensor:
+        """Give every rank a part of a tensor's one dimension, and put together what comes by the
+        other."""
+        parts = torch.stack(states.chunk(self.count, split))
+        found = torch.empty_like(parts)
+        dist.all_to_all_single(found, parts, group=self.group)
+        return torch.cat(found.unbind(), joined)
+
+
+class _Exchange(torch.autograd.Function):
+    """An exchange, whose gradient is the exchange back."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, slices: Slices, split: int, joined: int) -> Tensor:
+        ctx.back = slices, joined, split
+        return slices.exchanged(states, split, joined)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        slices, split, joined = ctx.back
+        return slices.exchanged(gradient, split, joined), None, None, None
+
+
+class _Joined(torch.autograd.Function):
+    """All slices' values, of which each rank differentiates its own."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, slices: Slices, counts: list[int]) -> Tensor:
+        ctx.own = slices.rank, counts
+        padded = values.new_zeros(max(counts))
+        padded[: len(values)] = values
+        found = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(found, padded, group=slices.group)
+        return torch.cat([row[:count] for row, count in zip(found, counts, strict=True)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        rank, counts = ctx.own
+        return torch.split(gradient, counts)[rank], None, None
 
 
 def divide_experts(model: nn.Module, mesh: DeviceMesh) -> set[nn.Parameter]:
