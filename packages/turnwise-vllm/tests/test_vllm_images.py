@@ -14,8 +14,8 @@ from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.sampling import sample, uniforms
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Image
+from turnwise_vllm.completions import shown
 from turnwise_vllm.engine import VllmEngine
-from turnwise_vllm.images import shown
 from vllm_driving import LIMIT, change, drive
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")

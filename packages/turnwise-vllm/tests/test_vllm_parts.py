@@ -14,10 +14,16 @@ from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher, TokenTexts
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise_vllm.completions import Answer, completion, read_answer, request_body
-from turnwise_vllm.labels import Labels, WrongWeightsError
+from turnwise_vllm.completions import (
+    Answer,
+    Labels,
+    WrongWeightsError,
+    completion,
+    read_answer,
+    request_body,
+)
 from turnwise_vllm.parity import Probe, disagreement, make_probes, score
-from turnwise_vllm.routing import Router
+from turnwise_vllm.replica import Router
 
 
 def answer(tokens: list[int], reason: str) -> Answer:

@@ -15,8 +15,7 @@ from fake_vllm import FakeVllm, Json, Lies
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise_vllm.client import ServerLostError, ServerSlowError
 from turnwise_vllm.engine import VllmEngine
-from turnwise_vllm.senders import IpcSender, batches, described
-from turnwise_vllm.sending import Part, beside
+from turnwise_vllm.sending import IpcSender, Part, batches, beside, described
 from vllm_driving import Served, change, drive, once
 
 PHASES = ["/start_weight_update", "/update_weights", "/finish_weight_update"]

@@ -2,6 +2,7 @@
 
 import base64
 import math
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.forward.images import ImageReader, plain
+from turnwise.tokens import Image
 
 NO_NUMBER = -9999.0
 """vLLM's log-probability of a token whose logits are not numbers."""
@@ -173,3 +176,101 @@ def completion(
     if answer.reason == "stop":
         return cut(whole, StopReason.STOP_STRING)
     return cut(whole, StopReason.MAX_TOKENS if whole >= sampling.max_tokens else StopReason.CONTEXT)
+
+
+def shown(
+    prompt: Sequence[int], images: Sequence[Image], reader: ImageReader | None
+) -> dict[str, Any]:
+    """The fields of a request that show a server a prompt with images; none without images.
+
+    Raises ConfigError for a model that takes none, InfrastructureError for a prompt with a
+    placeholder that stands for nothing before an image: the server would put the image there.
+    """
+    if not images:
+        return {}
+    if reader is None:
+        raise ConfigError("the model takes no images, and is given some")
+    templated = reader.templated(prompt, images)
+    behind = list(prompt[images[-1].end :]).count(reader.token)
+    if templated.count(reader.token) - behind != len(images):
+        raise InfrastructureError(
+            "the model wrote the placeholder of images itself, and was shown an image after that: "
+            "vLLM would take the one for the other"
+        )
+    return {
+        "token_ids": [int(token) for token in templated],
+        "content_parts": [{"type": "image_url", "url": _url(image.png)} for image in images],
+        "return_token_ids": True,
+    }
+
+
+def check_read(answer: Mapping[str, Any], prompt: Sequence[int], images: Sequence[Image]) -> None:
+    """Raise InfrastructureError for an answer that was sampled after another prompt with images."""
+    if not images:
+        return
+    read = answer.get("prompt_token_ids")
+    if read is None:
+        raise InfrastructureError(
+            "vLLM does not say which tokens it read (prompt_token_ids), which vLLM 0.32 or later "
+            "does"
+        )
+    if list(read) != list(prompt):
+        raise InfrastructureError(
+            f"vLLM read {len(read)} other tokens than the {len(prompt)} of the prompt: its image "
+            "processor is not the one that the model was loaded with"
+        )
+
+
+def _url(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(plain(png)).decode()
+
+
+class WrongWeightsError(InfrastructureError):
+    """The server sampled with other weights than it was given last."""
+
+
+class Labels:
+    """The labels that servers were given, oldest first.
+
+    Example: `labels.add("000003-version-2", 2)`, then `labels.versions(answer.labels, since, url)`.
+    """
+
+    def __init__(self) -> None:
+        self._run = uuid.uuid4().hex[:8]
+        self._places: dict[str, int] = {}
+        self._versions: list[int] = []
+
+    def add(self, name: str, version: int) -> str:
+        """A new label for weights of a version; `name` is another one each time."""
+        label = f"{self._run}-{name}"
+        self._places[label] = len(self._versions)
+        self._versions.append(version)
+        return label
+
+    @property
+    def newest(self) -> int:
+        """The place of the newest label."""
+        return len(self._versions) - 1
+
+    def versions(self, labels: Sequence[str], since: int, url: str) -> list[int]:
+        """The version of each token of an answer, which was asked for when the server at `url` had
+        the weights at the place `since`.
+
+        Raises WrongWeightsError for weights that it was not given, or older ones than it had.
+        """
+        places = []
+        for label in labels:
+            place = self._places.get(label)
+            if place is None:
+                raise WrongWeightsError(
+                    f"vLLM at {url} sampled with the weights {label!r}, which it was not given: it "
+                    "was started again, or given others"
+                )
+            if place < since:
+                raise WrongWeightsError(
+                    f"vLLM at {url} sampled with weights of version {self._versions[place]} after "
+                    f"those of version {self._versions[since]}"
+                )
+            since = place
+            places.append(place)
+        return [self._versions[place] for place in places]

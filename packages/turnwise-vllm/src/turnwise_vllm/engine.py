@@ -3,9 +3,9 @@
     load_weights ─> write them ─> turns under way end ─> every server reads them ─> parity
     generate ─> the replica of the session ─> lost? start it again, and send the request again
 
-With `engine.in_flight` turns under way do not end: servers hold them meanwhile. What a server was
-sampling when it was lost is sampled again with the same seed, elsewhere if there is another
-replica: an answer that never came was never counted.
+With `engine.in_flight` servers hold turns under way meanwhile. What a server was sampling when it
+was lost is sampled again with the same seed, elsewhere if there is another replica: an answer that
+never came was never counted.
 """
 
 import asyncio
@@ -30,21 +30,20 @@ from turnwise.engines.weights import match_weights
 from turnwise.errors import InfrastructureError
 from turnwise.forward.images import reader_of
 from turnwise.tokens import Image
-from turnwise_vllm.background import Background
 from turnwise_vllm.client import ServerLostError
 from turnwise_vllm.completions import (
     AbortedError,
+    WrongWeightsError,
+    check_read,
     check_supported,
     completion,
     read_answer,
     request_body,
+    shown,
 )
 from turnwise_vllm.fleet import Fleet
-from turnwise_vllm.images import check_read, shown
-from turnwise_vllm.labels import WrongWeightsError
 from turnwise_vllm.parity import ParityCheck, image_probe, make_probes
-from turnwise_vllm.replica import Replica
-from turnwise_vllm.routing import Router
+from turnwise_vllm.replica import Replica, Router
 from turnwise_vllm.transports import Transport
 
 ATTEMPTS = 5
@@ -87,22 +86,20 @@ class VllmEngine:
         parity_bound: float = ROUNDED_PARITY,
         colocated: bool = False,
     ) -> None:
-        """`limit` is the most tokens of a trajectory; the replicas take weights by `transport`; a
-        `temporary` folder is deleted at the end; for the bound see `EngineConfig`, for `colocated`
-        EngineSetup."""
+        """`limit` is the most tokens of a trajectory; a `temporary` folder is deleted at the end;
+        for the bound see `EngineConfig`, for `colocated` EngineSetup."""
         self._model, self._tokenizer, self._config = model, tokenizer, config
         self._limit, self._router, self._colocated = limit, Router(replicas), colocated
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._transport, self._temporary = transport, temporary
-        self._background = Background()
         self._reader = reader_of(model)
         probes, chosen = make_probes(tokenizer, limit), bool(config.parity_bound)
         if self._reader is not None:
             probes += image_probe(self._reader, probes[0], limit)
         check = ParityCheck(model, probes, parity_bound, allow_rounding=not chosen)
-        self.fleet = Fleet(replicas, check, config.max_restarts, config.in_flight, self._background)
+        self.fleet = Fleet(replicas, check, config.max_restarts, config.in_flight)
         self._sessions: dict[str, asyncio.Task[Completion] | None] = {}
         """The request of each open session, while it has one."""
         self.version = 0
@@ -246,4 +243,4 @@ class VllmEngine:
                 raise InfrastructureError(self.fleet.broken)
             if self.fleet.ready:
                 return
-            await self._background.change()
+            await self.fleet.background.change()

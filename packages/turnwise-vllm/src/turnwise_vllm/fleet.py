@@ -1,17 +1,17 @@
 """The servers of a run as one: given new weights, watched, brought up again when they are lost.
 
-    take ─> every server has the weights and says so ─> parity ─> `open`
-    lose ─> started again (or waited for), the newest weights, parity ─> up
+take ─> every server has the weights and says so ─> parity ─> `open`
+lose ─> started again (or waited for), the newest weights, parity ─> up
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from turnwise.errors import InfrastructureError, RunStoppedError
-from turnwise_vllm.background import Background
 from turnwise_vllm.client import (
     Json,
     ServerLostError,
@@ -19,10 +19,15 @@ from turnwise_vllm.client import (
     ServerSlowError,
     not_taken,
 )
-from turnwise_vllm.completions import Answer
-from turnwise_vllm.labels import Labels, WrongWeightsError
+from turnwise_vllm.completions import (
+    Labels,
+    WrongWeightsError,
+    check_read,
+    read_answer,
+    request_body,
+    shown,
+)
 from turnwise_vllm.parity import ParityCheck, Probe
-from turnwise_vllm.probes import sample_probes
 from turnwise_vllm.replica import Replica
 
 WATCH_SECONDS = 2.0
@@ -31,6 +36,52 @@ BAD_LOOKS = 3
 """Failed checks in a row that mean a lost server: one may be due to this process being busy."""
 
 log = logging.getLogger(__name__)
+
+
+class Background:
+    """Tasks beside the requests of an engine, and what waits for a change. Example:
+    `background.start(watch())`, then `background.check(); await background.change()` until
+    something is so."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._bug: BaseException | None = None
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run a task; its exception reaches every caller of `check`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+        def noticed(ended: "asyncio.Task[None]") -> None:
+            self._tasks.discard(ended)
+            if not ended.cancelled() and ended.exception() is not None:
+                self._bug = ended.exception()
+                self.tell()
+
+        task.add_done_callback(noticed)
+        return task
+
+    def check(self) -> None:
+        """Raise the error that ended a task."""
+        if self._bug is not None:
+            raise self._bug
+
+    async def change(self) -> None:
+        """Wait for the next `tell`."""
+        await self._changed.wait()
+
+    def tell(self) -> None:
+        """Wake everything that waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def stop(self) -> None:
+        """Cancel all tasks, and wait for their end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Fleet:
@@ -42,14 +93,13 @@ class Fleet:
         parity: ParityCheck,
         max_restarts: int,
         in_flight: bool,
-        background: Background,
     ) -> None:
         """Lost servers are brought up again `max_restarts` times in all; `in_flight` lets turns go
         on across an update."""
         self.replicas, self.parity = replicas, parity
         self.labels = Labels()
         self._max_restarts, self._in_flight = max_restarts, in_flight
-        self._background = background
+        self.background = Background()
         self._newest: tuple[Path, str] | None = None
         """Folder of the newest weights, and what a server that has them calls them."""
         self._repairs: dict[int, asyncio.Task[None]] = {}
@@ -76,21 +126,21 @@ class Fleet:
         `stop`."""
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
-        self._background.check()
+        self.background.check()
 
     async def ask(self, replica: Replica, body: Json) -> Json:
         """The answer of a server to a request for tokens."""
         try:
             return await replica.generate(body)
         finally:
-            self._background.tell()
+            self.background.tell()
 
     async def hold(self) -> None:
         """Send nothing more, and wait for what is under way, unless that goes on; each request has
         its deadline."""
         self.open = False
         while not self._in_flight and any(replica.in_flight for replica in self.replicas):
-            await self._background.change()
+            await self.background.change()
 
     async def take(self, folder: Path, version: int) -> None:
         """Let every server have new weights, of which the model has the same, after `hold`. Raises
@@ -105,7 +155,7 @@ class Fleet:
         for number in range(len(self.replicas)):
             await self._check(number, f"of version {version}")
         self.open = True
-        self._background.tell()
+        self.background.tell()
 
     async def sleep(self) -> None:
         """Let servers give the memory of their GPU back until `take`."""
@@ -120,8 +170,8 @@ class Fleet:
     async def stop(self) -> None:
         """End own servers, and what goes on in the background. Idempotent."""
         self._stopped = True
-        self._background.tell()
-        await self._background.stop()
+        self.background.tell()
+        await self.background.stop()
         await asyncio.gather(*(replica.stop() for replica in self.replicas))
 
     def lose(self, replica: Replica, reason: str) -> None:
@@ -130,7 +180,7 @@ class Fleet:
         if self._stopped or number in self._repairs:
             return
         replica.up = False
-        self._repairs[number] = self._background.start(self._repair(number, reason))
+        self._repairs[number] = self.background.start(self._repair(number, reason))
 
     async def _begin(self) -> None:
         """Bring all servers up for the first time; one that does not start is not tried again."""
@@ -141,7 +191,7 @@ class Fleet:
             raise not_taken(error) from error
         for replica in self.replicas:
             replica.up = True
-            self._background.start(self._watch(replica))
+            self.background.start(self._watch(replica))
 
     async def _renew(self, number: int) -> None:
         """Give a replica the newest weights, however often it has to be started for that."""
@@ -185,13 +235,18 @@ class Fleet:
         """The probes with what a server samples; raises WrongWeightsError for older weights."""
         newest = self.labels.newest
 
-        def checked(answer: Answer) -> None:
+        async def sample(probe: Probe) -> Probe:
+            most = probe.sampling.max_tokens
+            body = request_body(replica.model, probe.prompt, probe.sampling, most, ())
+            body["sampling_params"]["ignore_eos"] = True
+            seen = shown(probe.prompt, probe.images, self.parity.reader)
+            found = await self.ask(replica, body | seen)
+            check_read(found, probe.prompt, probe.images)
+            answer = read_answer(found)
             self.labels.versions(answer.labels, newest, replica.url)
+            return replace(probe, tokens=answer.tokens, logprobs=answer.logprobs)
 
-        ask = partial(self.ask, replica)
-        return await sample_probes(
-            ask, replica.model, self.parity.probes, checked, self.parity.reader
-        )
+        return list(await asyncio.gather(*map(sample, self.parity.probes)))
 
     async def _repair(self, number: int, reason: str) -> None:
         """Bring a lost server up with the newest weights, as often as the recipe allows."""
@@ -213,7 +268,7 @@ class Fleet:
                     reason = str(error)
         finally:
             del self._repairs[number]
-            self._background.tell()
+            self.background.tell()
 
     async def _bring_back(self, replica: Replica) -> None:
         assert self._newest is not None

@@ -23,8 +23,7 @@ from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.nodes import Nodes
 from turnwise_vllm.process import Machines, ThisMachine
 from turnwise_vllm.replica import Replica
-from turnwise_vllm.senders import make_sender
-from turnwise_vllm.sending import Sender, Sent
+from turnwise_vllm.sending import Sender, Sent, make_sender
 from turnwise_vllm.transports import Adapters, Files, Transport, server_arguments
 
 NAME = "turnwise"

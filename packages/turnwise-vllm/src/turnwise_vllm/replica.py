@@ -5,6 +5,8 @@ The server is one that turnwise started and owns, or one that runs already.
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -151,3 +153,33 @@ class Replica:
                     "engine.start_seconds, or look at its log"
                 )
             await asyncio.sleep(LOOK_SECONDS)
+
+
+class Router:
+    """Chooses the replica of a session: the one that holds its cache, else the idlest.
+    Example: `Router(replicas).choose("00000012-0")`."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+        self._homes: dict[str, int] = {}
+
+    def choose(self, session: str) -> Replica:
+        """The session's replica if that is up; else one that is, with the fewest requests, then
+        with the fewest sessions, which is the session's from now on.
+
+        Raises ValueError when none is up.
+        """
+        home = self._homes.get(session)
+        if home is None or not self._replicas[home].up:
+            home = self._idlest()
+            self._homes[session] = home
+        return self._replicas[home]
+
+    def forget(self, session: str) -> None:
+        """The session is over. Idempotent."""
+        self._homes.pop(session, None)
+
+    def _idlest(self) -> int:
+        held = Counter(self._homes.values())
+        up = [number for number, replica in enumerate(self._replicas) if replica.up]
+        return min(up, key=lambda number: (self._replicas[number].in_flight, held[number]))
