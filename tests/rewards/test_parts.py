@@ -133,7 +133,7 @@ def test_the_recipes_of_the_page_are_rewards(
     (tmp_path / "mine.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     recipes = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)]
-    assert len(recipes) == 5
+    assert len(recipes) == 4
     learned = {"reward_model": RewardPart(0, 1, "chance of success")}
     for recipe in recipes:
         made = make_reward(RewardConfig.model_validate(recipe["reward"]), REPORTED, 8, learned)
