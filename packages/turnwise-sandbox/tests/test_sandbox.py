@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -135,10 +136,8 @@ open(b"\\xff.txt", "w").write("x")
     assert result.status is Status.OK, result.stderr.text
     assert set(result.files) <= {"good.txt", "secret.txt"}  # root's supervisor can read the latter
     assert "good.txt" in result.files
-    assert {"link.txt", "root", "pipe.txt", "twice.txt", "again.txt", "conftest.py"} <= set(
-        result.refused
-    )
-    assert "__pycache__/a.txt" in result.refused
+    refused = {"link.txt", "root", "pipe.txt", "twice.txt", "again.txt", "conftest.py"}
+    assert refused | {"__pycache__/a.txt"} <= set(result.refused)
     assert result.refused["link.txt"] == result.refused["pipe.txt"] == "not a regular file"
 
 
@@ -165,15 +164,11 @@ def test_given_paths_stay_inside(sandbox: Sandbox, path: str) -> None:
 
 def test_same_code_same_output(sandbox: Sandbox) -> None:
     source = "import os, time; print(hash('a'), {*'abc'}, time.tzname, sorted(os.environ))"
-    outputs = {sandbox.run_python(source).stdout.text for _ in range(3)}
-    by_program = sandbox.run([sys_python(sandbox), "-S", "-c", "print(hash('a'))"]).stdout.text
-    assert len(outputs) == 1
-    assert outputs.pop().split()[0] == by_program.strip()
-
-
-def sys_python(sandbox: Sandbox) -> str:
+    (output,) = {sandbox.run_python(source).stdout.text for _ in range(3)}
     assert sandbox._launch is not None
-    return sandbox._launch.interpreter
+    python = sandbox._launch.interpreter
+    by_program = sandbox.run([python, "-S", "-c", "print(hash('a'))"]).stdout.text
+    assert output.split()[0] == by_program.strip()
 
 
 def test_packages_can_be_imported_and_not_written(maker: Maker, tmp_path: Path) -> None:
@@ -275,23 +270,6 @@ def test_sandboxes_that_root_started_have_a_user_each(maker: Maker, tier: str) -
 # Many, and ready ones
 
 
-@pytest.mark.slow
-def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]) -> None:
-    with maker("bubblewrap", concurrency=100) as sandbox:
-        begin = threading.Barrier(100)
-
-        def one(number: int) -> str:
-            begin.wait()
-            source = f"open('mark', 'x').write('{number}'); import time; time.sleep(0.2); "
-            source += "print(open('mark').read())"
-            result = sandbox.run_python(source)
-            return result.stdout.text if result.status is Status.OK else repr(result)
-
-        with ThreadPoolExecutor(100) as pool:
-            assert list(pool.map(one, range(100))) == [f"{number}\n" for number in range(100)]
-        assert nothing_left(sandbox)
-
-
 @pytest.mark.long
 def test_no_more_at_once_than_there_are_places(maker: Maker) -> None:
     with maker("bubblewrap", concurrency=1) as sandbox:
@@ -299,10 +277,9 @@ def test_no_more_at_once_than_there_are_places(maker: Maker) -> None:
 
         def one(_: int) -> tuple[list[float], float]:
             begin.wait()
-            source = (
-                "import time; now = time.monotonic\nprint(now()); time.sleep(0.3); print(now())"
+            result = sandbox.run_python(
+                "import time; now = time.monotonic\nprint(now())\ntime.sleep(0.3); print(now())"
             )
-            result = sandbox.run_python(source)
             return [float(line) for line in result.stdout.text.split()], result.queued
 
         with ThreadPoolExecutor(3) as pool:
@@ -317,10 +294,8 @@ def test_idle_sessions_take_no_place(maker: Maker) -> None:
         sessions = [sandbox.open_session() for _ in range(5)]
         for number, session in enumerate(sessions):
             session.run(f"x = {number}")
-        assert [session.run("x").stdout.text for session in sessions] == [
-            f"{n}\n" for n in range(5)
-        ]
-        for session in sessions:
+        for number, session in enumerate(sessions):
+            assert session.run("x").stdout.text == f"{number}\n"
             session.close()
 
 
@@ -341,32 +316,25 @@ def test_killed_while_they_start(
 ) -> None:
     with maker(tier) as sandbox:
         for delay in (*[0.0] * 20, 0.001, 0.002, 0.004, 0.008, 0.016):
-            worker = sandbox._new_worker(sandbox.find_tier(), None)
+            worker = sandbox._new_worker(tier, sandbox.settings.limits)
             time.sleep(delay)
             worker.close()
         assert nothing_left(sandbox)
 
 
-def test_close_ends_everything_and_a_run_starts_it_again(maker: Maker) -> None:
+def test_close_ends_everything_as_forgetting_does_and_a_run_starts_it_again(maker: Maker) -> None:
     sandbox = maker("bubblewrap", warm=2)
-    sandbox.run_python("")
-    assert sandbox._launch is not None
-    process = sandbox._launch.process
-    sandbox.close()
-    sandbox.close()
-    assert process.returncode == 0
-    assert sandbox.run_python("print(1)").stdout.text == "1\n"
-    sandbox.close()
-
-
-def test_a_forgotten_sandbox_is_closed(maker: Maker) -> None:
-    sandbox = maker("bubblewrap", warm=1)
-    sandbox.run_python("")
-    assert sandbox._launch is not None
-    process = sandbox._launch.process
+    ended = []
+    for _ in range(2):
+        assert sandbox.run_python("print(1)").stdout.text == "1\n"
+        assert sandbox._launch is not None
+        ended.append(sandbox._launch.process)
+        if len(ended) == 1:
+            sandbox.close()
+            sandbox.close()
     del sandbox
     gc.collect()
-    assert process.returncode == 0
+    assert [process.returncode for process in ended] == [0, 0]
 
 
 # Parts that die
@@ -385,7 +353,7 @@ def ended(worker: Worker, sandbox: Sandbox) -> Result:
 def test_a_supervisor_that_dies_is_no_doing_of_the_code(maker: Maker) -> None:
     with maker("bubblewrap") as sandbox:
         launcher = sandbox.launcher_process
-        worker = sandbox._begun(SLEEPING, None)
+        worker = sandbox._begun(SLEEPING, sandbox.settings.limits)
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
             with contextlib.suppress(ProcessLookupError):  # ended with the one before
                 os.kill(int(child), signal.SIGKILL)
@@ -425,7 +393,7 @@ def test_a_launcher_that_dies_is_started_again(maker: Maker) -> None:
         sandbox.run_python("")
         assert sandbox._launch is not None
         launcher = sandbox._launch.process
-        worker = sandbox._begun(SLEEPING, None)
+        worker = sandbox._begun(SLEEPING, sandbox.settings.limits)
         launcher.kill()
         assert ended(worker, sandbox).status is Status.INFRASTRUCTURE
         launcher.wait(60)
@@ -478,32 +446,17 @@ def test_no_silent_step_down(
 
 def test_a_bwrap_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
-    program.write_text(
-        "#!/bin/sh\necho bwrap: No permissions to create a new namespace >&2; exit 1"
-    )
+    program.write_text("#!/bin/sh\necho bwrap: No permissions to create a thing >&2; exit 1")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(
-        ConfigError, match=r"bubblewrap: bwrap: No permissions to create a new name"
-    ):
+    with pytest.raises(ConfigError, match=r"bubblewrap: bwrap: No permissions to create a thing"):
         Sandbox(SandboxSettings(tier="bubblewrap")).find_tier()
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"seconds": 0.0}, "seconds"),
-        ({"memory": 1024}, "memory"),
-        ({"cpu_seconds": float("nan")}, "cpu_seconds"),
-        ({"files": 3}, "files"),
-    ],
-)
-def test_limits_that_cannot_be(changes: dict[str, float], text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
-        Limits(**changes)  # type: ignore[arg-type]
-
-
-def test_settings_that_cannot_be() -> None:
+def test_limits_and_settings_that_cannot_be() -> None:
+    for name, value in (("seconds", 0), ("memory", 1024), ("cpu_seconds", math.nan), ("files", 3)):
+        with pytest.raises(ConfigError, match=name):
+            Limits(**{name: value})  # type: ignore[arg-type]
     for changes in ({"tier": "docker"}, {"warm": -1}, {"concurrency": 0}, {"packages": ("a",)}):
         with pytest.raises(ConfigError):
             SandboxSettings(**changes)  # type: ignore[arg-type]

@@ -1,5 +1,4 @@
 """Algorithms that ask more of a run than its rewards: trees, hindsight, teachers, process rewards.
 
-Their parts are declared as those of the core are. Not here: what an algorithm is
-(`turnwise.algorithms`).
+Their parts are declared as those of the core are.
 """

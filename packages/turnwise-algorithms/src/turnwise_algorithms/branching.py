@@ -2,7 +2,7 @@
 
 An environment that can be restored lets any turn be played again. What a branch shares with its
 parent is marked INHERITED, so that it is trained once, in the parent, whatever the number of
-branches. Not here: which turns are worth branching at.
+branches.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Advantages from a teacher's log-probabilities of what the policy sampled. Pure float64 numpy.
-
-Not here: the teacher.
-"""
+"""Advantages from a teacher's log-probabilities of what the policy sampled. Pure float64 numpy."""
 
 import numpy as np
 

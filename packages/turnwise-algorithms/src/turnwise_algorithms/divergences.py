@@ -1,7 +1,4 @@
-"""Divergences of two distributions over the whole vocabulary. Pure torch.
-
-Not here: estimates from the sampled tokens alone (`kl.py`).
-"""
+"""Divergences of two distributions over the whole vocabulary. Pure torch."""
 
 import math
 

@@ -2,8 +2,7 @@
 
 pi is the probability of a turn's sampled tokens when they were sampled, h that of the same tokens
 given the outcome. Each function gives a list with float64[K_i] for each episode. Pure float64
-numpy. Not here: where h comes from (`signals/hindsight.py`); with a wrong h all of this
-is wrong.
+numpy.
 """
 
 from collections.abc import Sequence

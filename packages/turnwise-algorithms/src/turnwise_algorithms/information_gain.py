@@ -1,7 +1,4 @@
-"""Credit from how much likelier each turn made the right answer. Pure float64 numpy.
-
-Not here: where the gains come from (`signals/information_gain.py`).
-"""
+"""Credit from how much likelier each turn made the right answer. Pure float64 numpy."""
 
 from collections.abc import Sequence
 from typing import Annotated

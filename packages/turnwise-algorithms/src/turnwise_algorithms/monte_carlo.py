@@ -1,6 +1,6 @@
 """Advantages from episodes that were played beside the group, only to judge its members by.
 
-Pure float64 numpy. Not here: how those episodes are played (`replays.py`).
+Pure float64 numpy.
 """
 
 from collections.abc import Sequence

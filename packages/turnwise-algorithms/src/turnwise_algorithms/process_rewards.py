@@ -1,7 +1,4 @@
-"""Credit from rewards for the process, token by token, beside the outcome. Pure float64 numpy.
-
-Not here: where such rewards come from (an implicit reward model, in `learning`).
-"""
+"""Credit from rewards for the process, token by token, beside the outcome. Pure float64 numpy."""
 
 from collections.abc import Sequence
 

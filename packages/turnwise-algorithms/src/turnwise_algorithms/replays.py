@@ -1,7 +1,6 @@
 """Groups with episodes beside them, only to judge their members by.
 
-Each function gives one group for each task. Not here: what is made of those episodes
-(`monte_carlo.py`).
+Each function gives one group for each task.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """A baseline for each token from what the group's members have left to gain at that token.
 
-Pure float64 numpy. Not here: where the norms of scores come from (`learning/scoring.py`), and
-baselines that are one number per trajectory (`outcome_advantages.py`) or per turn (`turns.py`).
+Pure float64 numpy.
 """
 
 from collections.abc import Sequence

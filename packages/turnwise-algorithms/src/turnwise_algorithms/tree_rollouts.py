@@ -3,7 +3,7 @@
 A branch begins before a turn of another episode and shares what stands before it, marked INHERITED:
 each sampled token is trained once, in the episode that sampled it. Which turns are branched at is
 decided from seeds and finished episodes alone, so that a step repeats. An episode without a grade
-is never branched from. Not here: what is made of a tree's rewards (`trees.py`).
+is never branched from.
 """
 
 import random

@@ -3,7 +3,7 @@
 An episode that branches off sampled its own turns from `first_turn` on; those before it are its
 parent's. A token stands once in a batch, with the episode that sampled it, and gets there what all
 episodes that go through it have together. Each function gives a list with float64[K_i] for each
-episode. Pure float64 numpy. Not here: which turns are branched at (`tree_rollouts.py`).
+episode. Pure float64 numpy.
 """
 
 from collections.abc import Iterator, Sequence

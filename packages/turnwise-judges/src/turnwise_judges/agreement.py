@@ -2,7 +2,7 @@
 
 Kappa is the share of agreement beyond what the two label frequencies give by chance: Cohen 1960,
 Educ. Psychol. Meas. 20. Its standard error for large samples: Fleiss, Cohen & Everitt 1969,
-Psychol. Bull. 72. Not here: who judges.
+Psychol. Bull. 72.
 """
 
 import math

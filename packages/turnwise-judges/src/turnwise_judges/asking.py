@@ -1,8 +1,7 @@
 """How a request is made: once if it is the same, under a deadline, within a budget.
 
 A reply that is not in the wanted form is asked for once more, with the reason. What is late,
-unreachable or malformed then is a missing judgement. What judging takes is counted. Not here: what
-is asked (`prompt.py`), and by which model (`*_model.py`).
+unreachable or malformed then is a missing judgement. What judging takes is counted.
 """
 
 import asyncio

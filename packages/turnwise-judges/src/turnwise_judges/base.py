@@ -1,7 +1,4 @@
-"""The seams of judges: the model that answers, the form of an answer, and what comes of it.
-
-Not here: how a request is written (`prompt.py`), and how it is made (`asking.py`).
-"""
+"""The seams of judges: the model that answers, the form of an answer, and what comes of it."""
 
 import asyncio
 from abc import ABC, abstractmethod

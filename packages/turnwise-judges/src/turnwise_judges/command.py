@@ -1,7 +1,4 @@
-"""The command that puts a run's saved trajectories before a judge.
-
-Not here: what is judged and compared (`judging.py`).
-"""
+"""The command that puts a run's saved trajectories before a judge."""
 
 import math
 from collections import Counter

@@ -2,7 +2,7 @@
 itself, or any other.
 
 What a message says is encoded apart from the template, so that a special token's name in it is only
-text. Not here: how an engine gets its weights.
+text.
 """
 
 from collections.abc import Callable, Sequence

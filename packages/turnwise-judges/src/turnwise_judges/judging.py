@@ -1,8 +1,5 @@
 """Puts saved trajectories before a judge: how far it agrees with the environment's verdicts, and
-preference pairs by it.
-
-Not here: judges (`making.py`), and a judge in the reward of a run (`section.py`).
-"""
+preference pairs by it."""
 
 import asyncio
 import math

@@ -1,7 +1,4 @@
-"""Makes a working judge from its settings.
-
-Not here: the settings (`config/judge.py`).
-"""
+"""Makes a working judge from its settings."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,8 +1,7 @@
 """A judge that says which of two episodes is better, and scores within a group from that.
 
 Both orders are asked. Where the answer goes with the place and not with the episode, it is a tie,
-and counted: judges favour a place (arXiv 2306.05685, section 3.3). Not here: agreement with gold
-labels (`agreement.py`).
+and counted: judges favour a place (arXiv 2306.05685, section 3.3).
 """
 
 import asyncio

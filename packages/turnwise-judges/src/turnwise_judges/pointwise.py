@@ -1,7 +1,4 @@
-"""A judge that gives an episode a score in a declared range.
-
-Not here: criteria that are checked one by one (`rubric.py`), and comparisons (`pairwise.py`).
-"""
+"""A judge that gives an episode a score in a declared range."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

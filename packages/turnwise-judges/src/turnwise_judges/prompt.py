@@ -3,8 +3,7 @@
 The record is one line of JSON between two lines with a nonce, in printable ASCII, so that nothing
 in it ends a line, a string or the block, and no server's tokenizer finds a special token in it. The
 nonce follows from the seed and from the whole request: a text that holds its own nonce cannot be
-written, even if the seed is known. Not here: what stands in a record (`record.py`), and how a reply
-is read (`reply.py`).
+written, even if the seed is known.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The record of an episode that a judge is shown: plain data, of bounded length.
 
 It has what the agent wrote and what came back, each under a key of its own. It has neither the
-task's secret nor the verifier's verdict. Not here: how it is quoted (`prompt.py`).
+task's secret nor the verifier's verdict.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 They are what a judge that is the policy itself is trained on, so that its judgement stays grounded
 where truth can be had: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2).
-Not here: how replies are sampled (`refining.py`).
 """
 
 import random

@@ -1,8 +1,7 @@
 """The training of a judge that is the policy itself: replies to requests whose answer the verifier
 knows, as groups of trajectories that the update learns from beside the step's own.
 
-Source: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2). Not here: what is
-asked, and when a reply is right (`refinement.py`).
+Source: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2).
 """
 
 import asyncio

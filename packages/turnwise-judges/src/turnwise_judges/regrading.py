@@ -1,7 +1,4 @@
-"""Groups whose rewards are a judge's: preference pairs by a model (RLAIF, arXiv 2309.00267).
-
-Not here: which members of a group make a pair (`preferences/learner.py`).
-"""
+"""Groups whose rewards are a judge's: preference pairs by a model (RLAIF, arXiv 2309.00267)."""
 
 import asyncio
 from collections.abc import Sequence

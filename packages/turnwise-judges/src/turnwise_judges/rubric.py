@@ -2,7 +2,7 @@
 those that hold, as a share of all.
 
 A criterion that the record does not show counts as one that does not hold: an agent that leaves the
-judge in the dark wins nothing by it. Not here: the reading of rubrics from files (`making.py`).
+judge in the dark wins nothing by it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The judge of a run, as turnwise asks for it: what its section makes.
-
-Not here: judges alone, as the command asks them (`making.py`), and their training (`refining.py`).
-"""
+"""The judge of a run, as turnwise asks for it: what its section makes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

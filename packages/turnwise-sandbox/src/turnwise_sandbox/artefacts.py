@@ -1,7 +1,6 @@
 """The rule for files that leave a sandbox: allow-listed, plain, small, not self-running.
 
-Standard library only: the supervisor gathers files inside the sandbox by the same rules by which
-the host checks them. Not here: what is in the files; they are the agent's, and untrusted.
+Standard library only: the supervisor gathers inside by the rules by which the host checks.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ AUTOMATIC = (
 )
 """Files that change how other code is run without being asked for by name."""
 LONGEST_NAME = 255
-"""Bytes of a file's name, without its folders, that Linux takes."""
+"""Bytes that Linux takes, without folders."""
 AUTOMATIC_FOLDERS = (".git", ".hg", "__pycache__")
 
 
@@ -97,9 +96,8 @@ def gather(
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """Everything in a folder but folders, by relative path, in order; links are not followed, and
-    folders that cannot be read are passed over, as are those whose path is longer than the system
-    takes."""
+    """Everything but folders, by relative path, in order; links are not followed, and folders that
+    cannot be read, or have too long a path, are passed over."""
     waiting = [""]
     while waiting:
         place = waiting.pop()
@@ -124,7 +122,6 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _read(path: str, max_bytes: int) -> tuple[str, bytes]:
-    """The reason for refusing a file, or its content."""
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -1,18 +1,15 @@
-"""Isolation by bubblewrap (`bwrap`), the tool that Flatpak uses.
+"""Isolation by bubblewrap (`bwrap`), the tool that Flatpak uses. Standard library only; runs in the
+launcher.
 
-Standard library only; runs in the launcher. The code sees a root folder built from nothing: the
-system and the interpreter read-only, a /proc of its own processes, five harmless devices, and file
-systems in memory, of limited size, at /work, /tmp and /dev/shm. It has no network interface but its
-own loopback and no capability, and what else it may not call is filtered (`seccomp.py`). Its
-supervisor is process 1 of the process namespace: no signal from inside ends it, and the kernel ends
-all with it. Needs Linux 5.14 (limits of processes by user namespace) and, but for root, the right
-to make user namespaces.
-
-Started by root, there is no user namespace: the supervisor is root with a few rights, and the code
-is a user of its own, whose processes the kernel counts; of root's own it would count none.
-
-What it is not: a virtual machine. The kernel is shared, and a defect of the kernel in a system call
-that is not filtered breaks it.
+The code sees a root folder built from nothing: the system and the interpreter read-only, a /proc of
+its own processes, five harmless devices, and file systems in memory, of limited size, at /work,
+/tmp and /dev/shm. It has no network but its own loopback and no capability, and what else it may
+not call is filtered (`seccomp.py`). Its supervisor is process 1 of the namespace: no signal from
+inside ends it, and the kernel ends all with it. Needs Linux 5.14 (limits of processes by user
+namespace) and, but for root, the right to make user namespaces. Started by root, there is none: the
+supervisor is root with a few rights, and the code has a user of its own, since of root's processes
+the kernel counts none. The kernel is shared: a defect of it in a call that is not filtered breaks
+this.
 """
 
 import functools
@@ -74,7 +71,7 @@ def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
 
 
 def prepare() -> None:
-    """Make what all sandboxes have in common, before the first of them is forked."""
+    """Make what all sandboxes have in common."""
     _modules()
     seccomp.filter_program()
 
@@ -85,7 +82,6 @@ def _modules() -> list[tuple[str, object]]:
 
 
 def _pipe(content: bytes) -> int:
-    """A descriptor that gives a few bytes."""
     end, begin = os.pipe()
     os.write(begin, content)
     os.close(begin)
@@ -120,6 +116,5 @@ def _arguments(spec: protocol.Message, rules: int) -> list[str]:
 
 
 def _parents(paths: list[str]) -> list[str]:
-    """The folders above these paths, from the root down."""
     above = {str(parent) for path in paths for parent in pathlib.PurePosixPath(path).parents}
     return sorted(above - {"/", *paths})

@@ -1,13 +1,10 @@
 """The first process in a container: between Docker's two streams and a supervisor's four.
 
-Standard library only. It runs in the container as its root, with the few rights that put it above
-the code; the supervisor is its child, and the code has a user of its own, so that no signal of the
-code reaches either. When the host closes its end, or is gone, this process ends, and the kernel
-ends the container with it.
-
-What goes each way are frames: a stream's number, a length, bytes. What a stream has to say before
-another's message (a program's output before the word that it has ended) goes first. Not here: what
-starts the container (docker.py).
+Standard library only. It is the container's root, with the few rights that put it above the code,
+whose user is another: no signal of the code reaches it, nor the supervisor, its child. When the
+host closes its end, this process ends, and the kernel ends the container. What goes each way are
+frames: a stream's number, a length, bytes; a program's output goes before the word that it has
+ended.
 """
 
 import os
@@ -58,9 +55,9 @@ def main(spec: protocol.Message) -> NoReturn:
 def _down(sockets: dict[int, socket.socket]) -> None:
     """Pass bytes from the host to the supervisor; with the host's end, everything ends."""
     try:
-        while header := exactly(0, HEADER.size):
+        while header := protocol.exactly(0, HEADER.size):
             stream, length = HEADER.unpack(header)
-            data = exactly(0, length)
+            data = protocol.exactly(0, length)
             try:
                 sockets[stream].sendall(data)
             except OSError:
@@ -117,19 +114,4 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def send(descriptor: int, stream: int, data: bytes) -> None:
-    """Write one frame."""
-    left = memoryview(HEADER.pack(stream, len(data)) + data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def exactly(descriptor: int, count: int) -> bytes:
-    """So many bytes; none if the other end closes before."""
-    parts = []
-    while count:
-        part = os.read(descriptor, min(count, 1 << 20))
-        if not part:
-            return b""
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+    protocol.write(descriptor, HEADER.pack(stream, len(data)) + data)

@@ -1,12 +1,10 @@
 """Sandboxes in Docker's containers, through Docker's command line.
 
 One container for each sandbox, without network and capabilities for the code, the image read-only,
-memory and processes limited by Docker. In it runs the same supervisor as in the other tiers, whose
-modules are sent over stdin: the image needs Python 3.11 and nothing of turnwise, and the engine may
-be on another machine. Containers are kept ready as sandboxes are, which hides their start.
-
-What it is not: stronger than the tiers of this machine. Containers share the kernel too, and a user
-who may talk to Docker's engine is root of its machine.
+memory and processes limited by Docker. In it runs the supervisor of the other tiers, whose modules
+are sent over stdin: the image needs Python 3.11 and nothing of turnwise, and the engine may be on
+another machine. Not stronger than the tiers of this machine: containers share the kernel, and who
+may talk to Docker's engine is root of its machine.
 """
 
 import contextlib
@@ -25,6 +23,7 @@ from turnwise.errors import ConfigError
 from turnwise.sandbox.settings import MEBIBYTE, SandboxSettings
 from turnwise_sandbox import container, protocol, shipped
 from turnwise_sandbox.launch import FLAGS, START_SECONDS, Ticket, environment
+from turnwise_sandbox.worker import received
 
 END_SECONDS = 1.0
 """Time for a container to end by itself before it is killed."""
@@ -77,7 +76,6 @@ class DockerLaunch:
         self._lock = threading.Lock()
 
     def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
-        """See `Starter`."""
         ticket = Ticket(next(self._numbers))
         name = f"{self._name}-{ticket.number}"
         if self.ended:
@@ -97,8 +95,7 @@ class DockerLaunch:
         return ticket
 
     def kill(self, ticket: Ticket) -> None:
-        """See `Starter`: it ends by itself as soon as the host's end is closed, and is killed if it
-        does not."""
+        """It ends as soon as the host's end is closed, and is killed if it does not."""
         with self._lock:
             made = self._running.get(ticket.number)
             if made is None or made.dying:
@@ -107,7 +104,6 @@ class DockerLaunch:
         threading.Thread(target=self._end, args=(made,), daemon=True).start()
 
     def close(self) -> None:
-        """See `Starter`."""
         self.ended = True
         with self._lock:
             running = list(self._running.values())
@@ -181,9 +177,7 @@ class _Container:
         assert self.process.stdin is not None
         target = self.process.stdin.fileno()
         try:
-            left = memoryview(_first_message(spec))
-            while left:
-                left = left[os.write(target, left) :]
+            protocol.write(target, _first_message(spec))
             self._pass_on(target)
         except BrokenPipeError:
             return  # the container is gone
@@ -197,7 +191,7 @@ class _Container:
         with selector:
             while True:
                 for key, _ in selector.select():
-                    data = _received(self.sockets[key.data - container.CONTROL])
+                    data = received(self.sockets[key.data - container.CONTROL])
                     if data:
                         container.send(target, key.data, data)
                     elif key.data == container.CONTROL:
@@ -206,16 +200,14 @@ class _Container:
                         selector.unregister(key.fileobj)
 
     def carry_up(self) -> None:
-        """Pass on the container's output."""
         assert self.process.stdout is not None
         source = self.process.stdout.fileno()
         targets = [*self.outputs, *(one.fileno() for one in self.sockets)]
-        while header := container.exactly(source, container.HEADER.size):
+        while header := protocol.exactly(source, container.HEADER.size):
             stream, length = container.HEADER.unpack(header)
-            left = memoryview(container.exactly(source, length))
+            data = protocol.exactly(source, length)
             try:
-                while left:
-                    left = left[os.write(targets[stream], left) :]
+                protocol.write(targets[stream], data)
             except OSError:
                 continue  # the worker does not listen any more
 
@@ -237,7 +229,6 @@ class _Container:
 
 
 def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
-    """Arguments of `docker` to run one container with these limits."""
     memory = str(limits["memory"] + limits["disk"] + OWN_MEMORY)
     sized = f"rw,exec,nosuid,nodev,mode=1777,size={limits['disk']},nr_inodes={limits['files']}"
     words = ["run", "--rm", "--interactive", "--pull", "never", "--name", name]
@@ -254,7 +245,6 @@ def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
 
 
 def _first_message(spec: protocol.Message) -> bytes:
-    """The modules and the specification, for `_BOOT`."""
     mine = {"tier": "docker", "limits": spec["limits"], "work": "/work"}
     return protocol.encode(
         {
@@ -266,10 +256,3 @@ def _first_message(spec: protocol.Message) -> bytes:
             "spec": mine | {"user": NOBODY},
         }
     )
-
-
-def _received(connection: socket.socket) -> bytes:
-    try:
-        return connection.recv(container.LARGEST)
-    except OSError:
-        return b""

@@ -1,9 +1,9 @@
 """The program of a shell call: unpack a folder, run a command in it, pack the folder again.
 
-Standard library only: the text of this file is itself the program (see tools/workspace.py). It runs
-beside the command, which can change what is packed; the folder is the agent's anyway. Packed is a
-row of entries, each with its length before it, so that reading never takes more than what is there:
-an archive's format can name gigabytes that it does not have.
+Standard library only: this text is itself the program (see tools/workspace.py). The command can
+change what is packed; the folder is the agent's anyway. Each entry has its length before it, so
+that reading never takes more than is there: an archive's format can name gigabytes that it does not
+have.
 """
 
 import os
@@ -31,8 +31,8 @@ def pack(entries: Iterable[Packed]) -> Iterator[bytes]:
 
 
 def unpack(data: bytes, most: int) -> Iterator[Packed]:
-    """The entries of a packed folder, from `pack` or an untrusted source. Raises ValueError for
-    anything else, and after `most` entries."""
+    """The entries of a packed folder, which may be untrusted. Raises ValueError for anything else,
+    and after `most` entries."""
     place, count = 0, 0
     while place < len(data):
         count += 1
@@ -50,8 +50,8 @@ def unpack(data: bytes, most: int) -> Iterator[Packed]:
 
 
 def read(folder: str) -> Iterator[Packed]:
-    """Files, folders and links of a folder, in order. What else is there (sockets, pipes) is left
-    out. What its owner may not read is made readable first."""
+    """Files, folders and links, in order, without sockets and pipes; what its owner may not read is
+    made readable first."""
     waiting = [""]
     while waiting:
         place = waiting.pop()
@@ -72,7 +72,6 @@ def read(folder: str) -> Iterator[Packed]:
 
 
 def write(folder: str, entries: Iterable[Packed]) -> None:
-    """Make the folder."""
     os.mkdir(folder)
     modes = []
     for path, kind, mode, content in entries:
@@ -115,5 +114,4 @@ def run() -> int:
 
 
 def main() -> None:
-    """Run, and end with the command's exit status."""
     sys.exit(run())

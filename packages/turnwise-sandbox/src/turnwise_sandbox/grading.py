@@ -1,12 +1,9 @@
 """Judging what an agent wrote, in a second sandbox that the agent has never been in.
 
-Only allow-listed files come over from the agent's sandbox. The agent's function is called there on
-given arguments, and only plain data comes back; the expected values never leave the host, which
-compares. So there is nothing in reach of the agent's code whose change would make it pass: no exit
-status, no test framework, no file of results that it could know what to write to.
-
-What it is not: a runner of test suites. A suite that runs in one process with the code that it
-tests can be deceived by it.
+Only allow-listed files come over. The agent's function is called there on given arguments, and only
+plain data comes back; the host compares, and the expected values never leave it. So nothing in
+reach of the agent's code would make it pass: no exit status, no test framework, no file of results.
+It runs no test suites: one that shares a process with the code that it tests can be deceived by it.
 """
 
 import inspect
@@ -45,7 +42,7 @@ class Grade:
     reasons: tuple[str, ...]
     """Why a case failed, without what was expected; empty for those that passed."""
     result: Result
-    """The outcome of the second sandbox."""
+    """The second sandbox's."""
 
     @property
     def share(self) -> float:
@@ -64,8 +61,7 @@ def select(
     """Split an agent's files into those that may be passed on, and those that may not with the
     reason.
 
-    `allowed` is a list of patterns (see `artefacts.matches`). Files that run by themselves, such as
-    conftest.py, are refused even if it names them.
+    `allowed` has patterns of `artefacts.matches`; files that run by themselves are refused anyway.
     """
     taken, refused = {}, {}
     for path, content in files.items():
@@ -90,11 +86,10 @@ def grade_function(
 ) -> Grade:
     """Call the agent's function on all cases, in one process, and compare what it returns.
 
-    `files` have been through `select`; `target` is "module:function". Arguments, results and
-    expected values are plain data: None, bool, int, float, str and lists, tuples, sets and
-    dictionaries of them. Types have to be equal too: True is not 1. Floats may differ by
-    `tolerance`, relative or absolute. Raises InfrastructureError if the sandbox failed: the run has
-    no grade then.
+    `files` have been through `select`; `target` is "module:function". Values are plain data: None,
+    bool, int, float, str, and lists, tuples, sets and dictionaries of them, equal in type too: True
+    is not 1. Floats may differ by `tolerance`, relative or absolute. Raises InfrastructureError if
+    the sandbox failed: the run has no grade then.
     """
     if not cases:
         raise ConfigError("there are no cases to grade on")
@@ -142,7 +137,7 @@ def same(expected: Any, returned: Any, tolerance: float = 0.0) -> bool:
 
 
 def _as_text(members: Any) -> str:
-    """A sorted text of a value, which distinguishes 1, 1.0 and True."""
+    """A text in which 1, 1.0 and True differ."""
     return json.dumps(calls.encode(members))
 
 

@@ -1,7 +1,4 @@
-"""The host's side of the launcher: one process, asked over a socket, that starts sandboxes.
-
-Not here: what a sandbox is asked to do (worker.py), and which tier is taken (sandbox.py).
-"""
+"""The host's side of the launcher: one process, asked over a socket, that starts sandboxes."""
 
 import hashlib
 import itertools
@@ -25,12 +22,10 @@ from turnwise.sandbox.settings import Limits, SandboxSettings
 from turnwise_sandbox import protocol, seccomp
 
 START_SECONDS = 20.0
-"""Time limit of everything that is not the code's own; beyond it the machine is held to be at
-fault."""
+"""Limit of everything that is not the code's own; beyond it the machine is at fault."""
 
 FLAGS = ("-S", "-s", "-P", "-B")
-"""No site-packages, no user's packages, no folder of a script, no bytecode written. Not -I: it
-would also ignore PYTHONHASHSEED."""
+"""No site-packages, no folder of a script, no bytecode. Not -I, which ignores PYTHONHASHSEED."""
 
 _BOOT = (
     "import sys, types\n"
@@ -70,8 +65,8 @@ class Starter(Protocol):
         """It is gone, and with it all that it has started: another one is needed."""
 
     def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
-        """Ask for a sandbox with a supervisor in it, which gets these descriptors: stdout, stderr,
-        control, channel. They are the caller's to close."""
+        """Ask for a sandbox. Its supervisor gets stdout, stderr, control and channel, which the
+        caller closes."""
 
     def kill(self, ticket: Ticket) -> None:
         """Kill all that is in a sandbox; `ticket.over` says when it is done."""
@@ -115,11 +110,9 @@ class Launch:
 
     @property
     def ended(self) -> bool:
-        """The launcher has ended."""
         return self.process.poll() is not None
 
     def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
-        """See `Starter`."""
         with self.lock:
             ticket = Ticket(next(self.numbers))
             self.tickets[ticket.number] = ticket
@@ -133,7 +126,6 @@ class Launch:
         return ticket
 
     def kill(self, ticket: Ticket) -> None:
-        """Kill all that is in a sandbox."""
         with self.lock:
             try:
                 self.socket.send(json.dumps({"op": "kill", "id": ticket.number}).encode())
@@ -141,7 +133,6 @@ class Launch:
                 ticket.over.set()  # without its launcher no sandbox lives
 
     def close(self) -> None:
-        """End the launcher and all sandboxes; returns when it is gone. Idempotent."""
         with self.lock:
             if self.closed:
                 return

@@ -1,11 +1,9 @@
 """The process that starts sandboxes: small, with one thread, and outside of the isolation.
 
-Standard library only. A process of turnwise can hold gigabytes and many threads, from which one
-cannot fork quickly nor safely; this one is started once, and forks a sandbox in milliseconds. It
-reads requests from the host on one socket, with the descriptors of each sandbox, and says when all
-processes of a sandbox are gone. When the host ends, however it ends, it kills all sandboxes.
-
-Not here: what happens in a sandbox, of which it learns only the end.
+Standard library only. From a process of turnwise, with gigabytes and many threads, one cannot fork
+quickly nor safely; this one forks a sandbox in milliseconds. It reads requests from the host on one
+socket, with the descriptors of each sandbox, and says when all its processes are gone. When the
+host ends, however it ends, it kills all sandboxes.
 """
 
 import gc
@@ -79,7 +77,6 @@ class Launcher:
         return True
 
     def start(self, number: int, spec: protocol.Message, descriptors: list[int]) -> None:
-        """Start a sandbox."""
         if os.geteuid() == 0:
             spec["user"] = FIRST_USER + (os.getpid() + number) % USERS
         if spec["tier"] == "unisolated":
@@ -88,8 +85,8 @@ class Launcher:
         self.specs[number] = spec
 
     def kill(self, number: int) -> None:
-        """Kill the process that holds a sandbox, which takes all others with it; one that only
-        clears a folder away ends by itself."""
+        """Kill the process that holds a sandbox, and so all of it; one that only clears a folder
+        away ends by itself."""
         if number in self.clearing:
             return
         for process in self.processes.get(number, ())[:1]:
@@ -130,7 +127,6 @@ class Launcher:
         self.say({"id": number, "gone": self.statuses.pop(number)})
 
     def say(self, message: protocol.Message) -> None:
-        """Tell the host, if it is still there."""
         try:
             self.host.send(json.dumps(message).encode())
         except ConnectionError:
@@ -138,7 +134,6 @@ class Launcher:
 
 
 def _is_child(process: int) -> bool:
-    """Whether a process is still there to be reaped by this one."""
     try:
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,10 +1,6 @@
-"""The processes of a sandbox, seen from its supervisor: which there are, what they use, and their
-end.
+"""The processes of a sandbox, seen from its supervisor: which there are, what they use, their end.
 
-Standard library only. They are those that stem from the supervisor, to which orphans among them
-come back; in bubblewrap its end is theirs too.
-
-Not here: when they have to end (supervisor.py).
+Standard library only. They stem from the supervisor, to which orphans among them come back.
 """
 
 import os
@@ -27,7 +23,7 @@ class Children:
         self.ended: set[int] = set()
 
     def reap(self) -> int:
-        """Take the exit status of all that have ended; returns how many they are."""
+        """Take the exit status of all that have ended; returns their number."""
         count = 0
         while True:
             try:
@@ -43,15 +39,14 @@ class Children:
 
 
 def use() -> tuple[float, list[int]]:
-    """Seconds of processor time that the code's processes have spent so far, and the numbers of
-    those that are there."""
+    """Processor seconds of the code's processes so far, and the numbers of those that are there."""
     below = _descendants()
     return _of_children() + sum(map(usage.processor_seconds, below.values())), list(below)
 
 
 def end(children: Children) -> tuple[int, int]:
-    """Kill and reap every one; returns how many the code had left behind, and how many could not be
-    killed in time (none, unless the kernel holds them)."""
+    """Kill and reap all; returns how many the code had left behind, and how many the kernel
+    holds."""
     killed = 0
     until = time.monotonic() + KILL_SECONDS
     while True:
@@ -66,8 +61,8 @@ def end(children: Children) -> tuple[int, int]:
 
 
 def kill_descendants(without: Collection[int] = ()) -> None:
-    """Kill what stems from this process, but for these and what stems from them. All are stopped
-    first, so that none can start another while others are killed."""
+    """Kill what stems from this process, but for these and theirs. All are stopped first, so that
+    none can start another meanwhile."""
     for _ in range(20):
         below = _descendants(without).items()
         running = [pid for pid, fields in below if fields[0] not in b"TZX"]
@@ -88,8 +83,7 @@ def keep_only(descriptors: list[int]) -> list[int]:
 
 
 def _descendants(without: Collection[int] = ()) -> dict[int, list[bytes]]:
-    """Fields of all that stem from this process (see `usage.statistics`); without these processes
-    and what stems from them."""
+    """Fields (`usage.statistics`) of all that stem from this process, but for these and theirs."""
     seen = usage.statistics()
     me = os.getpid()
     stemming: dict[int, list[bytes]] = {}

@@ -20,26 +20,30 @@ _LENGTH = struct.Struct(">I")
 
 
 def encode(message: Message) -> bytes:
-    """One message as bytes."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return _LENGTH.pack(len(body)) + body
 
 
 def send(connection: int, message: Message) -> None:
-    """Send one message through a descriptor."""
-    left = memoryview(encode(message))
+    write(connection, encode(message))
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of it, waiting where need be."""
+    left = memoryview(data)
     while left:
-        left = left[os.write(connection, left) :]
+        left = left[os.write(descriptor, left) :]
 
 
 def receive(connection: int) -> Message | None:
     """Wait for one message on a descriptor; None when the other end is gone."""
-    header = _exactly(connection, _LENGTH.size)
-    body = header and _exactly(connection, _LENGTH.unpack(header)[0])
+    header = exactly(connection, _LENGTH.size)
+    body = header and exactly(connection, _LENGTH.unpack(header)[0])
     return json.loads(body) if body else None
 
 
-def _exactly(connection: int, count: int) -> bytes:
+def exactly(connection: int, count: int) -> bytes:
+    """So many bytes; none if the other end closes before."""
     parts: list[bytes] = []
     while count:
         part = os.read(connection, min(count, 1 << 20))
@@ -51,7 +55,6 @@ def _exactly(connection: int, count: int) -> bytes:
 
 
 def pack_files(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Files as text."""
     return {
         path: binascii.b2a_base64(content, newline=False).decode()
         for path, content in files.items()
@@ -59,5 +62,4 @@ def pack_files(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def unpack_files(files: Mapping[str, str]) -> dict[str, bytes]:
-    """Files from text."""
     return {path: binascii.a2b_base64(content) for path, content in files.items()}

@@ -1,18 +1,53 @@
-"""One run: what the host and the supervisor saw of it, as a typed result.
-
-Not here: how it was seen (worker.py, supervisor.py).
-"""
+"""One run: what the host and the supervisor saw of it, as a typed result."""
 
 import os
 import signal
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from turnwise.errors import ConfigError
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Output, Result, Status
 from turnwise.sandbox.settings import Limits
 from turnwise_sandbox.artefacts import plain_path
 from turnwise_sandbox.worker import End, Job, Worker
+
+
+class JobSandbox(CodeSandbox):
+    """A sandbox that does jobs; one with `limits` of its own finds no interpreter ready."""
+
+    def run_python(
+        self,
+        source: str,
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        job = Job(source, (), False, files, stdin, environment, collect)
+        return self._run(job, limits or self.settings.limits)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        if not command or isinstance(command, str):
+            raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
+        job = Job("", command, False, files, stdin, environment, collect)
+        return self._run(job, limits or self.settings.limits)
+
+    @abstractmethod
+    def _run(self, job: Job, limits: Limits) -> Result:
+        """Do a job of a program. Raises ConfigError for a file that leaves the work folder."""
 
 
 def run_job(worker: Worker, job: Job, tier: str, limits: Limits, queued: float) -> Result:
@@ -83,12 +118,6 @@ def _status(worker: Worker, end: End, code: int | None, limits: Limits, tier: st
     if code is not None and code < 0:
         return Status.SIGNAL
     return Status.NONZERO if code else Status.OK
-
-
-def check_command(command: Sequence[str]) -> None:
-    """Raise ConfigError for anything but a list of words."""
-    if not command or isinstance(command, str):
-        raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
 
 
 def check_files(files: Mapping[str, bytes]) -> None:

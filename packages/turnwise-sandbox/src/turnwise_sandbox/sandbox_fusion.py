@@ -15,7 +15,6 @@ are applied to what comes back. There are no sessions, and files are gathered by
 """
 
 import base64
-import binascii
 import contextlib
 import http.client
 import json
@@ -26,24 +25,22 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.sandbox.base import CodeSandbox, Session
+from turnwise.sandbox.base import Session
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise_sandbox import artefacts, protocol
-from turnwise_sandbox.runs import check_command, check_files, ended_without_memory
-from turnwise_sandbox.worker import Capture
+from turnwise_sandbox.runs import JobSandbox, check_files, ended_without_memory
+from turnwise_sandbox.worker import Capture, Job
 
 _TIER = "sandbox_fusion"
 
 
-class SandboxFusion(CodeSandbox):
-    """A service as a sandbox. Making one asks for nothing.
-
-    Example: SandboxFusion(SandboxSettings(kind="sandbox_fusion", url="http://127.0.0.1:8080"))
-    """
+class SandboxFusion(JobSandbox):
+    """A service as a sandbox. Making one asks for nothing."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         """Raises ConfigError for a malformed address."""
@@ -54,44 +51,12 @@ class SandboxFusion(CodeSandbox):
             raise ConfigError(f"sandbox url {settings.url!r}: write it as http://127.0.0.1:8080")
 
     def find_tier(self) -> str:
-        """The tier that results name. The first run finds out whether the service is there."""
+        """The first run finds out whether the service is there."""
         return _TIER
-
-    def run_python(
-        self,
-        source: str,
-        *,
-        files: Mapping[str, bytes] = {},
-        stdin: bytes = b"",
-        environment: Mapping[str, str] = {},
-        collect: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> Result:
-        """See `CodeSandbox`. Raises ConfigError for an environment, which the protocol has not."""
-        if environment:
-            raise ConfigError("sandbox_fusion: a Python run takes no environment variables")
-        return self._run("python", source, files, stdin, collect, limits)
-
-    def run(
-        self,
-        command: Sequence[str],
-        *,
-        files: Mapping[str, bytes] = {},
-        stdin: bytes = b"",
-        environment: Mapping[str, str] = {},
-        collect: Sequence[str] = (),
-        limits: Limits | None = None,
-    ) -> Result:
-        """See `CodeSandbox`; by way of the service's bash."""
-        check_command(command)
-        given = [f"{name}={value}" for name, value in environment.items()]
-        words = ["env", *given, *command] if given else command
-        return self._run("bash", shlex.join(words), files, stdin, collect, limits)
 
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
     ) -> Session:
-        """Raises NotSupportedError: the protocol has only whole runs."""
         raise NotSupportedError(
             "sandbox_fusion has no sessions that last: set sandbox.kind to local or docker"
         )
@@ -99,44 +64,34 @@ class SandboxFusion(CodeSandbox):
     def close(self) -> None:
         """Nothing is held between runs."""
 
-    def _run(
-        self,
-        language: str,
-        code: str,
-        files: Mapping[str, bytes],
-        stdin: bytes,
-        collect: Sequence[str],
-        limits: Limits | None,
-    ) -> Result:
-        check_files(files)
-        for path in collect:
+    def _run(self, job: Job, limits: Limits) -> Result:
+        check_files(job.files)
+        for path in job.collect:
             if "*" in path or "?" in path or "[" in path:
                 raise ConfigError(f"sandbox_fusion gathers files by name, not by pattern: {path!r}")
-        limits = limits or self.settings.limits
         request = {
-            "language": language,
-            "code": code,
-            "stdin": _text(stdin),
+            **_program(job),
+            "stdin": _text(job.stdin),
             "run_timeout": limits.seconds,
             "memory_limit_MB": limits.memory // MEBIBYTE,
-            "files": protocol.pack_files(files),
-            "fetch_files": list(collect),
+            "files": protocol.pack_files(job.files),
+            "fetch_files": list(job.collect),
         }
         start = time.monotonic()
         with self._places:
             queued = time.monotonic() - start
             try:
                 answer = self._ask(json.dumps(request).encode(), limits)
-                result = _result(answer, collect, limits)
-            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+                result = _result(answer, job.collect, limits)
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = f"{self.settings.url}: {str(error) or type(error).__name__}"[:300]
                 result = Result(Status.INFRASTRUCTURE, _TIER, limits, error=reason)
         runtime = f"service {self.settings.url}"
         return replace(result, queued=queued, limited_by="service", runtime=runtime)
 
-    def _ask(self, body: bytes, limits: Limits) -> Any:
-        """The answer to one request, as JSON has it. Raises OSError, HTTPException or ValueError
-        for an answer that is late, too long, or malformed."""
+    def _ask(self, body: bytes, limits: Limits) -> bytes:
+        """The answer to one request. Raises OSError, HTTPException or ValueError for one that is
+        late, too long, or malformed."""
         deadline = limits.seconds + self.settings.answer_seconds
         start, late = time.monotonic(), threading.Event()
         secure = self._url.scheme == "https"
@@ -168,7 +123,18 @@ class SandboxFusion(CodeSandbox):
             raise ValueError(f"HTTP status {answer.status}: {data[:200].decode(errors='replace')}")
         if len(data) > most:
             raise ValueError(f"an answer of more than {most} bytes")
-        return json.loads(data)
+        return data
+
+
+def _program(job: Job) -> dict[str, str]:
+    """Python, or a command by way of the service's bash."""
+    if job.command:
+        given = [f"{name}={value}" for name, value in job.environment.items()]
+        words = ["env", *given, *job.command] if given else job.command
+        return {"language": "bash", "code": shlex.join(words)}
+    if job.environment:
+        raise ConfigError("sandbox_fusion: a Python run takes no environment variables")
+    return {"language": "python", "code": job.source}
 
 
 def _text(stdin: bytes) -> str:
@@ -200,81 +166,76 @@ def _longest_answer(limits: Limits) -> int:
     return 12 * limits.output + 2 * limits.disk + MEBIBYTE
 
 
-def _result(answer: Any, collect: Sequence[str], limits: Limits) -> Result:
+class _Run(BaseModel, strict=True):
+    status: str
+    return_code: int | None = None
+    execution_time: float | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class _Answer(BaseModel, strict=True):
+    status: str
+    message: str | None = None
+    run_result: _Run | None = None
+    files: dict[str, str | None] | None = None
+
+
+def _result(data: bytes, collect: Sequence[str], limits: Limits) -> Result:
     """The result in an answer; ValueError if the answer makes no sense."""
-    said = _Fields(answer)
-    status, run = said.text("status"), _Fields(said.values.get("run_result"))
-    if status not in ("Success", "Failed"):
-        raise ValueError(f"the service failed ({status}): {said.optional('message')[:200]}")
-    ended = run.text("status")
-    if ended not in ("Finished", "TimeLimitExceeded"):
-        raise ValueError(f"the service failed ({ended}): {run.optional('stderr')[:200]}")
-    out, error = (Capture(limits.shown) for _ in range(2))
-    out.add(run.optional("stdout").encode(errors="replace"))
-    error.add(run.optional("stderr").encode(errors="replace"))
-    stdout, stderr = out.output(), error.output()
-    files, refused = _files(said.values.get("files") or {}, collect, limits)
+    try:
+        answer = _Answer.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"this is not what run_code answers: {where} {first['msg']}") from None
+    run = answer.run_result
+    if answer.status not in ("Success", "Failed") or run is None:
+        raise ValueError(f"the service failed ({answer.status}): {(answer.message or '')[:200]}")
+    if run.status not in ("Finished", "TimeLimitExceeded"):
+        raise ValueError(f"the service failed ({run.status}): {(run.stderr or '')[:200]}")
+    out, err = (Capture(limits.shown) for _ in range(2))
+    out.add((run.stdout or "").encode(errors="replace"))
+    err.add((run.stderr or "").encode(errors="replace"))
+    files, refused = _files(answer.files or {}, collect, limits)
     result = Result(
-        Status.TIMEOUT, _TIER, limits, stdout=stdout, stderr=stderr, files=files, refused=refused
+        Status.TIMEOUT,
+        _TIER,
+        limits,
+        stdout=out.output(),
+        stderr=err.output(),
+        seconds=run.execution_time or 0.0,
+        files=files,
+        refused=refused,
     )
-    result = replace(result, seconds=run.seconds())
-    if max(out.count, error.count) > limits.output:
+    if max(out.count, err.count) > limits.output:
         return replace(result, status=Status.OUTPUT_LIMIT)
-    if ended == "TimeLimitExceeded":
+    code = run.return_code
+    if run.status == "TimeLimitExceeded":
         return result
-    code = run.whole("return_code")
+    if code is None:
+        raise ValueError("the answer has no return_code")
     if code < 0:
         return replace(result, status=Status.SIGNAL, signal=-code)
-    status_of_code = Status.NONZERO if code else Status.OK
-    if code and ended_without_memory(stderr):
-        status_of_code = Status.OUT_OF_MEMORY
-    if (status == "Success") != (code == 0):
-        raise ValueError(f"the service contradicts itself: {status} with exit status {code}")
-    return replace(result, status=status_of_code, exit_status=code)
-
-
-class _Fields:
-    """Fields of an answer by type; ValueError for one that is missing or of another type."""
-
-    def __init__(self, values: Any) -> None:
-        if not isinstance(values, dict):
-            raise ValueError("the answer is not what run_code answers")
-        self.values: dict[str, Any] = values
-
-    def text(self, name: str) -> str:
-        value = self.values.get(name)
-        if not isinstance(value, str):
-            raise ValueError(f"the answer has no {name}")
-        return value
-
-    def optional(self, name: str) -> str:
-        return "" if self.values.get(name) is None else self.text(name)
-
-    def whole(self, name: str) -> int:
-        value = self.values.get(name)
-        if type(value) is not int:
-            raise ValueError(f"the answer has no {name}")
-        return value
-
-    def seconds(self) -> float:
-        value = self.values.get("execution_time")
-        return float(value) if isinstance(value, int | float) else 0.0
+    status = Status.NONZERO if code else Status.OK
+    if code and ended_without_memory(result.stderr):
+        status = Status.OUT_OF_MEMORY
+    if (answer.status == "Success") != (code == 0):
+        raise ValueError(f"the service contradicts itself: {answer.status} with exit status {code}")
+    return replace(result, status=status, exit_status=code)
 
 
 def _files(
-    given: Any, collect: Sequence[str], limits: Limits
+    given: Mapping[str, str | None], collect: Sequence[str], limits: Limits
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """The files that were asked for, and the refused ones with the reason."""
     taken: dict[str, bytes] = {}
     refused: dict[str, str] = {}
     left = limits.disk
-    for path in collect:
-        text = _Fields(given).optional(path)
-        if path not in given:
-            continue
+    for path in [path for path in collect if path in given]:
         try:
-            content = base64.b64decode(text, validate=True)
-        except binascii.Error:
+            content = base64.b64decode(given[path] or "", validate=True)
+        except ValueError:
             raise ValueError(f"the answer's file {path!r} is not base64") from None
         reason = artefacts.refusal(path) or ("too large" if len(content) > left else "")
         if reason:

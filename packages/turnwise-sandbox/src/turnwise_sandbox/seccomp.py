@@ -1,12 +1,11 @@
 """The system calls that code in bubblewrap may not make, as a seccomp filter (classic BPF) for
 `bwrap --seccomp`.
 
-A denied call fails with EPERM, as it does for lack of rights, so that a program can say what went
-wrong; nothing is killed. It is a list of what is denied, and of that only what a program without
-any right could do: make namespaces, in which it would have rights; look into other processes or
-hold them up, the supervisor above all; and take what is the machine's and no limit counts, such as
-memory without a file (memfd, System V shared memory). It is not a list of what is allowed: a defect
-of the kernel in an ordinary call remains reachable.
+A denied call fails with EPERM, so that a program can say what went wrong. Denied is what a program
+without any right could do: make namespaces, in which it would have rights; look into other
+processes or hold them up, the supervisor above all; and take what is the machine's and no limit
+counts, such as memory without a file (memfd, System V shared memory). It is no list of what is
+allowed: a defect of the kernel in an ordinary call remains reachable.
 """
 
 import errno
@@ -63,8 +62,7 @@ SOL_SOCKET, SO_SNDBUF = 1, 7
 NAMESPACE_FLAGS = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET of linux/sched.h."""
 SOCKET_FAMILIES = (1, 2, 10)
-"""AF_UNIX, AF_INET and AF_INET6. Of the others, AF_VSOCK would reach the host of a virtual machine
-even from a network namespace of its own."""
+"""AF_UNIX, AF_INET, AF_INET6. AF_VSOCK would reach a virtual machine's host past the namespace."""
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables above, and AUDIT_ARCH of linux/audit.h."""
@@ -78,8 +76,8 @@ _X32 = 0x40000000
 
 @functools.cache
 def filter_program(machine: str = "") -> bytes:
-    """The filter as an array of `struct sock_filter`, for a machine such as `x86_64` (default:
-    this one). Raises OSError where the system call numbers are not known."""
+    """An array of `struct sock_filter`, for this machine if none is named. Raises OSError for one
+    whose calls are not known."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")

@@ -27,7 +27,6 @@ class WorkerSession(Session):
     closed: bool = False
 
     def run(self, source: str) -> Result:
-        """See `Session`."""
         if self.closed:
             raise ValueError("the session is closed")
         start, self.lost = time.monotonic(), False
@@ -62,7 +61,6 @@ class WorkerSession(Session):
         )
 
     def finish(self, collect: Sequence[str] = ()) -> Result:
-        """See `Session`."""
         if self.worker is None:
             result = Result(Status.OK, self.tier, self.limits)
         elif self.worker.stop(collect):
@@ -74,7 +72,6 @@ class WorkerSession(Session):
         return result
 
     def close(self) -> None:
-        """See `Session`."""
         if self.worker is not None:
             self.worker.close()
             self.worker = None

@@ -1,7 +1,4 @@
-"""The modules that run in a sandbox where turnwise is not: their code, and what loads it.
-
-Standard library only. Not here: what they do (supervisor.py, start.py).
-"""
+"""The modules that run in a sandbox where turnwise is not: their code, and what loads it."""
 
 import functools
 from importlib.util import find_spec
@@ -38,12 +35,10 @@ def load(modules):
             code = compile(code, module.__file__, "exec")
         exec(code, module.__dict__)
 """
-"""Python that defines `load`, for texts and for compiled modules."""
 
 
 @functools.cache
 def text(module: str) -> str:
-    """The source of a module, by its dotted name."""
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None

@@ -1,7 +1,7 @@
 """Running Python source in a process that is already there: once, or cell by cell.
 
-Standard library only. It runs inside the sandbox, in the process of the code that it runs, which
-can change everything here: what it says of itself is worth no more than what the code prints.
+Standard library only. The code that runs here can change everything here: what this process says is
+worth no more than what the code prints.
 """
 
 import atexit
@@ -39,9 +39,8 @@ def _wait_for_threads() -> None:
 
 
 def run_session(module: types.ModuleType, channel: int) -> int:
-    """Run cells, which come as lines of JSON with a token each, in one namespace; the value of a
-    cell's last expression is printed. Returns the exit status when there are no more, or a cell
-    exits."""
+    """Run cells, lines of JSON with a token each, in one namespace; the value of a last expression
+    is printed. Returns the exit status when there are no more, or a cell exits."""
     with open(channel, "r+b", buffering=0) as connection:
         for number, line in enumerate(_lines(connection), 1):
             job, error = json.loads(line), _Error()
@@ -58,8 +57,6 @@ def run_session(module: types.ModuleType, channel: int) -> int:
 
 
 class _Error:
-    """The error of a cell: the name of its class, or nothing."""
-
     name = ""
 
 
@@ -131,7 +128,6 @@ def _guarded(run: Callable[[], None], error: _Error | None = None) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """The traceback without the frames of this file."""
     import traceback
 
     trace = error.__traceback__

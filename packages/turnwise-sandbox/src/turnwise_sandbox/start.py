@@ -1,8 +1,5 @@
 """The start of the code: from a process under all limits that waits, to the code that runs in it.
-
-Standard library only. The process is made before the job is known, so that the job does not wait
-for it. Not here: isolation, which is set up before (bubblewrap.py).
-"""
+Standard library only."""
 
 import contextlib
 import errno
@@ -34,8 +31,8 @@ class UnwritableError(Exception):
 
 
 class Waiting:
-    """A process under all limits, which waits to become the code: made before the job is known, so
-    that the job does not wait for it."""
+    """A process under all limits, which becomes the code: made before the job is known, which then
+    does not wait for it."""
 
     def __init__(self, pid: int, stdin: int, job: int, fault: int) -> None:
         self.pid, self.stdin, self.job, self.fault = pid, stdin, job, fault
@@ -65,8 +62,8 @@ def _unnamed_file(folder: str) -> int:
 
 
 def hand_over(spec: protocol.Message, job: protocol.Message, waiting: Waiting) -> None:
-    """Write the files and let the code begin. Raises OSError if what waits for it has failed, and
-    UnwritableError for files that cannot be in such a folder."""
+    """Write the files and let the code begin. Raises OSError if what waits has failed, and
+    UnwritableError."""
     user = spec.get("user")
     if user is not None:
         os.seteuid(user)  # the files are to be the code's own

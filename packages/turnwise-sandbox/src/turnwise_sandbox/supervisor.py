@@ -1,10 +1,8 @@
 """The process that starts the code of a sandbox, watches it, kills what is left, and reports.
 
-Standard library only. It starts inside the isolation, waits for one job, and ends with it. In
-bubblewrap it is process 1, which no signal from inside ends, and the calls that would set its
-limits or its priority are refused to the code. It holds the control connection, which the code does
-not have, so that exit status, use and files are its own observation and not what the code says. The
-host keeps the deadline and the limit of output.
+Standard library only. It starts inside the isolation, waits for one job, and ends with it. It holds
+the control connection, which the code does not have, so that exit status, use and files are its own
+observation and not what the code says. The host keeps the deadline and the limit of output.
 """
 
 import os
@@ -35,8 +33,8 @@ def guard(
 ) -> None:
     """Do the one job of this sandbox. Returns when the host has the report, or is gone.
 
-    All but `spec` are descriptors; the last one, of a container's control group, reports what was
-    killed for lack of memory.
+    All but `spec` are descriptors; `events`, of a container's control group, counts what was killed
+    for lack of memory.
     """
     try:
         waiting = start.prepare(spec, stdout, stderr, channel)
@@ -67,8 +65,6 @@ def guard(
 
 
 class _Watch:
-    """The supervisor's work from the start of the code to its end."""
-
     def __init__(self, spec: protocol.Message, code: int) -> None:
         self.limits = spec["limits"]
         self.scratch = spec.get("scratch", ())

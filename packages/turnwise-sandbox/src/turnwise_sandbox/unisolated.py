@@ -1,9 +1,9 @@
 """No isolation: a program of this machine with limits, a deadline, and an end for its children.
 
 Standard library only; runs in the launcher. The code can read what its user can read, reach the
-network, and fill the disk with many files below the size limit of one. Started by root, each
-sandbox has a user of its own, so that its processes cannot touch the supervisor; started by another
-user, the code has all rights of that user, and can kill the supervisor. Results say `unisolated`.
+network, and fill the disk with many files. Started by root, each sandbox has a user of its own,
+which cannot touch the supervisor; started by another user, the code has all its rights, and can
+kill the supervisor.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ _NAMES = itertools.count()
 
 
 def prepare(spec: protocol.Message) -> None:
-    """Give the sandbox a folder."""
     # The work folder is one deeper than the code may rename anything.
     outer = tempfile.mkdtemp(prefix="turnwise-sandbox-")
     os.chmod(outer, 0o711)
@@ -45,8 +44,8 @@ def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
 
 
 def clean(spec: protocol.Message, most: int) -> bool:
-    """Remove the folder, but not more than so many entries; whether it is gone. Links in it are not
-    followed. What cannot be removed stays."""
+    """Remove the folder, but at most so many entries; whether it is gone. Links are not followed,
+    and what cannot be removed stays."""
     outer = os.path.dirname(spec["work"])
     # Folders are moved up before they are emptied: the code may have nested them deeper than the
     # system takes paths, or Python calls.

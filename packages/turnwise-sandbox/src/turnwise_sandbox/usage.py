@@ -1,12 +1,8 @@
 """The use of processes, as the kernel counts it: memory, sockets, files in memory, processor time.
 
-Standard library only; the supervisor's eyes. Counted are private
-memory, what is in swap or in huge pages, shared memory, and the buffers of sockets; not the
-system's files that are mapped, nor the kernel's own records (page tables, descriptors, some MiB for
-a process). What could not be counted is refused beforehand: memory shared without a file, and pages
-given to a pipe (see seccomp.py).
-
-Not here: limits, and what happens beyond them (supervisor.py).
+Standard library only. Counted are private memory, swap, huge pages, shared memory, and buffers of
+sockets; not the system's files that are mapped, nor the kernel's own records (some MiB a process).
+What could not be counted is refused beforehand (see seccomp.py).
 """
 
 import contextlib
@@ -17,8 +13,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _IN_STATUS = (b"RssAnon", b"RssShmem", b"VmSwap", b"HugetlbPages")
 _IN_ROLLUP = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss", b"Shared_Hugetlb", b"Private_Hugetlb")
 UNIX_SOCKET = 320 << 10
-"""Bytes in one socket that were sent and not yet read, at most: the kernel's standard buffer (208
-KiB), which cannot be changed from inside, and half of it again for the message that goes beyond."""
+"""Bytes in one socket, at most: the kernel's standard buffer (208 KiB), which cannot be changed
+from inside, and half of it again for the message that goes beyond."""
 _DATAGRAMS = 11
 """Messages, each of another sender, that a datagram socket may hold."""
 _SOCKET = 4 << 10
@@ -43,8 +39,8 @@ def processor_seconds(fields: list[bytes]) -> float:
 
 
 def memory(processes: Iterable[int], most: int) -> int:
-    """Bytes that processes hold together. What several of them share is counted for each of them,
-    as long as the sum is not above `most`; then in parts, which takes longer."""
+    """Bytes that processes hold together. What they share is counted for each, as long as the sum
+    is not above `most`; then in parts, which takes longer."""
     numbers = list(processes)
     quick = {pid: _sum(f"/proc/{pid}/status", _IN_STATUS) or 0 for pid in numbers}
     if sum(quick.values()) <= most:
@@ -69,16 +65,14 @@ def sockets() -> int:
 
 
 def files(places: Iterable[str]) -> tuple[int, int]:
-    """Bytes and number of the files in file systems in memory; attributes of files count as more
-    of them."""
+    """Bytes and number of files in file systems in memory; attributes count as files."""
     found = [os.statvfs(place) for place in places]
     size = sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in found)
     return size, sum(one.f_files - one.f_ffree - 1 for one in found)
 
 
 def kills(events: int) -> int:
-    """Processes that the kernel has killed for lack of memory, from the `memory.events` of a
-    control group."""
+    """Processes killed for lack of memory, from the `memory.events` of a control group."""
     lines = os.pread(events, 4096, 0).split(b"\n")
     counts = dict(line.split() for line in lines if line)
     return int(counts.get(b"oom_kill", 0))

@@ -1,7 +1,4 @@
-"""The host's side of one sandbox: gives it its job, reads what it writes, keeps the deadline.
-
-`sandbox.py` chooses the sandbox of a run, `supervisor.py` is what happens inside.
-"""
+"""The host's side of one sandbox: gives it its job, reads what it writes, keeps the deadline."""
 
 import json
 import os
@@ -53,7 +50,6 @@ class Capture:
         self.count = 0
 
     def add(self, data: bytes) -> None:
-        """Take what was read."""
         self.count += len(data)
         room = self.half - len(self.head)
         self.head += data[:room]
@@ -63,7 +59,6 @@ class Capture:
             del self.tail[: -self.half]
 
     def output(self) -> Output:
-        """The captured stream: its beginning, its end, and its length."""
         return Output(bytes(self.head), bytes(self.tail[-self.half :]), self.count)
 
 
@@ -71,8 +66,8 @@ class Worker:
     """One sandbox, from the request for it until it is gone."""
 
     def __init__(self, launch: Starter, spec: protocol.Message, limits: Limits) -> None:
-        """Ask for it; it becomes ready while others go on. Raises InfrastructureError where this
-        process may not have more descriptors."""
+        """Ask for it. Raises InfrastructureError where this process may not have more
+        descriptors."""
         self.launch, self.limits = launch, limits
         self.report: protocol.Message | None = None
         self.failure = ""
@@ -151,7 +146,6 @@ class Worker:
         return self.report is not None
 
     def was_killed(self) -> bool:
-        """Whether its first process was ended by a signal."""
         self.ticket.over.wait(STOP_SECONDS)
         return self.ticket.status is not None and os.WIFSIGNALED(self.ticket.status)
 
@@ -161,12 +155,10 @@ class Worker:
         return self.ticket.over.wait(STOP_SECONDS)
 
     def outputs(self) -> tuple[Output, Output]:
-        """The output to stdout and stderr, by the last cell or in all."""
         out, error = (capture.output() for capture in self.streams.values())
         return out, error
 
     def files(self) -> dict[str, bytes]:
-        """The files that the supervisor gathered."""
         return protocol.unpack_files((self.report or {}).get("files", {}))
 
     def close(self) -> None:
@@ -239,7 +231,7 @@ class Worker:
         return bool(data)
 
     def _read_control(self) -> End | None:
-        data = self._received(self.control)
+        data = received(self.control)
         buffer = self._buffers["control"]
         buffer += data
         while len(buffer) >= 4:
@@ -265,7 +257,7 @@ class Worker:
 
     def _read_channel(self) -> bool:
         """Read a message of a session's process: believed only as far as it concerns itself."""
-        data = self._received(self.channel)
+        data = received(self.channel)
         buffer = self._buffers["channel"]
         buffer += data
         while b"\n" in buffer:
@@ -282,12 +274,13 @@ class Worker:
             buffer.clear()
         return bool(data)
 
-    @staticmethod
-    def _received(connection: socket.socket) -> bytes:
-        try:
-            return connection.recv(_LARGEST_READ)
-        except OSError:
-            return b""
+
+def received(connection: socket.socket) -> bytes:
+    """Read once; nothing when the other end is gone."""
+    try:
+        return connection.recv(_LARGEST_READ)
+    except OSError:
+        return b""
 
 
 def _connections() -> tuple[list[int], list[int]]:

@@ -1,7 +1,4 @@
-"""The command `study`: a file's arms and seeds, from runs to a page.
-
-Not here: how that is done (`study.py`), and what is printed (`results/terminal.py`).
-"""
+"""The command `study`: a file's arms and seeds, from runs to a page."""
 
 import shlex
 from dataclasses import asdict

@@ -1,7 +1,6 @@
 """A study: one recipe in several arms, over several seeds, and the effect that is claimed.
 
-Settings are nested tables as in a recipe; a path in them is relative to the study's file. Not here:
-which runs a study has (`plan.py`), and what is made of them (`results`).
+Settings are nested tables as in a recipe; a path in them is relative to the study's file.
 """
 
 import re

@@ -1,12 +1,10 @@
 """A study's folder: its file as it was begun, and the runs that an earlier call has left.
 
-    study.toml           the study's file, as of the last call
-    recipes/*.toml       the whole recipe of each run
-    logs/*.txt           what each run has printed
-    ARM-SEED/            the run folders, and cold_start-SEED/
-    table.md, figures.json, curves.csv, NAME.png, NAME.md   what was found, when all runs are there
-
-Not here: how runs are started (`running.py`).
+study.toml           the study's file, as of the last call
+recipes/*.toml       the whole recipe of each run
+logs/*.txt           what each run has printed
+ARM-SEED/            the run folders, and cold_start-SEED/
+table.md, figures.json, curves.csv, NAME.png, NAME.md   what was found, when all runs are there
 """
 
 import os

@@ -1,7 +1,6 @@
 """The runs of a study in their order, each with its whole recipe, checked before any begins.
 
-All arms of a seed come before the next seed, so that a study which is stopped has whole seeds. Not
-here: how they are run (`running.py`), and what an earlier call has left (`folder.py`).
+All arms of a seed come before the next seed, so that a study which is stopped has whole seeds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

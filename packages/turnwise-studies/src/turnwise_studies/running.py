@@ -1,7 +1,7 @@
 """The runs of a study as processes `turnwise train`, side by side as far as the machine goes.
 
 A run that fails does not end the others. When this process is ended, so are the runs, which save
-first. Not here: which runs there are (`plan.py`).
+first.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""A study from its file to its pages: checks, runs what is missing, measures, writes.
-
-Not here: each of these (`plan.py`, `running.py`, `results`).
-"""
+"""A study from its file to its pages: checks, runs what is missing, measures, writes."""
 
 import json
 import shlex

@@ -1,9 +1,8 @@
 """Log-probabilities in hindsight: the model scores its own turns, having been told how it ended.
 
-The tokens of an episode are scored as they were sampled, with one message more before the first
-of them that states the reward. Nothing is sampled, and the secret of the task is not told. A model
-that does not understand the message gives numbers that mean little. Not here: what is made of them
-(`turnwise_algorithms.hindsight`).
+The tokens of an episode are scored as they were sampled, with one message more before the first of
+them that states the reward. Nothing is sampled, and the secret of the task is not told. A model
+that does not understand the message gives numbers that mean little.
 """
 
 from collections.abc import Sequence
@@ -64,13 +63,11 @@ class HindsightMaker(SignalMaker):
         task: Task,
         context: int | None,
     ) -> None:
-        """See SignalMaker."""
         check_context(scaffold, recipe.rollout.max_tokens, context)
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
     ) -> Signal:
-        """See SignalMaker."""
         return Hindsight(policy.score, scaffold)
 
 

@@ -2,8 +2,7 @@
 
 It is a model of its own, phi: a copy of the policy as it was when the run began. The reward of a
 token is beta log(phi / reference), and phi learns from outcomes alone that a trajectory's sum of
-them is the log-odds of its success. Source: PRIME (arXiv 2502.01456). Not here: what is made of the
-rewards (`turnwise_algorithms.process_rewards`).
+them is the log-odds of its success. Source: PRIME (arXiv 2502.01456).
 """
 
 import copy
@@ -149,7 +148,6 @@ class ImplicitRewardMaker(SignalMaker):
         words: Words | None,
         ranks: Ranks,
     ) -> MakeSecond:
-        """See SignalMaker."""
         config = recipe.algorithm.implicit_reward or ImplicitRewardConfig()
         copy = copied(policy, ranks)
         return lambda own: ImplicitReward(

@@ -4,8 +4,7 @@ Before each turn the model reads what the agent had before it then, followed by 
 the scaffold would write it, and the tokens of the answer itself are scored: p = exp(mean log pi),
 from 0 to 1. Source: IGPO (arXiv 2510.14967). The right answer is the last one of the environment's
 oracle. It is read by the learner alone, in sequences that are made here and thrown away: no
-trajectory holds it, and no agent sees it. Not here: what is made of the gains
-(`turnwise_algorithms.information_gain`).
+trajectory holds it, and no agent sees it.
 """
 
 from collections.abc import Sequence
@@ -102,13 +101,11 @@ class InformationGainMaker(SignalMaker):
         task: Task,
         context: int | None,
     ) -> None:
-        """See SignalMaker."""
         check_answer(task, scaffold, oracle, recipe.rollout.max_tokens, context)
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
     ) -> Signal:
-        """See SignalMaker."""
         return InformationGain(policy.score, scaffold, oracle, context)
 
 

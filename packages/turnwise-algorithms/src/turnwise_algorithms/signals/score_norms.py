@@ -1,7 +1,5 @@
-"""Norms of the scores of sampled tokens: how far each one's log-probability could move the logits.
-
-Not here: what is made of them (`turnwise_algorithms.token_baselines`).
-"""
+"""Norms of the scores of sampled tokens: how far each one's log-probability could move the
+logits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,5 +34,4 @@ class ScoreNormsMaker(SignalMaker):
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
     ) -> Signal:
-        """See SignalMaker."""
         return ScoreNorms(policy.score)

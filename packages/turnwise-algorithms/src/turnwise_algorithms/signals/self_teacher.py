@@ -8,9 +8,7 @@ token distributions, weighted by min(policy / sampling policy, cap). Source: SDP
 
 Other than there: the divergence is over the whole vocabulary, not over 100 tokens and a rest; the
 average moves once a step; a sibling is shown whole and as it was sampled, thoughts and tool results
-included; and no feedback is shown, since what a verifier says may hold the task's secret. Not here:
-a teacher that is another model (`teacher`), and advantages from one
-(`turnwise_algorithms.distillation`).
+included; and no feedback is shown, since what a verifier says may hold the task's secret.
 """
 
 import copy
@@ -248,11 +246,9 @@ class SelfTeacherMaker(SignalMaker):
         task: Task,
         context: int | None,
     ) -> None:
-        """See SignalMaker."""
         check_room(scaffold, recipe.rollout.max_tokens, context)
 
     def words(self, scaffold: Scaffold) -> Words:
-        """See SignalMaker."""
         return words_around(scaffold)
 
     def second_model(
@@ -263,7 +259,6 @@ class SelfTeacherMaker(SignalMaker):
         words: Words | None,
         ranks: Ranks,
     ) -> MakeSecond:
-        """See SignalMaker."""
         assert words is not None
         config, learning = recipe.algorithm.self_teacher or SelfTeacherConfig(), recipe.learning
         average = copied(policy, ranks)

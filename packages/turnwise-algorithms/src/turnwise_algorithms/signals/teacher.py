@@ -1,7 +1,6 @@
 """The teacher of on-policy distillation: a second model that scores what the policy sampled.
 
-It must read the same tokens. Not here: what is made of its log-probabilities (the estimator
-`distillation` in `distillation.py`).
+It must read the same tokens.
 """
 
 from collections.abc import Sequence
@@ -82,13 +81,11 @@ class TeacherMaker(SignalMaker):
         task: Task,
         context: int | None,
     ) -> None:
-        """See SignalMaker."""
         check_vocabulary(recipe, tokenizer)
 
     def teacher(
         self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
     ) -> Teacher:
-        """See SignalMaker."""
         return Teacher(model, config, temperature, ranks)
 
 

@@ -4,7 +4,7 @@ Pairs are the best and the worst of a group that the policy has just sampled: To
 self-critic stage (arXiv 2505.16410), with the verifier as critic. The reference is the policy as it
 was when the stage began; since it is only ever asked about the pairs, its log-probabilities are
 kept, and no second model is. Which pairs make up which batch follows from the seed and the step
-number alone. Not here: the loss (`loss.py`), the sampling (the trainer).
+number alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

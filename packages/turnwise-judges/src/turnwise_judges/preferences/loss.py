@@ -1,6 +1,6 @@
 """Learning from pairs, a better and a worse trajectory of one task: direct preference optimisation.
 
-Flat torch tensors, one entry per pair. Not here: which trajectories are paired, and the sums.
+Flat torch tensors, one entry per pair.
 """
 
 from torch import Tensor

@@ -1,7 +1,4 @@
-"""Learning from preferences: pairs of the policy's own trajectories, sampled when RL is done.
-
-Not here: the loss (`learner.py`, `loss.py`).
-"""
+"""Learning from preferences: pairs of the policy's own trajectories, sampled when RL is done."""
 
 from functools import partial
 

@@ -1,7 +1,4 @@
-"""The data of a reward model: episodes of runs and of files, with what was said of them.
-
-Not here: what a model makes of them (`model.py`).
-"""
+"""The data of a reward model: episodes of runs and of files, with what was said of them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,10 +5,10 @@
     pairs     sigma(s - centre), where s is learned from pairs and the centre is their mean s
 
 An outcome model is the verifier of Cobbe et al. 2021 (arXiv 2110.14168). The process model has the
-outcome as the label of every prefix, which is Math-Shepherd's soft label with one completion
-(arXiv 2312.08935), and rewards progress (arXiv 2410.08146). Pairs: loss -log sigma(s_w - s_l), the
+outcome as the label of every prefix, which is Math-Shepherd's soft label with one completion (arXiv
+2312.08935), and rewards progress (arXiv 2410.08146). Pairs: loss -log sigma(s_w - s_l), the
 Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centred score as in arXiv
-2402.00742. Not here: where the data comes from (`data.py`).
+2402.00742.
 """
 
 import copy

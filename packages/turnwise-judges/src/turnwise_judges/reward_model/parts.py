@@ -1,7 +1,4 @@
-"""A reward model as a part of the reward, by its form: known before any model is loaded.
-
-Not here: the models (`model.py`).
-"""
+"""A reward model as a part of the reward, by its form: known before any model is loaded."""
 
 from collections.abc import Mapping
 

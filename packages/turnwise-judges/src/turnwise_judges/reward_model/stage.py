@@ -1,8 +1,4 @@
-"""The training of a reward model, before the policy learns from it.
-
-Not here: the model (`model.py`), its data (`data.py`), and its updates beside the policy
-(`section.py`).
-"""
+"""The training of a reward model, before the policy learns from it."""
 
 import json
 import math

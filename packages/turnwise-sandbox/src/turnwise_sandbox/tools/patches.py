@@ -1,9 +1,8 @@
 """Applies a unified diff to text files: strictly, each hunk where its lines are.
 
-A hunk's old lines have to be there as they stand in it. Where they are at several places, the one
-nearest to the hunk's line number is taken; numbers may be wrong or missing (`@@`), as models write
-them: `unidiff` refuses wrong counts and overlooks hunks without numbers, `git apply` refuses these
-and a last line without its end. Not here: renames, file modes, binary patches.
+Of several places the one nearest to the hunk's line number is taken; numbers may be wrong or
+missing (`@@`), as models write them: `unidiff` refuses wrong counts and overlooks hunks without
+numbers, `git apply` refuses these and a last line without its end.
 """
 
 import re
@@ -27,11 +26,8 @@ class Hunk:
 
 
 def patched(files: Mapping[str, str], patch: str) -> dict[str, str | None]:
-    """Apply a patch: the new text of each file that it names, or None for a deleted one.
-
-    Raises ToolError, in words for the agent, for a patch that is malformed or does not fit; then
-    nothing of it counts.
-    """
+    """The new text of each file that a patch names, or None for a deleted one. Raises ToolError, in
+    words for the agent, for a patch that is malformed or does not fit."""
     changed: dict[str, str | None] = {}
     for before, after, hunks in _sections(patch):
         path = after if before == NOWHERE else before

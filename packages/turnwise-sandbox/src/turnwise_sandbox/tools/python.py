@@ -14,9 +14,6 @@ Put one in an environment and hand its `run` on as a tool:
             return self.python.run(code)
         async def close(self):
             self.python.close()
-
-Not here: isolation and limits (sandbox.py), and any judgement: what a cell prints is the
-agent's own.
 """
 
 import re
@@ -47,9 +44,8 @@ class PythonSession:
         self.session: Session | None = None
 
     def run(self, code: str) -> str:
-        """Run a cell; returns what it printed, the value of its last expression, its errors, and a
-        line on how it ended if it did not end well. Raises InfrastructureError if the sandbox
-        failed, so that the episode is not graded."""
+        """Run a cell; returns what it printed, the value of its last expression, its errors, and
+        how it ended if not well. Raises InfrastructureError if the sandbox failed."""
         if self.session is None:
             self.session = self.sandbox.open_session(limits=self.limits)
         result = self.session.run(code).checked()
@@ -62,24 +58,19 @@ class PythonSession:
             self.session = None
 
 
-def observation(result: Result, lost: bool) -> str:
-    """A result as the text that an agent reads."""
+def observation(result: Result, lost: bool, *notes: str) -> str:
+    """A result as the text that an agent reads, with what else there is to say of it."""
+    said = ENDINGS.get(result.status, "").format(
+        limits=result.limits, megabytes=result.limits.memory >> 20, signal=result.signal
+    )
     parts = [result.stdout.text, result.stderr.text]
-    if result.status in ENDINGS:
-        megabytes = result.limits.memory >> 20
-        ending = ENDINGS[result.status].format(
-            limits=result.limits, megabytes=megabytes, signal=result.signal
-        )
-        parts.append(f"[{ending}]")
-    if lost:
-        parts.append(f"[{LOST}]")
+    parts += [f"[{note}]" for note in (said, LOST if lost else "", *notes) if note]
     text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
     return text or "(no output)"
 
 
 def tells_of_failure(text: str) -> bool:
-    """Whether an observation has a traceback, or says that the program was stopped. A program that
-    catches what it raises, or closes its error output, does not tell.
+    """Whether an observation has a traceback, or says that the program was stopped.
 
     >>> tells_of_failure("4"), tells_of_failure("[stopped after 5 s]")
     (False, True)

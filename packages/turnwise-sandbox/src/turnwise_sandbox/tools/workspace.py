@@ -11,8 +11,7 @@ Derive an environment from `WorkspaceTools` too and set the folder in `reset`:
 
 Each shell call runs in a sandbox of its own, into which the folder is brought and from which it is
 taken back: files stay, processes and variables do not. A call that goes beyond a limit leaves the
-folder as it was. So the folder is the complete state of the episode, and can be saved. Not here:
-isolation and limits (sandbox.py), and any judgement of the files (grading.py).
+folder as it was. So the folder is the complete state of the episode, and can be saved.
 """
 
 import base64
@@ -30,7 +29,7 @@ from turnwise.tools.tool import consequential, tool
 from turnwise_sandbox import folder
 from turnwise_sandbox.artefacts import plain_path
 from turnwise_sandbox.tools.patches import patched
-from turnwise_sandbox.tools.python import ENDINGS
+from turnwise_sandbox.tools.python import ENDINGS, observation
 
 SHOWN_LINES = 200
 """Lines of a file shown in one reading, at most."""
@@ -76,13 +75,14 @@ class Workspace:
         return {path: entry.content for path, entry in entries if entry.kind == "file"}
 
     def shell(self, command: str) -> str:
-        """Run a command with `sh`; gives what it wrote, and how it ended if not well. Raises
-        InfrastructureError if the sandbox failed."""
-        return _observation(*self.run(command))
+        """Run a command with `sh`; returns what it wrote, and how it ended if not well."""
+        result, problem = self.run(command)
+        status = result.exit_status if result.status not in ENDINGS else 0
+        return observation(result, False, f"exit status {status}" if status else "", problem)
 
     def run(self, command: str, environment: Mapping[str, str] = {}) -> tuple[Result, str]:
-        """Run a command as `shell` does, for a program, with more variables: the result, and why
-        the files could not be taken back if they could not."""
+        """Run a command as `shell` does, for a program: the result, and why the files could not be
+        taken back. Raises InfrastructureError if the sandbox failed."""
         if not command.strip() or "\0" in command:
             raise ToolError("the command is empty, or has a character that no command has")
         files = {folder.PACKED: self.packed(), folder.COMMAND: command.encode(errors="replace")}
@@ -96,8 +96,7 @@ class Workspace:
         return result, self._take_back(result)
 
     def read(self, path: str, first: int = 1, lines: int = SHOWN_LINES) -> str:
-        """Lines of a text file, from the first one on. Raises ToolError for a path without a
-        file."""
+        """Lines of a text file. Raises ToolError for a path without a file."""
         text = self._text(path).split("\n")
         if first < 1 or lines < 1:
             raise ToolError("first and lines are 1 or more")
@@ -109,7 +108,6 @@ class Workspace:
         return "\n".join([*found, *note]) or "(empty)"
 
     def write(self, path: str, text: str) -> str:
-        """Write a new file or over an old one."""
         self._check(path)
         old = self.entries.get(path)
         if old is not None and old.kind != "file":
@@ -153,7 +151,6 @@ class Workspace:
         return b"".join(folder.pack(rows))
 
     def snapshot(self) -> bytes:
-        """The folder, all of it."""
         rows = [
             [path, entry.kind, base64.b64encode(entry.content).decode(), entry.mode]
             for path, entry in sorted(self.entries.items())
@@ -161,7 +158,6 @@ class Workspace:
         return json.dumps(rows).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self.entries = {
             path: Entry(kind, base64.b64decode(content), mode)
             for path, kind, content, mode in json.loads(state)
@@ -217,8 +213,7 @@ class Workspace:
 
 
 class WorkspaceTools:
-    """The tools of a workspace, for an environment to derive from. Those that change something are
-    marked, so that a recipe can limit or refuse them; `shell` is one of them."""
+    """The tools of a workspace, to derive from. Those that change something are marked."""
 
     workspace: Workspace
 
@@ -268,18 +263,3 @@ def taken(data: bytes, most: int) -> dict[str, Entry]:
 
 
 _KINDS: dict[str, Kind] = {"f": "file", "d": "folder", "l": "link"}
-
-
-def _observation(result: Result, problem: str) -> str:
-    parts = [result.stdout.text, result.stderr.text]
-    if result.status in ENDINGS:
-        ending = ENDINGS[result.status].format(
-            limits=result.limits, megabytes=result.limits.memory >> 20, signal=result.signal
-        )
-        parts.append(f"[{ending}]")
-    elif result.exit_status:
-        parts.append(f"[exit status {result.exit_status}]")
-    if problem:
-        parts.append(f"[{problem}]")
-    text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
-    return text or "(no output)"

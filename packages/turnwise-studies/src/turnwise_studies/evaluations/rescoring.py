@@ -1,7 +1,4 @@
-"""A run's evaluation judged again, beside the one that was made when it was played.
-
-Not here: how an episode is judged (`verdicts.py`).
-"""
+"""A run's evaluation judged again, beside the one that was made when it was played."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

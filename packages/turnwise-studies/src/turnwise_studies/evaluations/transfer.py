@@ -1,8 +1,7 @@
 """A transfer matrix: policies in environments that others were trained in.
 
 A cell plays a run's newest weights and scaffold in the environment of a recipe, within that
-recipe's budgets, on its held-out tasks. Not here: how an evaluation is played
-(`turnwise/evaluation/policies.py`).
+recipe's budgets, on its held-out tasks.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 No model plays. A verifier of one's own is a function of the trajectory. An environment's verdict
 depends on the state that the episode left, so its actions are done again; where they do not show
-what they showed, there is no verdict. Not here: how episodes are saved (`storage`).
+what they showed, there is no verdict.
 """
 
 import asyncio

@@ -3,9 +3,7 @@
 Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. A step
 of the agent is a message of the assistant with the results of its calls; steps that were copied,
 that no model made, or that turnwise could not read, are shown and not trained. Where a step
-replaces the context, another conversation begins, and so does each sub-agent's. Not here: how a
-run's own episodes are written (`atif_export.py`), and what becomes of messages
-(`turnwise.parts.conversations`).
+replaces the context, another conversation begins, and so does each sub-agent's.
 """
 
 from collections.abc import Collection, Iterator, Mapping

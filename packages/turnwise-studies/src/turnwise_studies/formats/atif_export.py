@@ -3,8 +3,7 @@
 Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. Each
 turn has the token ids that the policy read and sampled, as they are recorded, so that others train
 on them without encoding anything again. Of an episode's several contexts each later one begins with
-a step that replaces the context, and with copied steps. Not here: how the format is read
-(`atif.py`).
+a step that replaces the context, and with copied steps.
 """
 
 import json

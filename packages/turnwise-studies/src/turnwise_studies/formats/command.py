@@ -1,7 +1,4 @@
-"""The command that writes what a run has for use elsewhere.
-
-Not here: the formats (`export.py`, `inspect_export.py`, `atif_export.py`).
-"""
+"""The command that writes what a run has for use elsewhere."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

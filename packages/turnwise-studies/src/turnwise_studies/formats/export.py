@@ -1,8 +1,4 @@
-"""Exports of a run for use elsewhere: the policy, and conversations as training data.
-
-Not here: the run folder's own formats (`turnwise.storage`), and how conversations are read back
-(`turnwise.parts.conversations`).
-"""
+"""Exports of a run for use elsewhere: the policy, and conversations as training data."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

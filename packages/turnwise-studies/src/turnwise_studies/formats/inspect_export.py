@@ -1,7 +1,6 @@
 """An evaluation of a run as a log of Inspect's, for its viewer and its data frames.
 
-Format: https://inspect.aisi.org.uk/eval-logs.html. Needs the extra inspect. Not here: Inspect's
-tasks as environments (`turnwise_environments/adapters/inspect_ai.py`).
+Format: https://inspect.aisi.org.uk/eval-logs.html. Needs the extra inspect.
 """
 
 import json

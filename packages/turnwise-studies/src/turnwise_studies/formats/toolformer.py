@@ -7,8 +7,7 @@ later one 0.2 less, weights summing to 1. Calls c with results r are kept if
     min(L(nothing), L(c without r)) - L(c, r) >= threshold
 
 Source: Schick et al. 2023 (arXiv 2302.04761), section 2. Our definition: all calls of an episode
-are judged together, where the paper has one call in a text. Not here: how calls are sampled (they
-are those of a run's episodes), and learning from what is kept (`sft.demonstrations.file`).
+are judged together, where the paper has one call in a text.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Collapses of finished runs: the step at which success broke down, and the step of the warning.
 
-They are measures of studies, as `function = "turnwise_studies.results.collapse:collapse"`. Not
-here: what the warning goes by (`turnwise.monitor.echo_trap`).
+They are measures of studies, as `function = "turnwise_studies.results.collapse:collapse"`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Series of a study's runs by step: their data as CSV, and a plot with a band over seeds.
-
-Not here: which series a study draws (`config.py`).
-"""
+"""Series of a study's runs by step: their data as CSV, and a plot with a band over seeds."""
 
 import csv
 import math

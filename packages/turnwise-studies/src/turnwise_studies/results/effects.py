@@ -2,8 +2,7 @@
 
 Runs of one seed are a pair: they begin alike and play the same tasks. The difference is given by
 seed, with Student's t over seeds, since another seed ends elsewhere; and by task, over the episodes
-of all seeds, since other tasks would come out otherwise. Pure functions. Not here: which numbers
-these are of (`measures.py`).
+of all seeds, since other tasks would come out otherwise. Pure functions.
 """
 
 import math

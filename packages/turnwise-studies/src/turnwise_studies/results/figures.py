@@ -1,6 +1,6 @@
 """All figures of a study, as data that pages are made of.
 
-Reads finished runs alone. Not here: their pages (`page.py`) and curves (`curves.py`).
+Reads finished runs alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""One number of a run: of its report, of a series of its metrics, or of a user's own function.
-
-Not here: what the numbers of several runs say (`effects.py`).
-"""
+"""One number of a run: of its report, of a series of its metrics, or of a user's own function."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

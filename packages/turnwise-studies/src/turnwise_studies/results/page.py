@@ -1,7 +1,6 @@
 """The page of a study, its table, and the page that lists all studies of a folder.
 
-Made of `Figures` alone, so that nothing on it was typed by hand but what the study's file says. Not
-here: how they are computed (`figures.py`).
+Made of `Figures` alone, so that nothing on it was typed by hand but what the study's file says.
 """
 
 from collections import Counter

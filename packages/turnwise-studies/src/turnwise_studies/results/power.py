@@ -1,7 +1,4 @@
-"""The power of a t test over seeds: which effects so few runs can show.
-
-Not here: Student's distribution (`turnwise.evaluation.intervals`).
-"""
+"""The power of a t test over seeds: which effects so few runs can show."""
 
 import math
 

@@ -1,7 +1,4 @@
-"""A study's figures as a table on the terminal.
-
-Not here: its page (`page.py`).
-"""
+"""A study's figures as a table on the terminal."""
 
 from rich.table import Column, Table
 from rich.text import Text

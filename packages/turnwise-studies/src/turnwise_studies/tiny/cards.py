@@ -5,8 +5,7 @@ Blocks of lines, each block the cards that share words with a name; then stateme
 field of a card, the card with one field or two, the class that two methods share, and names out of
 a line of words. The names on the cards are real ones in places that are not theirs, or put together
 anew from real words (synthetic_library.py); so no fact is true. The pretraining tasks hold no
-questions and no searches. Not here: pretraining tasks on random pieces of text
-(pretraining_tasks.py).
+questions and no searches.
 """
 
 from collections import defaultdict

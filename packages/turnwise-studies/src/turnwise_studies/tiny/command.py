@@ -1,7 +1,4 @@
-"""The command that makes the embedded model.
-
-Not here: how it is made (`build.py`).
-"""
+"""The command that makes the embedded model."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""The pretraining of a small model on synthetic tasks: batches, updates, rates, accuracy.
-
-Not here: which tasks, and in which stages (`build.py`).
-"""
+"""The pretraining of a small model on synthetic tasks: batches, updates, rates, accuracy."""
 
 from collections.abc import Sequence
 from itertools import groupby

@@ -5,8 +5,7 @@
                field or the name of one card
 
 All names are random strings of the tokenizer's own pieces. No question is in a pretraining task,
-and no episode: what is looked up is named outright, as in `Base of X: Y`. Not here: pretraining
-tasks on cards with the words of a real library (cards.py).
+and no episode: what is looked up is named outright, as in `Base of X: Y`.
 """
 
 from collections.abc import Sequence
