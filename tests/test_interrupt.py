@@ -7,6 +7,7 @@ import pytest
 from tests.fakes import Capitals
 from tests.rollout.test_episode import ANSWER, LOOKUP, play
 from turnwise.config import RolloutConfig
+from turnwise.interrupt import computes
 from turnwise.types import Action, Outcome, Step, Trajectory, Verdict
 
 QUICK = RolloutConfig(max_seconds=0.05, max_ungraded_share=1.0)
@@ -43,6 +44,20 @@ def test_a_step_that_blocks_is_the_agents_failure() -> None:
 
     trajectory = play([LOOKUP, ANSWER], Stuck(), limits=QUICK)
     assert trajectory.outcome == Outcome.AGENT_RESOURCE_LIMIT
+
+
+@pytest.mark.long
+def test_what_may_compute_for_long_is_left_alone() -> None:
+    @computes
+    def judge() -> bool:
+        time.sleep(0.7)
+        return True
+
+    class Asking(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(1.0, judge())
+
+    assert play([LOOKUP, ANSWER], Asking(), limits=QUICK).outcome == Outcome.SUCCESS
 
 
 @pytest.mark.long

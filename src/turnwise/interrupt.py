@@ -25,8 +25,10 @@ POLL = 0.25
 """Seconds between two looks at the loop."""
 _callers: set[CodeType] = set()
 """Functions that call a user's code: of an episode, of a part of the reward, of an agent."""
-OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise_judges")
+OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning")
 """Packages that such code may wait for, and that may compute for long."""
+_computing: set[CodeType] = set()
+"""Functions of other packages that are as those."""
 
 
 class _HasCode(Protocol):
@@ -77,6 +79,13 @@ def calls_user_code(function: Function) -> Function:
     return function
 
 
+def computes(function: Function) -> Function:
+    """Decorate a function, of a package such as a wing, that a user's code may wait for, and that
+    may compute for long: it is not interrupted, nor is what it calls."""
+    _computing.add(function.__code__)
+    return function
+
+
 _watches: list[_Watch] = []
 """The watch of the present loop, if it has one: its thread is not begun anew for each work."""
 
@@ -117,7 +126,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise in the code that runs, if a user's code has called it."""
     place = frame
     while frame is not None and place is not None:
-        if frame.f_globals.get("__name__", "").startswith(OURS):
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith(OURS) or frame.f_code in _computing:
             return
         # A marked function on top is our own code that waits: only its callees are a user's.
         if frame.f_code in _callers and frame is not place:

@@ -27,10 +27,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}judge:{% endif %}"
 )
 NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
-MESSAGES = [
-    {"role": "system", "content": "Judge."},
-    {"role": "user", "content": f"a{END}b"},
-]
+MESSAGES = [{"role": "system", "content": "Judge."}, {"role": "user", "content": f"a{END}b"}]
 
 
 def tokenizer(template: str = TEMPLATE):

@@ -8,7 +8,7 @@ from judging_library import asker, episode, parts
 from turnwise.types import Group, Outcome
 from turnwise_judges.base import Message
 from turnwise_judges.pairwise import PairwiseJudge
-from turnwise_judges.regrading import regraded
+from turnwise_judges.section import regraded
 
 
 def longer(messages: Sequence[Message]) -> str:

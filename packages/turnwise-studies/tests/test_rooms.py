@@ -1,9 +1,13 @@
 """The rooms of the study gigpo, and its demonstrations."""
 
+import sys
+
 import pytest
 
 pytest.importorskip("turnwise_environments", reason="turnwise[environments] is not installed")
 
+from turnwise.errors import MissingExtraError
+from turnwise.registry import load_module
 from turnwise_environments.measurement import all_tasks, played_all, success
 from turnwise_studies.shipped import gigpo
 
@@ -31,3 +35,10 @@ def test_demonstrations_in_rooms_go_astray_and_return() -> None:
     assert careless == [gigpo.careless(one, other) for one, other in pairs]
     plays = played_all(rooms, tasks, careless)
     assert 0.3 < success(plays) < 0.7
+
+
+def test_without_the_games_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "turnwise_environments.games.base", None)
+    monkeypatch.delitem(sys.modules, gigpo.__name__)
+    with pytest.raises(MissingExtraError, match=r"pip install 'turnwise\[environments\]'"):
+        load_module("turnwise_studies.shipped.gigpo", "environment")

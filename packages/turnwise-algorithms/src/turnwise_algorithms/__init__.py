@@ -1,4 +1,2 @@
-"""Algorithms that ask more of a run than its rewards: trees, hindsight, teachers, process rewards.
-
-Their parts are declared as those of the core are.
-"""
+"""Algorithms that ask more of a run than its rewards: trees, hindsight, teachers, process
+rewards."""

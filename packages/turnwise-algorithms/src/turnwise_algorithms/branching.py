@@ -1,8 +1,6 @@
 """Episodes that begin in the middle of another one: what a turn was worth, by playing on from it.
 
-An environment that can be restored lets any turn be played again. What a branch shares with its
-parent is marked INHERITED, so that it is trained once, in the parent, whatever the number of
-branches.
+What a branch shares with its parent is marked INHERITED: it is trained once, in the parent.
 """
 
 from collections.abc import Sequence
@@ -21,14 +19,10 @@ from turnwise.types import Branch, Trajectory
 
 @dataclass(frozen=True)
 class TurnValues:
-    """Monte-Carlo values of an episode of K turns under the policy that plays on.
-
-    Example: with values [0.5, 0.5, 1.0] the first turn changed nothing and the second decided.
-    """
+    """Monte-Carlo values of an episode of K turns under the policy that plays on."""
 
     values: NDArray[np.float64]
-    """float64[K+1]: the mean reward of episodes that go on from before turn k; last, the episode's
-    own reward."""
+    """float64[K+1]: mean reward of episodes from before turn k; last, the own reward."""
     errors: NDArray[np.float64]
     """float64[K+1]: standard errors of the values; 0 for the last."""
     counts: NDArray[np.int64]
@@ -48,8 +42,8 @@ class TurnValues:
 def branch_at(parent: Trajectory, turn: int) -> Branch:
     """The moment before a turn of an episode whose snapshots were kept.
 
-    Raises NotSupportedError where they were not, or where it has several contexts; IndexError for
-    a turn that there was not, and for one that the episode itself inherited.
+    Raises NotSupportedError where they were not, or it has several contexts; IndexError for a turn
+    that there was not, or that the episode inherited.
     """
     if not parent.snapshots:
         raise NotSupportedError("branching needs the environment's snapshots: roll out with them")
@@ -76,11 +70,8 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
 
 
 def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str) -> Trajectory:
-    """One that is to be played from before a turn of its parent.
-
-    Together with the run's seed, `label`, the parent's group and number, and the turn determine
-    every random number.
-    """
+    """One that is to be played from before a turn of its parent. The run's seed, `label`, the
+    parent's group and number, the turn and the episode determine every random number."""
     return Trajectory(
         parent.task,
         parent.group,
@@ -98,10 +89,8 @@ async def play_on(
     seed: int,
     label: str,
 ) -> list[list[Trajectory]]:
-    """`count` new episodes from before each (parent, turn), in that order; see `child_of`.
-
-    Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
-    """
+    """`count` new episodes from before each (parent, turn), in that order. Raises RunStoppedError
+    when more than `max_ungraded_share` of them are ungraded."""
     starts: list[tuple[Trajectory, Branch | None]] = []
     for parent, turn in branches:
         start = branch_at(parent, turn)
@@ -115,11 +104,8 @@ async def play_on(
 async def turn_values(
     runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[TurnValues]:
-    """Measure the worth of each turn of each graded parent, by `count` episodes from before it.
-
-    This is the criticality score by counterfactual re-rolls: unbiased for the policy that plays
-    on, with its standard error. Raises ValueError for an ungraded parent.
-    """
+    """The worth of each turn of each graded parent, by `count` episodes from before it: unbiased
+    for the policy that plays on. Raises ValueError for an ungraded parent."""
     if any(parent.reward is None for parent in parents):
         raise ValueError("an ungraded episode has no value to compare with")
     played = await play_on_from_every_turn(runner, parents, count, seed, label)
@@ -129,7 +115,7 @@ async def turn_values(
 async def play_on_from_every_turn(
     runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[list[list[Trajectory]]]:
-    """Play `count` new episodes from before each own turn of each parent, in nested lists."""
+    """`count` new episodes from before each own turn of each parent."""
     own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
     places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
     played = iter(await play_on(runner, places, count, seed, label))
@@ -152,7 +138,7 @@ def _rewards(children: Sequence[Trajectory]) -> list[float]:
 
 
 def _standard_error(rewards: Sequence[float]) -> float:
-    """The standard error of the mean of rewards; NaN for fewer than two."""
+    """Standard error of the mean; NaN for fewer than two."""
     if len(rewards) < 2:
         return float("nan")
     return float(np.std(rewards, ddof=1) / np.sqrt(len(rewards)))

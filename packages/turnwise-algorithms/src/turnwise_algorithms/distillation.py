@@ -17,11 +17,9 @@ from turnwise.algorithms.parts import Requirement, Trait, part
 def distillation(episode: EstimatorInput) -> Floats:
     """A_t = log teacher - log policy of each sampled token, 0 elsewhere: float64[n].
 
-    In the mean over the policy's samples it is less the reverse divergence, token by token, of what
-    the policy does in the states that it gets into; rewards are not looked at, and nothing is
-    credited to earlier tokens. Source: on-policy distillation (arXiv 2306.13649) with the per-token
-    reverse divergence and no discount. A token that the teacher did not score (a first one) has 0.
-    Raises ValueError without a teacher.
+    In the mean that is less the reverse divergence, token by token, in the states that the policy
+    gets into; rewards are not looked at. Source: on-policy distillation (arXiv 2306.13649) without
+    discount. A token that the teacher did not score has 0. Raises ValueError without a teacher.
     """
     if episode.teacher_logprobs is None or episode.logprobs is None:
         raise ValueError("distillation needs log-probabilities of a teacher, and there are none")

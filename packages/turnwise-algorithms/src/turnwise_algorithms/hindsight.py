@@ -1,8 +1,7 @@
 """Credit in hindsight: how much likelier a turn is once it is known how the episode ended.
 
-pi is the probability of a turn's sampled tokens when they were sampled, h that of the same tokens
-given the outcome. Each function gives a list with float64[K_i] for each episode. Pure float64
-numpy.
+pi is the probability of a turn's sampled tokens when they were sampled, h that given the outcome.
+Each function gives float64[K_i] for each episode. Pure float64 numpy.
 """
 
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ TurnNumbers = list[Floats]
 
 
 def criticality(episode: EstimatorInput) -> Floats:
-    """log h(a_k) - log pi(a_k) of each turn, float64[K]: the score of a critical action, above 0
-    where the outcome speaks for the turn. Raises ValueError without log-probabilities."""
+    """log h(a_k) - log pi(a_k) of each turn, float64[K]: above 0 where the outcome speaks for it.
+    Raises ValueError without log-probabilities."""
     return _by_turn(episode, episode.hindsight_logprobs) - _by_turn(episode, episode.logprobs)
 
 
@@ -43,9 +42,8 @@ def hca(
     """A_k = (1 - min(pi(a_k) / h(a_k), cap)) G_k, G_k the return from turn k on.
 
     With the true h and no cap its mean over G_k is the advantage of turn k, provided that every
-    return can follow every action; it compares with no other episode. Where the return is 0 nothing
-    is learned. The cap is our definition: a turn is many tokens, and a ratio of products has no
-    bound. Source: Hindsight Credit Assignment (Harutyunyan et al. 2019), return-conditioned. Raises
+    return can follow every action. The cap is our definition: a ratio of products has no bound.
+    Source: Hindsight Credit Assignment (Harutyunyan et al. 2019), return-conditioned. Raises
     ValueError without log-probabilities.
     """
     bound = np.log(ratio_cap)
@@ -72,8 +70,8 @@ def hcapo(
     ratio_high: Annotated[float, Range(1)] = 1.2,
 ) -> TurnNumbers:
     """A_k = z(R) + weight z(Q_k), Q_k = clip(p_k / mean p, low, high) discount^(K-1-k) R, p_k =
-    exp(mean log h over the turn's tokens / temperature): the group's z-score of rewards, plus that
-    of Q over all turns of the group; the mean of p is over the episode's turns.
+    exp(mean log h over the turn's tokens / temperature): z(Q) over all turns of the group, mean p
+    over the episode's.
 
     Source: HCAPO (arXiv 2603.08754); the defaults of weight, temperature and bounds are our
     definition. Raises ValueError without log-probabilities.
@@ -95,7 +93,6 @@ def hcapo(
 
 
 def _by_turn(episode: EstimatorInput, numbers: Floats | None) -> Floats:
-    """Sums over the sampled tokens of each turn."""
     if numbers is None:
         raise ValueError("this estimator needs log-probabilities in hindsight, and there are none")
     turn, values = episode.turn[episode.mask], numbers[episode.mask]

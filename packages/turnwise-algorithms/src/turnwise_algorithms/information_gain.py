@@ -28,13 +28,11 @@ def information_gain(
     separate: Annotated[int, Range(0, 1)] = 0,
 ) -> list[Floats]:
     """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
-    turn l in the probability of the right answer, and that of the last turn the outcome with all
-    that the environment gave.
+    turn l, and that of the last turn the outcome with all that the environment gave.
 
     `separate` z-scores gains and outcomes each among themselves over the group, as the authors'
-    training script does; without it all of them are z-scored together, as in the paper. A group of
-    one compares nothing: 0. Source: IGPO (arXiv 2510.14967). Raises ValueError where no gain was
-    measured.
+    script does; else together, as in the paper. A group of one has 0. Source: IGPO (arXiv
+    2510.14967). Raises ValueError where no gain was measured.
     """
     gains = [_gains(episode) for episode in group]
     outcome = np.array([episode.total_reward for episode in group], np.float64)

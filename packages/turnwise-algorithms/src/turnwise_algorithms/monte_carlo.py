@@ -1,7 +1,5 @@
-"""Advantages from episodes that were played beside the group, only to judge its members by.
-
-Pure float64 numpy.
-"""
+"""Advantages from episodes that were played beside the group, only to judge its members by. Pure
+float64 numpy."""
 
 from collections.abc import Sequence
 
@@ -12,18 +10,11 @@ from turnwise.algorithms.estimators import of_group, of_turns
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 
-@part(
-    "estimator",
-    "remax",
-    of=of_group,
-    needs=[Requirement.GREEDY],
-    traits=[Trait.UNGROUPED],
-)
+@part("estimator", "remax", of=of_group, needs=[Requirement.GREEDY], traits=[Trait.UNGROUPED])
 def remax(group: Sequence[EstimatorInput]) -> Floats:
     """R_i - R_greedy: less the reward of the policy's greedy episode of the same task, float64[n].
 
-    The baseline does not depend on what was sampled, so the gradient is unbiased, in a group of one
-    too. Where the greedy episode has no grade there is nothing to compare with: 0.
+    The gradient is unbiased, in a group of one too. Where the greedy episode has no grade: 0.
     Source: ReMax (arXiv 2310.10505), algorithm 1. Raises ValueError where none was played.
     """
     baselines = [episode.baseline for episode in group]
@@ -43,11 +34,10 @@ def remax(group: Sequence[EstimatorInput]) -> Floats:
 def counterfactual(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_k = V_{k+1} - V_k, by how much turn k changed what was to be expected; float64[K_i] each.
 
-    V_k is the mean reward of episodes that were played on from before turn k, V_K the episode's
-    own reward. The replays of V_k do not depend on turn k, and those of V_{k+1} begin after it, so
-    the gradient is unbiased however few there are. A V_k that no replay gave a grade for is taken
-    to be V_{k+1}: turn k then changed nothing, and what it did counts with the turn before it.
-    Raises ValueError where nothing was played on.
+    V_k is the mean reward of episodes from before turn k, V_K the own reward. The replays of V_k do
+    not depend on turn k, and those of V_{k+1} begin after it: the gradient is unbiased however few
+    there are. A V_k without a graded replay is taken to be V_{k+1}: what turn k did counts with the
+    turn before. Raises ValueError where nothing was played on.
     """
     advantages = []
     for episode in group:

@@ -20,11 +20,10 @@ from turnwise.ranges import Share
 )
 def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list[Floats]:
     """A_t = sum_{s>=t} discount^(s-t) (r_s - b) + O - mean of the others' O, over sampled tokens; b
-    is the mean over the others of the mean of their tokens' rewards.
+    is the mean over the others of the mean of their tokens' rewards: float64[n] for each episode.
 
-    float64[n] for each episode. O is the outcome with any rewards per turn. A group of one compares
-    nothing: 0. Source: PRIME (arXiv 2502.01456), before its whitening. Raises ValueError without
-    rewards per token.
+    O is the outcome with any rewards per turn. A group of one has 0. Source: PRIME (arXiv
+    2502.01456), before its whitening. Raises ValueError without rewards per token.
     """
     rewards = [_process_rewards(episode) for episode in group]
     means = np.array([row.mean() for row in rewards if len(row)])

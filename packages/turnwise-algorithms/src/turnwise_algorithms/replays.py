@@ -1,7 +1,4 @@
-"""Groups with episodes beside them, only to judge their members by.
-
-Each function gives one group for each task.
-"""
+"""Groups, one for each task, with episodes beside them, only to judge their members by."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,20 +11,12 @@ from turnwise.types import Group, Task
 from turnwise_algorithms.branching import play_on_from_every_turn
 
 
-@part(
-    "rollout",
-    "greedy",
-    conditions=[Need.SINGLE_REWARDS],
-    gives=[Requirement.GREEDY],
-)
+@part("rollout", "greedy", conditions=[Need.SINGLE_REWARDS], gives=[Requirement.GREEDY])
 async def greedy(
     runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
-    """Play groups, and beside each one episode at temperature 0, whose reward is the members'
-    baseline.
-
-    Source: ReMax (arXiv 2310.10505).
-    """
+    """Groups, and beside each an episode at temperature 0: the baseline (ReMax, arXiv
+    2310.10505)."""
     groups = await runner.play_groups(new_groups(tasks, group_size, seed, label))
     planned = [
         new_member(task, group.id, group_size, seed, label)

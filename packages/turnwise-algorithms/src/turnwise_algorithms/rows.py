@@ -1,7 +1,5 @@
-"""The algorithms of this wing, each a row of choices as those of the core are.
-
-An algorithm is added by adding a row, and naming it in `wing.py`.
-"""
+"""The algorithms of this wing, each a row of choices as those of the core are; `wing.py` names
+them."""
 
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import PLAIN_SUM

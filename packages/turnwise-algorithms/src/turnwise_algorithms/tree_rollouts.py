@@ -1,9 +1,8 @@
 """Groups that are trees: some episodes from the beginning, the others branching off from them.
 
-A branch begins before a turn of another episode and shares what stands before it, marked INHERITED:
-each sampled token is trained once, in the episode that sampled it. Which turns are branched at is
-decided from seeds and finished episodes alone, so that a step repeats. An episode without a grade
-is never branched from.
+A branch shares what stands before it, marked INHERITED: each token is trained once, in the episode
+that sampled it. Which turns are branched at follows from seeds and finished episodes alone. An
+episode without a grade is never branched from.
 """
 
 import random
@@ -22,7 +21,7 @@ from turnwise.types import Group, Task, Trajectory
 from turnwise_algorithms.branching import branch_at, child_of
 
 Place = tuple[Trajectory, int]
-"""The place where an episode begins: before a turn of another one."""
+"""Before a turn of another episode."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Forest:
 
     @classmethod
     def of(cls, runner: RolloutRunner, tasks: Sequence[Task], seed: int, label: str) -> "Forest":
-        """Make a forest without episodes."""
         groups = [Group(name, ()) for name in group_names(label, tasks)]
         return cls(replace(runner, snapshots=True), tasks, groups, seed, label)
 
@@ -60,7 +58,7 @@ class Forest:
         return grown
 
     def finished(self) -> list[Group]:
-        """The groups. Raises RunStoppedError when too many of all episodes are ungraded."""
+        """Raises RunStoppedError when too many of all episodes are ungraded."""
         self.runner.check_ungraded([m for group in self.groups for m in group.trajectories])
         return self.groups
 
@@ -98,13 +96,12 @@ async def random_branches(
     expansions: Count = 3,
     rounds: Count = 1,
 ) -> list[Group]:
-    """Trees whose turns are branched at by chance: in each round `expansions` new episodes for each
-    tree, each from a turn drawn from all of the tree so far, another one while there are some.
+    """In each round `expansions` new episodes for each tree, from turns drawn from all of it so
+    far, another one while there are some.
 
-    A turn here is one after which an episode went on: the branch is played from there. A tree of
-    one turn is played anew from before it; one without a grade, anew from the beginning.
-    Source: Tree-GRPO (arXiv 2509.21240), M trees, N expansions, L rounds; that a tree of one turn
-    is played anew is our decision. Raises ConfigError as `check_tree_size`.
+    A turn here is one after which an episode went on. A tree of one turn is played anew from before
+    it (our decision); one without a grade, from the beginning. Source: Tree-GRPO (arXiv
+    2509.21240), M trees, N expansions, L rounds. Raises ConfigError as `check_tree_size`.
     """
     check_tree_size(group_size, trees, expansions, rounds)
     forest = Forest.of(runner, tasks, seed, label)
@@ -143,17 +140,15 @@ async def entropy_branches(
 ) -> list[Group]:
     """Branches where a tool's result made the policy less certain.
 
-    A share of the group is played from the beginning. Each of its turns that follows a tool's
-    result is given one branch with probability clip(p + w dH, 0, 1), dH = H - H_first, H the
-    entropy at the beginning of the turn and H_first that of the tree's first turn; so are the turns
-    of the branches, earlier turns first, until the group is full. What is left then is played
-    from the beginning.
+    A share of the group is played from the beginning. Each turn that follows a tool's result is
+    given one branch with probability clip(p + w dH, 0, 1), dH = H - H_first, H the entropy at the
+    turn's beginning and H_first that of the tree's first turn; so are the turns of the branches,
+    earlier ones first, until the group is full. What is left is played from the beginning.
 
-    H is estimated from the sampled tokens alone, as their negative mean log-probability over the
-    first `entropy_tokens` of the turn, in nats per token: whole distributions are not kept. So
-    which turns have branches depends a little on what was sampled there. The published code sums
-    the entropies of the 10 likeliest tokens over 20 tokens and divides by log |V|.
-    Source: ARPO (arXiv 2507.19849), with two branches at a turn, p = 0.5, w = 0.2.
+    H is the negative mean log-probability of the turn's first `entropy_tokens` sampled tokens, in
+    nats: whole distributions are not kept, so which turns have branches depends a little on what
+    was sampled. The published code sums the entropies of the 10 likeliest tokens over 20 tokens and
+    divides by log |V|. Source: ARPO (arXiv 2507.19849), two branches at a turn, p = 0.5, w = 0.2.
     """
     forest = Forest.of(runner, tasks, seed, label)
 
@@ -177,8 +172,7 @@ async def entropy_branches(
 
 
 def turn_entropy(trajectory: Trajectory, turn: int, tokens: int) -> float:
-    """Negative mean log-probability of the first so many sampled tokens of a turn, in nats; NaN
-    where none was sampled."""
+    """Negative mean log-probability of a turn's first sampled tokens, in nats; NaN without any."""
     record = trajectory.tokens
     logprobs = record.logprob[record.mask & (record.turn == turn)][:tokens]
     return -float(logprobs.mean(dtype=np.float64)) if len(logprobs) else float("nan")
@@ -209,8 +203,8 @@ def _draw(members: Sequence[Trajectory], count: int, stream: random.Random) -> l
 
 
 def _after_tools(members: Sequence[Trajectory]) -> list[Place]:
-    """The turns before which a tool gave something back, earlier ones first; not an episode's
-    first turn, which is where it branched off itself."""
+    """Turns before which a tool gave something back, earlier ones first; not an episode's first,
+    where it branched off itself."""
     found: list[Place] = []
     for member in members:
         if member.reward is None:
@@ -223,6 +217,5 @@ def _after_tools(members: Sequence[Trajectory]) -> list[Place]:
 
 
 def _own_turns(member: Trajectory) -> list[int]:
-    """Turns in which the episode itself sampled something."""
     turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
     return turns

@@ -1,9 +1,8 @@
 """Credit in trees of episodes: what a token is worth that several episodes share.
 
-An episode that branches off sampled its own turns from `first_turn` on; those before it are its
-parent's. A token stands once in a batch, with the episode that sampled it, and gets there what all
-episodes that go through it have together. Each function gives a list with float64[K_i] for each
-episode. Pure float64 numpy.
+A token stands once in a batch, with the episode that sampled it, and gets there what all episodes
+that go through it have together. Each function gives float64[K_i] for each episode. Pure float64
+numpy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,12 +30,11 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """A_i = z_tree(R_i) + z_group(R_i) of each episode, over the length |H_i| of its path, what it
     shares included; a turn that episodes share has the sum over them.
 
-    With the aggregation `sequence_mean_token_sum` that is the paper's objective, the mean over
-    episodes of 1/|H_i| sum_t A_i over all tokens of the path, with every shared token computed
-    once; so it does not depend on which episode sampled the shared tokens. Its clip sees the sum
-    where the paper's sees each episode's own. A tree of one compares nothing in itself. Source:
-    Tree-GRPO (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's
-    `tree`. Raises ValueError where the rollout did not branch.
+    With `sequence_mean_token_sum` that is the paper's objective, the mean over episodes of 1/|H_i|
+    sum_t A_i over all tokens of the path: it does not depend on which episode sampled the shared
+    ones. Its clip sees the sum where the paper's sees each episode's own. Source: Tree-GRPO (arXiv
+    2509.21240), both z-scores as in the paper and its program's `tree`. Raises ValueError where the
+    rollout did not branch.
     """
     rewards = totals(group)
     within = np.zeros(len(group))
@@ -46,44 +44,31 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     return path_sum(group, (within + grpo(rewards)) / np.maximum(path_lengths(group), 1))
 
 
-@part(
-    "estimator",
-    "arpo",
-    of=of_turns,
-    needs=[Requirement.BRANCHES],
-    traits=[Trait.NO_PENALTY],
-)
+@part("estimator", "arpo", of=of_turns, needs=[Requirement.BRANCHES], traits=[Trait.NO_PENALTY])
 def arpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """Each episode's reward z-scored in the group; a turn that episodes share has their mean.
 
-    Source: ARPO (arXiv 2507.19849), hard attribution. Raises ValueError where the rollout did not
-    branch.
+    Source: ARPO (arXiv 2507.19849), hard attribution. Raises ValueError without branches.
     """
     return path_mean(group, grpo(totals(group)))
 
 
 @part(
-    "estimator",
-    "arpo_soft",
-    of=of_turns,
-    needs=[Requirement.BRANCHES],
-    traits=[Trait.NO_PENALTY],
+    "estimator", "arpo_soft", of=of_turns, needs=[Requirement.BRANCHES], traits=[Trait.NO_PENALTY]
 )
 def arpo_soft(group: Sequence[EstimatorInput]) -> TurnNumbers:
-    """A_k = the sum of the z-scores of the episodes that share turn k: what GRPO does when every
-    episode trains its own copy of what it shares, since the importance ratios of all copies are
-    equal.
+    """A_k = the sum of the z-scores of the episodes that share turn k: what GRPO does when each
+    trains its own copy of it, since the importance ratios of all copies are equal.
 
-    With the aggregation token_mean its gradient is that of the copies but for one factor: the
-    number of tokens, copies counted, over that without. Source: ARPO (arXiv 2507.19849), soft
-    attribution. Raises ValueError where the rollout did not branch.
+    With token_mean its gradient is that of the copies but for one factor: the number of tokens,
+    copies counted, over that without. Source: ARPO (arXiv 2507.19849), soft attribution. Raises
+    ValueError without branches.
     """
     return path_sum(group, grpo(totals(group)))
 
 
 def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
-    """float64[n]: tokens that were sampled on the way to the end of each episode, those that others
-    sampled before it branched off included."""
+    """float64[n]: tokens sampled on the way to each episode's end, by others too."""
     lengths = np.zeros(len(group))
     for index in range(len(group)):
         for owner, end in _path(group, index):
@@ -93,8 +78,8 @@ def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
 
 
 def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
-    """The sum for each turn of the numbers, float64[n], of all episodes that go through it; 0 for
-    turns that an episode inherited."""
+    """The sum for each turn of the numbers, float64[n], of all episodes through it; 0 for inherited
+    ones."""
     sums = [np.zeros(episode.turns) for episode in group]
     for index, number in enumerate(numbers):
         for owner, end in _path(group, index):
@@ -103,8 +88,8 @@ def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
 
 
 def path_mean(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
-    """The mean for each turn of the numbers, float64[n], of all episodes that go through it; 0 for
-    turns that an episode inherited."""
+    """The mean for each turn of the numbers, float64[n], of all episodes through it; 0 for
+    inherited."""
     counts = path_sum(group, np.ones(len(group)))
     sums = path_sum(group, numbers)
     return [total / np.maximum(count, 1) for total, count in zip(sums, counts, strict=True)]
@@ -121,8 +106,8 @@ def roots(group: Sequence[EstimatorInput]) -> list[int]:
 
 
 def _path(group: Sequence[EstimatorInput], index: int) -> Iterator[tuple[int, int]]:
-    """The samplers of an episode's turns, each with the turn before which its share ends: the
-    episode itself, then its parent, up to the root."""
+    """The samplers of an episode's turns, up to the root, each with the turn before which its share
+    ends."""
     owner, end = index, group[index].turns
     while True:
         yield owner, end

@@ -112,5 +112,5 @@ WING = Wing(
                 "log-probabilities under another model",
             ),
         },
-    },
+    }
 )

@@ -1,8 +1,8 @@
 """Agreement of judgements with gold labels: accuracy, Cohen's kappa, and ranking.
 
-Kappa is the share of agreement beyond what the two label frequencies give by chance: Cohen 1960,
-Educ. Psychol. Meas. 20. Its standard error for large samples: Fleiss, Cohen & Everitt 1969,
-Psychol. Bull. 72.
+Kappa is the agreement beyond what the two label frequencies give by chance: Cohen 1960, Educ.
+Psychol. Meas. 20. Its standard error for large samples: Fleiss, Cohen & Everitt 1969, Psychol.
+Bull. 72.
 """
 
 import math
@@ -16,22 +16,20 @@ from turnwise.evaluation.intervals import Z_95, wilson
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of labels with gold labels, as fractions; intervals are of 95%.
-
-    A number that does not exist is NaN: all without labels, kappa where both have one label alone.
-    """
+    """Agreement with gold labels, as fractions; intervals are of 95%. What does not exist is
+    NaN."""
 
     n: int
     """Labels that were compared."""
     missing: int
-    """Gold labels without a label: left out of everything else."""
+    """Gold labels without a label: left out of all else."""
     accuracy: float
     accuracy_interval: tuple[float, float]
     """Wilson's interval."""
     kappa: float
     """Cohen's, from -1 to 1; chance gives 0."""
     kappa_interval: tuple[float, float]
-    """NaN where the labels do not vary enough to tell its error: all right, or all the same."""
+    """NaN where the labels do not vary enough to tell its error."""
 
 
 def agreement(judged: Sequence[Hashable | None], gold: Sequence[Hashable]) -> Agreement:
@@ -58,8 +56,7 @@ def agreement(judged: Sequence[Hashable | None], gold: Sequence[Hashable]) -> Ag
 
 def ranking(scores: Sequence[float], gold: Sequence[bool]) -> float:
     """The probability that a good one has a higher score than a bad one, ties counted half (the
-    area under the ROC curve); NaN scores are left out, and NaN is returned where only one kind is
-    left.
+    area under the ROC curve). NaN scores are left out; NaN where only one kind is left.
 
     >>> ranking([0.9, 0.4, 0.4], [True, True, False])
     0.75

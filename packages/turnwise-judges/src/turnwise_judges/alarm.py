@@ -1,8 +1,5 @@
-"""The warning of a step in which a judge's replies became unreadable.
-
-Episodes may make a judge's model answer in no usable form: they have no grade then, where a bad one
-was due.
-"""
+"""The warning of a step in which a judge's replies became unreadable: its episodes have no grade,
+where a bad one was due."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,16 +8,11 @@ from turnwise_judges.asking import Counts
 
 
 class UnreadableReplies:
-    """Warns, once, of a step in which the judge's model answered more requests in no usable form
-    than before.
-
-    The rise is beyond chance where the 95% intervals (Wilson's) of the step and of all steps before
-    do not overlap. Example: UnreadableReplies(asker.counts)(step=3).
-    """
+    """Warns, once, of a step in which the model answered more requests in no usable form than
+    before: where the 95% intervals (Wilson's) of the step and of all before do not overlap."""
 
     def __init__(self, counts: Counts, timing: Iterable[Mapping[str, float]] = ()) -> None:
-        """`counts` are of all that this process asks; `timing` are the lines of the steps before,
-        of an interrupted run."""
+        """`counts` are this process's; `timing` are lines of an interrupted run's steps before."""
         self._counts, self._said = counts, False
         self._unreadable, self._requests = _judged(timing)
         self._counted = (0, 0)
@@ -45,8 +37,7 @@ class UnreadableReplies:
 
 
 def _judged(timing: Iterable[Mapping[str, float]]) -> tuple[int, int]:
-    """Unreadable requests, and all, of the steps before. Each process counts from 0: where there
-    are fewer requests than in the line before, another one began."""
+    """Unreadable requests, and all, of the steps before. Each process counts from 0."""
     unreadable = requests = 0
     last = (0, 0)
     for line in timing:

@@ -1,7 +1,7 @@
 """How a request is made: once if it is the same, under a deadline, within a budget.
 
 A reply that is not in the wanted form is asked for once more, with the reason. What is late,
-unreachable or malformed then is a missing judgement. What judging takes is counted.
+unreachable or malformed then is a missing judgement.
 """
 
 import asyncio
@@ -30,7 +30,6 @@ class Limits:
     seconds: float = 60.0
     """Deadline of one call."""
     max_concurrent: int = 8
-    """Calls under way at once."""
     max_calls: int | None = None
     """Calls of the model in all; None for any number."""
     max_tokens: int | None = None
@@ -39,12 +38,10 @@ class Limits:
 
 @dataclass
 class Counts:
-    """Counts of all that judging took so far."""
-
     requests: int = 0
-    """Requests, those that had been answered before included."""
+    """Also those that had been answered before."""
     calls: int = 0
-    """Calls of the model, second tries included."""
+    """Second tries included."""
     cache_hits: int = 0
     tokens: int = 0
     malformed: int = 0
@@ -54,7 +51,6 @@ class Counts:
     refused: int = 0
     """Calls that the budget had no room for."""
     missing: int = 0
-    """Requests without a judgement, for whatever reason."""
     unreadable: int = 0
     """Missing requests that the model answered, but never in the wanted form."""
     seconds: float = 0.0
@@ -66,12 +62,10 @@ class Counts:
 
 
 class _CallFailed(Exception):
-    """A call gave no reply; the text says why."""
+    """A call gave no reply."""
 
 
 class Asker:
-    """Example: Asker(model, Limits(), Recording(None, "the judge"), seed=0)."""
-
     def __init__(
         self,
         model: JudgeModel,
@@ -133,7 +127,6 @@ class Asker:
         return Judgement(None, problem=f"its reply is malformed: {problem}")
 
     async def _call(self, request: Request[T], problem: str) -> str:
-        """One reply. Raises _CallFailed."""
         async with self._semaphore:
             self._check_budget()
             self.counts.calls += 1

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from turnwise.chat.endpoint import Reply
 from turnwise.errors import InfrastructureError
+from turnwise.interrupt import computes
 from turnwise.types import Group, Trajectory
 
 T = TypeVar("T")
@@ -18,12 +19,10 @@ Message = Mapping[str, str]
 
 
 class JudgeModel(Protocol):
-    """The model that is asked: an endpoint, an engine, or a script."""
-
     @property
     def identity(self) -> str:
-        """A text in which all stands that the answer depends on beside the messages: model,
-        weights, sampling. Answers are kept under it."""
+        """A text of all that the answer depends on beside the messages: answers are kept under
+        it."""
         ...
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
@@ -32,8 +31,8 @@ class JudgeModel(Protocol):
 
 
 class MalformedReplyError(ValueError):
-    """A reply is not the line that was asked for. The text says why, in fixed words: it is shown to
-    the model, and nothing of the reply may get there by it."""
+    """A reply is not the line that was asked for. The text is shown to the model: it is in fixed
+    words, and quotes nothing."""
 
 
 class AnswerForm(Protocol[T_co]):
@@ -45,8 +44,7 @@ class AnswerForm(Protocol[T_co]):
         ...
 
     def read(self, values: Mapping[str, Any]) -> T_co:
-        """The answer's value; `values` has the keys of the example. Raises MalformedReplyError for
-        anything that may not stand there."""
+        """The answer's value; `values` has the example's keys. Raises MalformedReplyError."""
         ...
 
 
@@ -75,10 +73,12 @@ class EpisodeJudge(ABC):
     async def judge(self, trajectory: Trajectory) -> Judgement[float]:
         """The score of an episode."""
 
+    @computes
     async def measure_one(self, trajectory: Trajectory) -> float:
         """The score. Raises InfrastructureError where the judgement is missing."""
         return (await self.judge(trajectory)).required()
 
+    @computes
     async def measure(self, group: Group) -> list[float | None]:
         """The scores of the graded members; None where a judgement is missing."""
         return [one.value for one in await asyncio.gather(*map(self.judge, group.graded))]

@@ -75,7 +75,6 @@ def judge(
 
 
 def _findings(summary: dict[str, Any]) -> Iterator["Finding"]:
-    """The measurements with their intervals, as an audit has them."""
     from turnwise.storage.audits import Finding
 
     for name, value in summary.items():
@@ -84,7 +83,6 @@ def _findings(summary: dict[str, Any]) -> Iterator["Finding"]:
 
 
 def _table(title: str, summary: dict[str, Any]) -> Table:
-    """The measurements, a row each; those that could not be made are left out."""
     table = Table("judge and verifier", "", title=title)
     for name, value in summary.items():
         if name.endswith("_interval") or math.isnan(value):

@@ -25,8 +25,7 @@ class EndpointModel:
         max_tokens: int = 512,
         seconds: float = 60.0,
     ) -> None:
-        """`name` is the model's at the endpoint, `max_tokens` the longest reply with thinking,
-        `seconds` the deadline of an attempt."""
+        """`name` is the model's there; `seconds` is the deadline of an attempt."""
         self._endpoint = ChatEndpoint(
             url, "the judge", seconds=seconds, attempts=ATTEMPTS, key_variable=key_variable
         )
@@ -38,7 +37,7 @@ class EndpointModel:
         self.identity = json.dumps([url, self._settings])
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
-        """The endpoint's answer, sampled with a seed that follows from the messages. Raises
-        InfrastructureError where it gives none."""
+        """The seed follows from the messages. Raises InfrastructureError where there is no
+        answer."""
         seed = derive("judge", *(message["content"] for message in messages)) % 2**31
         return await self._endpoint.ask(self._settings | {"messages": list(messages), "seed": seed})

@@ -1,9 +1,5 @@
-"""A judge's model in one of turnwise's engines, with its tokenizer's chat template: the policy
-itself, or any other.
-
-What a message says is encoded apart from the template, so that a special token's name in it is only
-text.
-"""
+"""A judge's model in one of turnwise's engines, with its tokenizer's chat template. What a message
+says is encoded apart from the template: a special token's name in it is only text."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -39,9 +35,8 @@ class EngineModel:
         max_tokens: int = 512,
         date: str = "",
     ) -> None:
-        """`weights` names the engine's present weights: answers are kept under them; `date` is the
-        run's, for a chat template that writes today's. Raises ConfigError for a tokenizer without a
-        chat template."""
+        """`weights` names the engine's present weights, under which answers are kept; `date` is for
+        chat templates that write today's. Raises ConfigError without a chat template."""
         if not tokenizer.chat_template:
             raise ConfigError(
                 "judge.model: the policy's tokenizer has no chat template: name another model, "
@@ -56,11 +51,10 @@ class EngineModel:
 
     @property
     def identity(self) -> str:
-        """The weights' name and how they are sampled from."""
         return f"engine {self._weights()} {self._temperature} {self.max_tokens}"
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
-        """A sampled answer. Raises InfrastructureError where the context has no room for it."""
+        """Raises InfrastructureError where the context has no room for an answer."""
         prompt = self.prompt(messages)
         sampling = Sampling(
             max_tokens=self.max_tokens,
@@ -96,7 +90,6 @@ class EngineModel:
         return self.text(completion).rpartition("</think>")[2].strip()
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The messages as token ids, with the beginning of the model's turn."""
         return [token for segment in self.segments(messages) for token in segment.tokens]
 
     def segments(self, messages: Sequence[Message]) -> list[Segment]:

@@ -1,5 +1,4 @@
-"""Puts saved trajectories before a judge: how far it agrees with the environment's verdicts, and
-preference pairs by it."""
+"""Saved trajectories before a judge: how far it agrees with the verdicts, and pairs by it."""
 
 import asyncio
 import math
@@ -22,8 +21,8 @@ from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.making import Judge, make_judge
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.regrading import regraded
 from turnwise_judges.rubric import RubricJudge
+from turnwise_judges.section import regraded
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows of a run's trajectories (`storage.trajectory_rows.SCHEMA`)."""
@@ -31,7 +30,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgement of an episode, or of a comparison of two, beside the verifier's."""
+    """A judgement beside the verifier's."""
 
     group: str
     episodes: tuple[int, ...]
@@ -40,19 +39,15 @@ class Judged:
     gold: bool | str
     """Success, or which of two has the higher reward."""
     reason: str
-    """The judge's own words, or why the judgement is missing."""
+    """The judge's own words, or why there are none."""
 
 
 async def judge_rows(
     folder: RunFolder, rows: Rows, config: AnyJudgeConfig, display: Display
 ) -> tuple[dict[str, Any], list[Judged]]:
     """Judge saved trajectories: a summary of how far judge and verifier agree and of what it took,
-    and the judgements one by one.
-
-    Scores are compared with success: a score above the middle of the range counts as one.
-    Comparisons are those of episodes of a group whose rewards differ. Raises DataError where
-    nothing can be compared.
-    """
+    and the judgements. A score above the middle of the range counts as success; comparisons are of
+    episodes of a group whose rewards differ. Raises DataError where nothing can be compared."""
     groups = groups_of(rows)
     async with _judge_for(folder, config, display) as judge:
         if isinstance(judge, PairwiseJudge):
@@ -76,20 +71,15 @@ async def judged_rows(
     return [dict(row) | {"reward": rewards[name]} for row, name in zip(rows, names, strict=True)]
 
 
-def _check_settings(config: AnyJudgeConfig) -> None:
-    """Raise ConfigError for settings that have no effect on saved trajectories."""
-    if config.refinement is not None:
-        raise ConfigError(
-            "judge.refinement trains a judge in a run, and here nothing is trained: leave it out"
-        )
-
-
 @asynccontextmanager
 async def _judge_for(
     folder: RunFolder, config: AnyJudgeConfig, display: Display
 ) -> AsyncIterator[Judge]:
     """The judge of a configuration; where it is the policy, the run's newest one."""
-    _check_settings(config)
+    if config.refinement is not None:
+        raise ConfigError(
+            "judge.refinement trains a judge in a run, and here nothing is trained: leave it out"
+        )
     recipe = folder.recipe()
     seed = derive(recipe.seed, "judge")
     if not isinstance(config.model, PolicyJudgeModel):

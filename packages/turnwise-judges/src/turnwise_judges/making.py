@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.chat.endpoint import Reply, check_endpoint
+from turnwise.chat.endpoint import check_endpoint
 from turnwise.chat.recording import Recording
 from turnwise.config import (
     AnyJudgeConfig,
@@ -30,28 +30,18 @@ from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
 from turnwise_judges.scripted_model import ScriptedModel, example_reply
 
 ANSWERS = "judge.jsonl"
-"""The file in which answers are kept, in a run's folder or in the one that is given."""
 
 
 Judge = PointwiseJudge | PairwiseJudge | RubricJudge
 
 
-class NoModel:
-    """Stands for the policy before there is one: the judge's settings are checked without it."""
-
-    identity = "none"
-
-    async def complete(self, messages: Sequence[Message]) -> Reply:
-        """Raise InfrastructureError: nothing can be asked yet."""
-        raise InfrastructureError("there is no policy to judge")
+def _no_policy(messages: Sequence[Message]) -> str:
+    raise InfrastructureError("there is no policy to judge")
 
 
 def part_of(config: AnyJudgeConfig, judge: Judge) -> RewardPart:
-    """The judge as a part of rewards.
-
-    Comparisons are of groups, and so is all that the policy is asked: it samples when the episodes
-    of its group have ended, since a lockstep engine waits for every open one.
-    """
+    """The judge as a part of rewards. Comparisons are of groups, and so is all that the policy is
+    asked: a lockstep engine waits for every open episode of a group."""
     function: Callable[..., Any]
     if isinstance(judge, PairwiseJudge) or isinstance(config.model, PolicyJudgeModel):
         scope, function = Scope.GROUP, judge.measure
@@ -64,13 +54,9 @@ def part_of(config: AnyJudgeConfig, judge: Judge) -> RewardPart:
 def make_judge(
     config: AnyJudgeConfig, folder: Path | None, seed: int, policy: Policy | None = None
 ) -> Judge:
-    """The judge of a configuration.
-
-    Answers are kept in `folder`, unless the configuration names another one, and in memory where
-    there is neither; `seed` is for the nonces. Without a policy one that asks it has no judgements.
-    Raises ConfigError, in one line, for what cannot work: an endpoint without a url, a rubric or a
-    criterion that there is not, a policy that has no chat template.
-    """
+    """The judge of a configuration. Answers are kept in its own folder, or `folder`, or in memory;
+    `seed` is for the nonces. Without a policy one that asks it has no judgements. Raises
+    ConfigError, in one line, for what cannot work."""
     kept_in = Path(config.cache) if config.cache else folder
     cache = Recording(None if kept_in is None else kept_in / ANSWERS, "the judge")
     limits = Limits(
@@ -108,7 +94,7 @@ def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
             seconds=config.seconds,
         )
     if policy is None:
-        return NoModel()
+        return ScriptedModel(_no_policy)
     return EngineModel(
         policy.engine,
         policy.tokenizer,
@@ -120,7 +106,6 @@ def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
 
 
 def _criteria(config: RubricSettings) -> list[Criterion]:
-    """The criteria of the named rubric and the configuration's own, with their weights."""
     if config.rubric and config.rubric not in RUBRICS:
         raise unknown_name("rubric", config.rubric, RUBRICS)
     named = RUBRICS[config.rubric] if config.rubric else ()

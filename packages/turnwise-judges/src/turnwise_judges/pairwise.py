@@ -1,7 +1,7 @@
 """A judge that says which of two episodes is better, and scores within a group from that.
 
-Both orders are asked. Where the answer goes with the place and not with the episode, it is a tie,
-and counted: judges favour a place (arXiv 2306.05685, section 3.3).
+Both orders are asked. Where the answer goes with the place, it is a tie, and counted: judges favour
+a place (arXiv 2306.05685, section 3.3).
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from turnwise.interrupt import computes
 from turnwise.types import Group, Trajectory
 from turnwise_judges.asking import Asker
 from turnwise_judges.base import Judgement, MalformedReplyError
@@ -36,7 +37,7 @@ class Better(StrEnum):
 
     @property
     def swapped(self) -> "Better":
-        """Name the same episode where the two stand in the other order."""
+        """Name the same episode in the other order."""
         return {Better.FIRST: Better.SECOND, Better.SECOND: Better.FIRST}.get(self, self)
 
     @property
@@ -54,7 +55,6 @@ class Preference:
         return {"better": str(Better.TIE)}
 
     def read(self, values: Mapping[str, Any]) -> Better:
-        """The better one. Raises MalformedReplyError for any other word."""
         if values["better"] not in list(Better):
             raise MalformedReplyError("better is neither first, second nor tie")
         return Better(values["better"])
@@ -72,7 +72,6 @@ class PlaceCounts:
     second: int = 0
 
     def add(self, forward: Better, backward: Better) -> None:
-        """Count the answers to both orders, each as it was given."""
         self.comparisons += 1
         self.disagreements += forward is not backward.swapped
         for answer in (forward, backward):
@@ -81,25 +80,21 @@ class PlaceCounts:
 
     @property
     def bias(self) -> float:
-        """Share of answers for the first place less the share for the second, from -1 to 1: 0 where
-        the place does not count. NaN where nothing was compared."""
+        """Share of answers for the first place less that for the second, from -1 to 1; NaN without
+        any."""
         answers = 2 * self.comparisons
         return (self.first - self.second) / answers if answers else math.nan
 
 
 @dataclass(frozen=True)
 class PairwiseJudge:
-    """Example: `await PairwiseJudge(asker).compare(one, other)`.
-
-    With criteria it is the self-critique of Kimi K2 (arXiv 2507.20534): the policy itself, or
-    another model, compares the answers of a group under a rubric.
-    """
+    """Compares the members of a group. With criteria it is the self-critique of Kimi K2 (arXiv
+    2507.20534)."""
 
     asker: Asker
     criteria: Sequence[Criterion] = ()
-    """Criteria that the two are compared under."""
     opponents: int | None = None
-    """Members of the group that each one is compared with, at least; None for all of them."""
+    """Others that each member is compared with, at least; None for all."""
     question: str = QUESTION
     max_characters: int = 20_000
     """Length of a record as it is quoted; half of it is for each of the two."""
@@ -107,8 +102,7 @@ class PairwiseJudge:
     low, high = 0.0, 1.0
 
     async def compare(self, first: Trajectory, second: Trajectory) -> Judgement[Better]:
-        """Ask for the better one in both orders; it is a tie where these disagree, missing where
-        one of the answers is."""
+        """Ask in both orders; a tie where they disagree, missing where one of the answers is."""
         return await self._compare(self._record(first), self._record(second))
 
     async def _compare(self, first: Record, second: Record) -> Judgement[Better]:
@@ -122,9 +116,10 @@ class PairwiseJudge:
         agree = forward.value is backward.value.swapped
         return Judgement(forward.value if agree else Better.TIE, forward.reason)
 
+    @computes
     async def measure(self, group: Group) -> list[float | None]:
-        """The win rates of the graded members: the share of points in comparisons with others, from
-        0 to 1; None for one without a judged comparison."""
+        """Win rates of the graded members, from 0 to 1; None for one without a judged
+        comparison."""
         records = list(map(self._record, group.graded))
         pairs = schedule(len(records), self.opponents)
         compared = await asyncio.gather(
@@ -138,7 +133,6 @@ class PairwiseJudge:
         return [math.fsum(own) / len(own) if own else None for own in points]
 
     def metrics(self) -> dict[str, float]:
-        """Counts of what judging took so far, and of how much the place counted."""
         places = asdict(self.places)
         found = {f"judge/{key}": float(places[key]) for key in ("comparisons", "disagreements")}
         if self.places.comparisons:
@@ -149,7 +143,6 @@ class PairwiseJudge:
         return record_of(trajectory, self.max_characters // 2)
 
     def request(self, first: Trajectory, second: Trajectory) -> Request[Better]:
-        """The request for the better one, in this order."""
         return self._request(self._record(first), self._record(second))
 
     def _request(self, first: Record, second: Record) -> Request[Better]:

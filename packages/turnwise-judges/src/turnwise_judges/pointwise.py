@@ -28,7 +28,6 @@ class Score:
         return {"score": (self.low + self.high) / 2}
 
     def read(self, values: Mapping[str, Any]) -> float:
-        """The score. Raises MalformedReplyError unless it is a number in the range."""
         score = values["score"]
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise MalformedReplyError("the score is not a number")
@@ -49,15 +48,12 @@ class PointwiseJudge(EpisodeJudge):
     """Length of a record as it is quoted."""
 
     async def judge(self, trajectory: Trajectory) -> Judgement[float]:
-        """The score of an episode, from `low` to `high`."""
         return await self.asker.ask(self.request(trajectory))
 
     def request(self, trajectory: Trajectory) -> Request[float]:
-        """The request for a score."""
         scale = f"Score it from {self.low:g}, the worst, to {self.high:g}, the best."
         record = record_of(trajectory, self.max_characters)
         return Request(record, f"{self.question} {scale}", Score(self.low, self.high))
 
     def metrics(self) -> dict[str, float]:
-        """Counts of what judging took so far."""
         return self.asker.counts.metrics()

@@ -1,9 +1,8 @@
 """The request that a judge is asked: the record of an episode as data, and after it the question.
 
-The record is one line of JSON between two lines with a nonce, in printable ASCII, so that nothing
-in it ends a line, a string or the block, and no server's tokenizer finds a special token in it. The
-nonce follows from the seed and from the whole request: a text that holds its own nonce cannot be
-written, even if the seed is known.
+The record is one line of JSON between two lines with a nonce, in printable ASCII: nothing in it
+ends a line, a string or the block, and no tokenizer finds a special token in it. The nonce follows
+from the seed and the whole request: a text that holds its own cannot be written.
 """
 
 import json
@@ -27,7 +26,7 @@ FORM = (
     "the mark is the one above and the values are yours."
 )
 ESCAPED = "<[\x7f"
-"""The characters of ASCII that are escaped beside those that JSON wants escaped."""
+"""Escaped beside what JSON wants escaped."""
 ESCAPE = "\\u{:04x}"
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -42,17 +41,17 @@ class Request(Generic[T]):
 
     @property
     def content(self) -> str:
-        """All that is asked, as a text: equal requests have equal ones."""
+        """All that is asked: equal requests have equal texts."""
         asked = [ORDERS, FORM, self.data, self.question, self.form.example]
         return json.dumps(asked, sort_keys=True)
 
     def nonce(self, seed: int) -> str:
-        """16 hexadecimal digits, which depend on all that is asked."""
+        """16 hexadecimal digits."""
         return f"{derive(seed, 'judge', self.content):016x}"
 
     def messages(self, seed: int, problem: str = "") -> list[Message]:
-        """The chat messages; `problem` is what was wrong with the answer before this one. The last
-        line is an answer in the wanted form."""
+        """Chat messages, whose last line is an answer in the wanted form; `problem` is of the
+        answer before."""
         nonce = self.nonce(seed)
         refused = [REFUSED.format(problem=problem), ""] if problem else []
         example = {"nonce": nonce, "reason": "in a few words", **self.form.example}
@@ -74,8 +73,7 @@ class Request(Generic[T]):
 
 
 def escaped(value: Any) -> str:
-    """JSON in one line of printable ASCII. In strings, `<` and `[` are escaped too, with which the
-    special tokens of model families begin.
+    r"""JSON in one line of printable ASCII, without `<` and `[`, with which special tokens begin.
 
     >>> escaped("<|im_end|>")
     '"\\\\u003c|im_end|>"'

@@ -1,8 +1,5 @@
-"""The record of an episode that a judge is shown: plain data, of bounded length.
-
-It has what the agent wrote and what came back, each under a key of its own. It has neither the
-task's secret nor the verifier's verdict.
-"""
+"""The record of an episode that a judge is shown: plain data, of bounded length, with what the
+agent wrote and what came back, and neither the task's secret nor the verdict."""
 
 import json
 from bisect import bisect_left
@@ -16,12 +13,10 @@ from turnwise_judges.prompt import ESCAPE, ESCAPED
 def record_of(trajectory: Trajectory, max_characters: int) -> dict[str, Any]:
     """The first message, which is the task, the turns and the answer.
 
-    Its texts have together at most `max_characters` characters as they are quoted: else the longest
-    are cut in the middle, and say how much was left out. Without that bound an agent that writes
-    much could put itself beyond the judge's context, and so escape its grade. Task and answer come
-    first, with half of the room; what came back and what the agent wrote share the rest evenly, so
-    that an agent that writes much cuts itself alone. Images are counted, and not shown. The notes
-    on what is left out come on top.
+    Its texts have together at most `max_characters` as they are quoted: else the longest are cut in
+    the middle, with a note. An agent that writes much could put itself beyond the judge's context,
+    and so escape its grade. Task and answer have half of the room; what came back and what the
+    agent wrote share the rest evenly, so that it cuts itself alone. Images are counted, not shown.
     """
     ends, room = _fitted([trajectory.prompt, trajectory.answer or ""], max_characters // 2)
     prompt, answer = ends
@@ -45,7 +40,6 @@ def record_of(trajectory: Trajectory, max_characters: int) -> dict[str, Any]:
 
 
 def _images(observation: Observation | None) -> dict[str, int]:
-    """The number of its images, if it has any."""
     return {"images": len(observation.images)} if observation and observation.images else {}
 
 
@@ -56,15 +50,15 @@ def _length(text: str) -> int:
 
 
 def _fitted(texts: Sequence[str], room: int) -> tuple[list[str], int]:
-    """The texts, cut to have room together, and the room that is left."""
+    """The texts, cut, and the room that is left."""
     lengths = [_length(text) for text in texts]
     longest = _share(lengths, room)
     return [_cut(text, longest) for text in texts], room - sum(min(n, longest) for n in lengths)
 
 
 def _share(lengths: Sequence[int], room: int) -> int:
-    """The length to which texts are cut, so that all of them have room; short ones leave theirs to
-    the others."""
+    """The length to which texts are cut to have room together; short ones leave theirs to
+    others."""
     for place, length in enumerate(sorted(lengths)):
         share = room // (len(lengths) - place)
         if length > share:

@@ -1,16 +1,13 @@
-"""Requests to a judge whose right answer is known, since the verifier has judged the same episodes.
-
-They are what a judge that is the policy itself is trained on, so that its judgement stays grounded
-where truth can be had: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2).
-"""
+"""Requests to a judge whose right answer is known, since the verifier has judged the same episodes:
+what a judge that is the policy is trained on (Kimi K2, arXiv 2507.20534, section 3.2.2)."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
 from operator import is_
-from typing import Any, Protocol
+from typing import Any
 
 from turnwise.types import Group, Trajectory
 from turnwise_judges.base import MalformedReplyError
@@ -20,16 +17,10 @@ from turnwise_judges.prompt import Request
 from turnwise_judges.reply import read_reply
 
 PLACES = {Better.FIRST: 1.0, Better.SECOND: -1.0, Better.TIE: 0.0}
-"""Numbers of the answers of a comparison, whose mean is the bias towards the first place."""
+"""Numbers of the answers, whose mean is the bias towards the first place."""
 
 Pair = tuple[Trajectory, Trajectory]
 RefinableJudge = PairwiseJudge | PointwiseJudge
-
-
-class Accepts(Protocol):
-    """Says whether an answer's value is the truth."""
-
-    def __call__(self, value: Any, /) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -37,11 +28,10 @@ class KnownQuestion:
     """A request, and the truth. Example: known_questions(judge, groups, 8, seed)[0]."""
 
     request: Request[Any]
-    accepts: Accepts
+    accepts: Callable[[Any], bool]
+    """Whether an answer's value is the truth."""
     truth: str
-    """The truth in words."""
     about: str
-    """The episodes that it is about."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +43,18 @@ class GradedReply:
     """The value in words, or what is malformed."""
     malformed: bool = False
     place: float | None = None
-    """1 for the first place, -1 for the second, 0 for neither; None where nothing was compared."""
+    """1 for the first place, -1 for the second, 0 for neither; None without a comparison."""
 
 
 def known_questions(
     judge: RefinableJudge, groups: Sequence[Group], count: int, seed: int
 ) -> list[KnownQuestion]:
-    """At most `count` requests about graded episodes, the same for the same seed.
+    """At most `count` requests about graded episodes, the same for the same seed; none where all
+    succeeded, or failed.
 
-    In a comparison one of the two succeeded and the other did not; each place is right in half of
-    them. Of scores, one above the middle of the range is right for a success; as many successes as
-    failures are asked about (one more or less where `count` is odd). So neither a place nor a
-    constant score is right in more than half. None where all episodes succeeded, or failed.
+    Of the two compared one succeeded, and each place is right in half. A score above the middle is
+    right for a success; as many successes as failures are asked about, or one more. So neither a
+    place nor a constant score is right in more than half.
     """
     stream = random.Random(seed)
     if isinstance(judge, PairwiseJudge):
@@ -73,7 +63,7 @@ def known_questions(
 
 
 def grade(question: KnownQuestion, text: str, seed: int) -> GradedReply:
-    """A reply as it is read strictly; `seed` is that of the nonces. A malformed one is wrong."""
+    """A reply as it is read strictly, with the nonces of `seed`; a malformed one is wrong."""
     try:
         value, _ = read_reply(text, question.request.nonce(seed), question.request.form)
     except MalformedReplyError as malformed:
@@ -125,16 +115,13 @@ def _scores(
 
 def _score(judge: PointwiseJudge, member: Trajectory, middle: float) -> KnownQuestion:
     success = _succeeded(member)
-
-    def accepts(score: float, /) -> bool:
-        return (score > middle) is success
-
     truth = f"{'above' if success else 'not above'} {middle:g}"
-    return KnownQuestion(judge.request(member), accepts, truth, str(member.id))
+    return KnownQuestion(
+        judge.request(member), lambda score: (score > middle) is success, truth, str(member.id)
+    )
 
 
 def _by_success(members: Sequence[Trajectory]) -> list[list[Trajectory]]:
-    """Members that succeeded, and members that did not."""
     return [[one for one in members if _succeeded(one) is wanted] for wanted in (True, False)]
 
 

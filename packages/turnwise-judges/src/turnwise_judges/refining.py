@@ -1,8 +1,5 @@
-"""The training of a judge that is the policy itself: replies to requests whose answer the verifier
-knows, as groups of trajectories that the update learns from beside the step's own.
-
-Source: the refinement of the critic in Kimi K2 (arXiv 2507.20534, section 3.2.2).
-"""
+"""The training of a judge that is the policy: replies to requests whose answer the verifier knows,
+as groups that the update learns from beside the step's own (Kimi K2, arXiv 2507.20534, 3.2.2)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,17 +36,15 @@ class Refinement:
 
     judge: RefinableJudge
     model: EngineModel
-    """The policy, as the judge's model."""
     config: RefinementConfig
 
     async def play(
         self, runner: RolloutRunner, groups: Sequence[Group], seed: int, step: int
     ) -> list[Group]:
-        """A group of replies for each request about a step's graded episodes; none where all of
-        them succeeded, or failed.
+        """A group of replies for each request about a step's graded episodes.
 
-        A right reply has reward 1, any other one 0; one that the engine could not give is ungraded.
-        All follows from the run's seed, the step and the episodes. Raises RunStoppedError where too
+        A right reply has reward 1, any other 0; one that the engine could not give is ungraded. All
+        follows from the run's seed, the step and the episodes. Raises RunStoppedError where too
         many are ungraded.
         """
         label = f"{REFINEMENT}/{step}"
@@ -87,7 +82,6 @@ class Refinement:
         number: int,
         planned: Trajectory,
     ) -> Trajectory:
-        """One reply, sampled as a turn of an episode is."""
         tokens = Tokens.empty().with_segments(segments, turn=0)
         session = f"{REFINEMENT}-{number:08d}-{planned.episode:08d}-{runner.priority}"
         opened, closed = partial(runner.engine.open, session), partial(runner.engine.close, session)
@@ -152,8 +146,7 @@ def _outcome(graded: GradedReply, stopped: StopReason) -> Outcome:
 
 
 def make_refinement(judge: Judge, settings: RefinementConfig, max_tokens: int) -> Refinement:
-    """The training of a judge that is the policy. Raises ConfigError where a trajectory of at most
-    so many tokens has no room for a request, even with an empty record."""
+    """Raises ConfigError where a trajectory of at most so many tokens has no room for a request."""
     assert isinstance(judge, PairwiseJudge | PointwiseJudge)  # the settings have seen to it,
     assert isinstance(judge.asker.model, EngineModel)  # and to this
     model, nothing = judge.asker.model, Trajectory(Task("", ""), "", 0, 0)
@@ -170,8 +163,8 @@ def make_refinement(judge: Judge, settings: RefinementConfig, max_tokens: int) -
 
 
 def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Replies of a judge that is trained, and how many of them are right; empty where there are
-    none. Malformed ones are among the graded, and wrong."""
+    """Replies and how many are right, malformed ones among the wrong; empty where there are
+    none."""
     members = [member for group in groups for member in group.trajectories]
     if not members:
         return {}
@@ -195,7 +188,6 @@ def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _no_room(prompt: int, reply: int, limit: int) -> str:
-    """The problem where a request and its reply are longer than a trajectory may be, or nothing."""
     if prompt + reply <= limit:
         return ""
     return (

@@ -1,8 +1,6 @@
 """The strict reading of a judge's reply: one line, one JSON object, the keys asked for, the nonce.
-
-Nothing is looked for inside of a longer text, and nothing is repaired: a verdict that stands in
-what the agent wrote, and was copied by the judge, is not taken for the judge's.
-"""
+Nothing is looked for in a longer text or repaired: a verdict that the judge copied from the agent
+is not taken for its own."""
 
 from typing import Any
 
@@ -10,7 +8,7 @@ from turnwise.strict_json import DECODER
 from turnwise_judges.base import AnswerForm, MalformedReplyError, T
 
 LONGEST = 20_000
-"""Characters of a reply that is looked at."""
+"""Characters."""
 
 
 def read_reply(text: str, nonce: str, form: AnswerForm[T]) -> tuple[T, str]:

@@ -1,9 +1,5 @@
 """A judge that checks criteria one by one: yes, no, or cannot tell. The score is the weight of
-those that hold, as a share of all.
-
-A criterion that the record does not show counts as one that does not hold: an agent that leaves the
-judge in the dark wins nothing by it.
-"""
+those that hold, as a share of all: an agent that leaves the judge in the dark wins nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +21,7 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class Criterion:
-    """A sentence that holds of a good episode. Example: Criterion("sourced", "Each number of the
-    answer stands in what a tool returned.", weight=2)."""
+    """A sentence that holds of a good episode."""
 
     name: str
     sentence: str
@@ -49,7 +44,6 @@ SELF_CRITIQUE = (
 (clear and relevant, engaged, objective and grounded), the others prescriptive, against answers that
 please a judge in place of doing the task. The sentences, and the last one, are turnwise's own."""
 RUBRICS: Mapping[str, Sequence[Criterion]] = {"self_critique": SELF_CRITIQUE}
-"""The rubrics that a configuration can name."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,6 @@ class Verdicts:
         return {"criteria": dict.fromkeys(self.names, CANNOT_TELL)}
 
     def read(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """The verdicts by the criteria's names. Raises MalformedReplyError for other names, and
-        for other words."""
         found = values["criteria"]
         if not isinstance(found, dict) or found.keys() != set(self.names):
             raise MalformedReplyError("its criteria are not those of the example")
@@ -83,15 +75,13 @@ class RubricJudge(EpisodeJudge):
     max_characters: int = 20_000
     """Length of a record as it is quoted."""
     verdicts: dict[str, int] = field(default_factory=dict, init=False)
-    """Number of verdicts of each word, so far."""
+    """How often each word was said."""
     low, high = 0.0, 1.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for criteria from which no score follows."""
         check_criteria(self.criteria)
 
     async def judge(self, trajectory: Trajectory) -> Judgement[float]:
-        """The share of the weight that holds, from 0 to 1; `reason` is the model's."""
         verdicts = await self.verdicts_on(trajectory)
         if verdicts.value is None:
             return Judgement(None, problem=verdicts.problem)
@@ -100,7 +90,6 @@ class RubricJudge(EpisodeJudge):
         return Judgement(held / total, verdicts.reason)
 
     async def verdicts_on(self, trajectory: Trajectory) -> Judgement[dict[str, str]]:
-        """The verdict on each criterion, by its name."""
         sentences = [f"{one.name}: {one.sentence}" for one in self.criteria]
         request = Request(
             record_of(trajectory, self.max_characters),
@@ -113,14 +102,12 @@ class RubricJudge(EpisodeJudge):
         return judgement
 
     def metrics(self) -> dict[str, float]:
-        """Counts of what judging took so far, and how many criteria could not be judged."""
         unclear = float(self.verdicts.get(CANNOT_TELL, 0))
         return self.asker.counts.metrics() | {"judge/cannot_tell": unclear}
 
 
 def check_criteria(criteria: Sequence[Criterion]) -> None:
-    """Raise ConfigError for a rubric without criteria, with a name twice, or with a weight that is
-    not above 0: a criterion that speaks against an episode is written as its contrary."""
+    """Raise ConfigError for no criteria, a name twice, or a weight that is not above 0."""
     names = [criterion.name for criterion in criteria]
     if not names or len(set(names)) < len(names):
         raise ConfigError("a judge's rubric needs criteria, each with a name of its own")

@@ -1,5 +1,4 @@
-"""The wing: the command `judge`, the judge of the section `judge`, the reward model, and the stages
-that learn from judgements."""
+"""The wing: the command `judge`, the sections `judge` and `reward_model`, and their stages."""
 
 from turnwise.wings import Wing
 

@@ -49,7 +49,7 @@ sys.modules["turnwise_sandbox.supervisor"].main_in_bubblewrap(spec, descriptors)
 )
 
 
-def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
+def start(spec: protocol.Message, descriptors: list[int]) -> int:
     """Start bwrap with a supervisor in it; returns its pid. The reason why bwrap does not start is
     on the code's stderr."""
     child = os.fork()
@@ -67,7 +67,7 @@ def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
             os.execv(spec["bwrap"], [*_arguments(spec, rules), "--", *python])
         finally:
             os._exit(1)
-    return [child]
+    return child
 
 
 def prepare() -> None:

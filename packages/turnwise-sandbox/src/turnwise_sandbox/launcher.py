@@ -28,7 +28,8 @@ class Launcher:
 
     def __init__(self, host: socket.socket) -> None:
         self.host = host
-        self.processes: dict[int, list[int]] = {}
+        self.processes: dict[int, int] = {}
+        """The first process of each, or the one that clears its folder away."""
         self.specs: dict[int, protocol.Message] = {}
         self.statuses: dict[int, int] = {}
         self.clearing: set[int] = set()
@@ -89,8 +90,8 @@ class Launcher:
         away ends by itself."""
         if number in self.clearing:
             return
-        for process in self.processes.get(number, ())[:1]:
-            os.kill(process, signal.SIGKILL)
+        if number in self.processes:
+            os.kill(self.processes[number], signal.SIGKILL)
 
     def reap(self, ended: tuple[int, int] | None = None) -> None:
         """Take note of processes that have ended, and say which sandboxes are gone."""
@@ -102,12 +103,10 @@ class Launcher:
                     return
                 if ended[0] == 0:
                     return
-            for number, known in list(self.processes.items()):
-                if ended[0] in known:
-                    self.statuses.setdefault(number, ended[1])
-                    self.processes[number] = [one for one in known if _is_child(one)]
-                    if not self.processes[number]:
-                        self.gone(number)
+            for number in [one for one, pid in self.processes.items() if pid == ended[0]]:
+                del self.processes[number]
+                self.statuses.setdefault(number, ended[1])
+                self.gone(number)
             ended = None
 
     def gone(self, number: int) -> None:
@@ -116,14 +115,13 @@ class Launcher:
         plain = spec["tier"] == "unisolated"
         if number not in self.clearing and (plain or os.WIFSIGNALED(self.statuses[number])):
             # What the code has left that killed its supervisor, or bwrap that was killed early.
-            known = [one for others in self.processes.values() for one in others]
-            processes.kill_descendants(known)
+            processes.kill_descendants(set(self.processes.values()))
             if plain and not unisolated.clean(spec, unisolated.AT_ONCE):
                 self.clearing.add(number)
-                self.processes[number] = [unisolated.start_cleaning(spec)]
+                self.processes[number] = unisolated.start_cleaning(spec)
                 return
         self.clearing.discard(number)
-        del self.processes[number], self.specs[number]
+        del self.specs[number]
         self.say({"id": number, "gone": self.statuses.pop(number)})
 
     def say(self, message: protocol.Message) -> None:
@@ -131,14 +129,6 @@ class Launcher:
             self.host.send(json.dumps(message).encode())
         except ConnectionError:
             return
-
-
-def _is_child(process: int) -> bool:
-    try:
-        os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def main() -> None:

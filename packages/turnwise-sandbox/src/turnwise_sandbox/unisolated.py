@@ -30,7 +30,7 @@ def prepare(spec: protocol.Message) -> None:
         os.chown(spec["work"], spec["user"], spec["user"])
 
 
-def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
+def start(spec: protocol.Message, descriptors: list[int]) -> int:
     """Start a supervisor to which orphans of its descendants come back; returns its pid."""
     child = os.fork()
     if child == 0:
@@ -40,7 +40,7 @@ def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
         prctl(SUBREAPER, 1)
         os.environ["HOME"] = os.environ["TMPDIR"] = spec["work"]
         supervisor.main(spec, descriptors)
-    return [child]
+    return child
 
 
 def clean(spec: protocol.Message, most: int) -> bool:

@@ -3,13 +3,18 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Column, Table
+from rich.text import Text
 
 from turnwise.commands.evaluating import AsJson
 from turnwise.commands.failures import exit_code, fail
 from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
+
+if TYPE_CHECKING:
+    from turnwise_studies.results.figures import Figures
 
 SMALLEST = "no verdict: the smallest form is no result"
 
@@ -27,8 +32,7 @@ def study(
         typer.Option("--smallest", help="The file's smallest form: it works within two minutes."),
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the study; runs/<its name> if not given."),
+        Path | None, typer.Option(help="Folder of the study; runs/<its name> if not given.")
     ] = None,
     parallel: Annotated[
         int | None,
@@ -60,9 +64,8 @@ def study(
         print_json(asdict(found))
         return
     from turnwise_studies.results.page import detectable_text, difference_text
-    from turnwise_studies.results.terminal import study_table
 
-    print_table(study_table(found))
+    print_table(_table(found))
     for effect in found.effects:
         print_line(difference_text(effect, effect.metric in found.rates))
         print_line(f"{effect.verdict}: {effect.why}" if not found.smallest else SMALLEST)
@@ -71,3 +74,21 @@ def study(
     for line in failures(found, folder):
         print_line(line)
     print_line(f"{written} says more")
+
+
+def _table(found: "Figures") -> Table:
+    from turnwise_studies.results.measures import Measured
+    from turnwise_studies.results.page import by_metric, measured_text
+
+    seeds = [Column(f"seed {seed}", justify="right") for seed in found.seeds]
+    table = Table("metric", "arm", *seeds, title=found.title)
+    several = len(found.seeds) > 1
+    if several:
+        table.add_column("mean", justify="right")
+    for name, arm, of in by_metric(found):
+        rate = name in found.rates
+        cells = [measured_text(one, rate) for one in of.by_seed.values()]
+        mean = None if of.over_seeds is None else of.over_seeds.mean
+        cells += [measured_text(Measured(mean), rate)] if several else []
+        table.add_row(Text(name), Text(arm), *cells)
+    return table

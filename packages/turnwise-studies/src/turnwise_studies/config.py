@@ -1,7 +1,5 @@
-"""A study: one recipe in several arms, over several seeds, and the effect that is claimed.
-
-Settings are nested tables as in a recipe; a path in them is relative to the study's file.
-"""
+"""A study: one recipe in several arms, over several seeds, and the effect that is claimed. Settings
+are nested tables as in a recipe; a path in them is relative to the study's file."""
 
 import re
 from collections import Counter
@@ -19,9 +17,8 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.wings import wings
 
 COLD_START = "cold_start"
-"""The name of the shared cold start among the folders of arms."""
+"""Its name among the folders of arms."""
 Settings = dict[str, Any]
-"""Nested tables of a recipe."""
 
 
 class MetricConfig(Section):
@@ -123,30 +120,26 @@ class StudyConfig(Section):
 
 @dataclass(frozen=True)
 class Study:
-    """A study as it was loaded."""
-
     config: StudyConfig
     source: str
-    """The name or path by which it was asked for."""
+    """The name or path that was asked for."""
     file: Path
     smallest: bool
-    """Whether it is the smallest form, which shows nothing but that it works."""
+    """Shows nothing but that it works."""
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of this form."""
         small = self.config.smallest
         return small.seeds if self.smallest and small else self.config.seeds
 
     @property
     def topmost(self) -> Settings:
-        """Settings on top of all others in the file."""
+        """On top of all others in the file."""
         small = self.config.smallest
         return small.settings if self.smallest and small else {}
 
     @property
     def beginning_with_cold_start(self) -> list[str]:
-        """The arms that begin with the weights of the shared cold start."""
         cold = self.config.cold_start
         if cold is None:
             return []
@@ -155,7 +148,7 @@ class Study:
 
 def load_study(source: str, smallest: bool = False) -> Study:
     """Read a study: a path to a TOML file, or the name of one that comes with turnwise. Raises
-    ConfigError, in one line, for what is wrong in it; its recipes are not looked at."""
+    ConfigError, in one line, for what is wrong in it but its recipes."""
     file, values = read_toml("study", source, shipped_studies())
     for number, effect in enumerate(values.get("effects") or (), 1):
         if isinstance(effect, Mapping):
@@ -167,7 +160,6 @@ def load_study(source: str, smallest: bool = False) -> Study:
 
 
 def shipped_studies() -> dict[str, Path]:
-    """Studies that come with a wing, by name."""
     return dict(wings().files("study"))
 
 
@@ -177,9 +169,9 @@ def folder_name(arm: str) -> str:
 
 
 def _contradictions(config: StudyConfig) -> list[str]:
-    """Sentences about what cannot go together."""
-    found = []
-    for name, seeds in _seeds(config).items():
+    found, small = [], config.smallest
+    seeds_of = {"seeds": config.seeds} | ({} if small is None else {"smallest.seeds": small.seeds})
+    for name, seeds in seeds_of.items():
         twice = [seed for seed, count in Counter(seeds).items() if count > 1]
         if twice:
             found.append(f"{name} has {twice[0]} twice: give each seed once")
@@ -201,25 +193,16 @@ def _contradictions(config: StudyConfig) -> list[str]:
         tables["cold_start.settings"] = config.cold_start.settings
         unknown = [arm for arm in config.cold_start.arms or () if arm not in config.arms]
         found += [f"cold_start.arms: {unknown_name('arm', arm, config.arms)}" for arm in unknown]
-    if config.smallest is not None:
-        tables["smallest.settings"] = config.smallest.settings
-    found += [f"{name} has a seed: seeds are those of the study" for name in _seeded(tables)]
+    if small is not None:
+        tables["smallest.settings"] = small.settings
+    seeded = [name for name, settings in tables.items() if "seed" in settings]
+    found += [f"{name} has a seed: seeds are those of the study" for name in seeded]
     for number, effect in enumerate(config.effects, 1):
         found += [f"effect {number}: {sentence}" for sentence in _unknown(effect, config)]
     return found
 
 
-def _seeds(config: StudyConfig) -> dict[str, list[int]]:
-    small = config.smallest
-    return {"seeds": config.seeds} | ({} if small is None else {"smallest.seeds": small.seeds})
-
-
-def _seeded(tables: Mapping[str, Settings]) -> list[str]:
-    return [name for name, settings in tables.items() if "seed" in settings]
-
-
 def _unknown(effect: EffectConfig, config: StudyConfig) -> list[str]:
-    """Sentences about names in an effect that stand for nothing."""
     found = [
         str(unknown_name("arm", arm, config.arms))
         for arm in (effect.arm, effect.against)

@@ -28,18 +28,15 @@ DATE, TYPE = "scaffold.options.date", "learning.compute_dtype"
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether there is a run to go on with."""
     return (folder / "config.toml").is_file()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has its report."""
     return is_begun(folder) and (folder / "report.json").is_file()
 
 
 def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
-    """Raise ConfigError where the folder is another study's, or has runs with other settings than
-    the study's now."""
+    """Raise ConfigError where the folder is another study's, or has runs with other settings."""
     copy = out / COPY
     if copy.is_file():
         begun = _values(copy).get("name")
@@ -66,8 +63,8 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
 
 
 def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
-    """The settings of a run's folder that are not those of the plan, as in "train.steps 20, now
-    30". Weights of a cold start, and files `beside` the study's, are its own wherever it lies."""
+    """Settings of a run's folder that are not the plan's, as in "train.steps 20, now 30". Weights
+    of a cold start, and files `beside` the study's, are its own wherever it lies."""
     begun, now = (
         flattened(mapped(recipe.model_dump(mode="json"), partial(_moved, beside=beside)))
         for recipe in (folder.recipe(), with_whole_paths(run.recipe))
@@ -95,14 +92,13 @@ def prepare_folder(study: Study, out: Path) -> None:
 
 def clear(folder: Path) -> None:
     """Delete what is left of a run that was ended before it began: empty folders, a lock, a file
-    that was half-written. A folder with anything else stays, and is refused by the run."""
+    that was half-written. Anything else stays, and is refused by the run."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     if folder.is_dir() and all(path.name == LOCK or path.suffix == ".partial" for path in files):
         shutil.rmtree(folder)
 
 
 def cold_weights(out: Path, name: str) -> Path:
-    """The weights after the cold start of a finished run."""
     root = root_of(out / name / "checkpoints", StageName.COLD_START)
     weights = latest(root)
     if weights is None:
@@ -119,7 +115,7 @@ def _values(copy: Path) -> dict[str, Any]:
 
 def _moved(text: str, beside: Path) -> str:
     """A path to a file that has moved with the study, to where it lies now: beside the study's with
-    the same name, and with the same content unless the old one is gone. Any other text as it is."""
+    the same name, and the same content unless the old one is gone. Any other text as it is."""
     path, name = text.rsplit(":", 1) if ".py:" in text else (text, "")
     now = beside / Path(path).name
     if not (Path(path).is_absolute() and os.path.isfile(now)):

@@ -1,7 +1,5 @@
-"""The runs of a study in their order, each with its whole recipe, checked before any begins.
-
-All arms of a seed come before the next seed, so that a study which is stopped has whole seeds.
-"""
+"""The runs of a study in their order, each with its whole recipe, checked before any begins. All
+arms of a seed come before the next seed: a study that is stopped has whole seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -17,15 +15,13 @@ from turnwise.training.reactions import check_reaction
 from turnwise_studies.config import COLD_START, Settings, Study, folder_name
 
 STAGES = ("sft", "train", "preferences")
-"""Tables with a number of `steps`, of which 0 leaves the stage out."""
+"""Stages that 0 `steps` leave out."""
 WITH_OPTIONS = ("environment", "scaffold")
-"""Tables whose options belong to the name beside them."""
+"""Their options belong to the name beside them."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a study."""
-
     name: str
     """Its folder's name, as in `masked-0`."""
     arm: str
@@ -38,8 +34,7 @@ class PlannedRun:
 
 
 def planned_runs(study: Study, overrides: Sequence[str] = ()) -> list[PlannedRun]:
-    """List the runs of a study. Raises ConfigError, in one line that names the arm, where a recipe
-    cannot be."""
+    """Raises ConfigError, in one line that names the arm, where a recipe cannot be."""
     config, changes = study.config, [parse_override(override) for override in overrides]
     if any(key == "seed" for key, _ in changes):
         raise ConfigError("override seed: seeds are those of the study's file")
@@ -103,8 +98,7 @@ def _recipe(
     changes: Sequence[tuple[str, Any]],
 ) -> Recipe:
     """The recipe after the tables, those of the smallest form, and the changes; a stage that the
-    tables leave out stays left out. Raises ConfigError, which names the part of the study, for one
-    that cannot be."""
+    tables leave out stays out. Raises ConfigError, which names the part of the study."""
     source, values = f"{study.source}: {name}", deepcopy(dict(base))
     for table in tables:
         _forget_options(values, table)
@@ -129,8 +123,7 @@ def _steps(values: Mapping[str, Any], stage: str) -> Any:
 
 
 def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of nested tables and their values. A table that has names with a dot in them,
-    which no dotted key can say, is one value."""
+    """Dotted keys of nested tables and their values. A table with a dot in a name is one value."""
     for key, value in table.items():
         whole = isinstance(value, Mapping) and any("." in name for name in value)
         if isinstance(value, Mapping) and value and not whole:
@@ -140,7 +133,6 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _forget_options(values: dict[str, Any], table: Settings) -> None:
-    """Drop the options of what a table replaces by another name."""
     for kind in WITH_OPTIONS:
         given, present = table.get(kind), values.get(kind)
         if not (isinstance(given, Mapping) and isinstance(present, dict)):

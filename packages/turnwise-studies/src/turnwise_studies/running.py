@@ -36,11 +36,10 @@ class Machine:
     devices: Sequence[str] = ()
     """GPUs by their names in CUDA_VISIBLE_DEVICES, one for each run; none on a CPU."""
     parallel: int | None = None
-    """Runs at most; None sets no bound of its own."""
+    """Runs at most."""
 
     @classmethod
     def here(cls, parallel: int | None = None) -> "Machine":
-        """This machine."""
         import torch
 
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -52,8 +51,6 @@ class Machine:
 
 @dataclass(frozen=True)
 class Failure:
-    """The end of a run without a report."""
-
     run: str
     folder: Path
     why: str
@@ -64,8 +61,6 @@ class Failure:
 
 @dataclass
 class Runs:
-    """The runs of a study that are still to come, and those under way."""
-
     out: Path
     machine: Machine
     display: Display
@@ -139,7 +134,8 @@ class Runs:
             arguments = [str(file), "--run", str(folder)]
         taken = {work.device for work in self.working.values()}
         device = next((one for one in self.machine.devices if one not in taken), None)
-        chosen = {} if device is None or run.recipe.engine.name == "vllm" else _only(device)
+        own = device is not None and run.recipe.engine.name != "vllm"
+        chosen = {"CUDA_VISIBLE_DEVICES": str(device)} if own else {}
         log = self.out / "logs" / f"{run.name}.txt"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -154,7 +150,6 @@ class Runs:
         return _Work(run, process, log, device, self._done(run))
 
     def _look_at(self, work: "_Work") -> None:
-        """Show how far a run is, and take it off when it has ended."""
         code = work.process.poll()
         done = _units(work.run) if code == 0 else self._done(work.run)
         text = ", ".join(
@@ -172,7 +167,6 @@ class Runs:
             self.display.say(str(failure))
 
     def _done(self, run: PlannedRun) -> int:
-        """The units of progress that a run has made."""
         folder, recipe = self.out / run.name, run.recipe
         updates = min(_lines(folder / "cold_start.jsonl"), recipe.sft.steps)
         return updates // UPDATES + min(_lines(folder / "metrics.jsonl"), recipe.train.steps)
@@ -203,13 +197,12 @@ class _Work:
 
 
 def _units(run: PlannedRun) -> int:
-    """The units of progress of a run: its RL steps, its cold start's updates, one for the rest."""
+    """Units of progress: RL steps, the cold start's updates, one for the rest."""
     return run.recipe.sft.steps // UPDATES + run.recipe.train.steps + 1
 
 
 def _threads(recipe: Recipe) -> int:
-    """Threads of sampling and learning, which work at the same time where steps are sampled
-    ahead."""
+    """Threads of sampling and learning, at the same time where steps are sampled ahead."""
     return recipe.threads * (2 if recipe.train.max_staleness else 1)
 
 
@@ -217,12 +210,8 @@ def _lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.is_file() else 0
 
 
-def _only(device: str) -> dict[str, str]:
-    return {"CUDA_VISIBLE_DEVICES": device}
-
-
 def _reason(code: int, log: Path) -> str:
-    """The last line that turnwise said of its own, or else the last one."""
+    """The last line of turnwise's own, or else the last."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     own = [line.removeprefix("turnwise: ") for line in lines if line.startswith("turnwise: ")]
     said = (own or lines or ["nothing was said"])[-1]
@@ -230,5 +219,4 @@ def _reason(code: int, log: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent is killed."""
     prctl(PDEATHSIG, signal.SIGTERM)

@@ -16,12 +16,7 @@ from turnwise.storage.run_lock import locked
 from turnwise_studies.config import COLD_START, Study, load_study
 from turnwise_studies.folder import check_folder, is_finished, prepare_folder
 from turnwise_studies.plan import PlannedRun, planned_runs
-from turnwise_studies.results.curves import (
-    check_plots,
-    draw_curves,
-    read_curves,
-    write_curves,
-)
+from turnwise_studies.results.curves import check_plots, draw_curves, read_curves, write_curves
 from turnwise_studies.results.figures import Figures, figures
 from turnwise_studies.results.measures import check_metrics
 from turnwise_studies.results.page import overview, page, table
@@ -30,18 +25,16 @@ from turnwise_studies.running import Machine, Runs
 FIGURES = "figures.json"
 INDEX = "index.md"
 KEYS = {"name", "title", "effects", "seeds", "minutes", "command"}
-"""Keys by which the figures of a study are known among other files."""
+"""Keys by which a study's figures are known among other files."""
 RUNS = Path("runs")
 
 
 def study_command(source: str, overrides: Sequence[str], smallest: bool) -> str:
-    """The command line of a study, as one gives it again."""
     words = ["turnwise", "study", source, *overrides, *(["--smallest"] if smallest else [])]
     return shlex.join(words)
 
 
 def study_folder(study: Study) -> Path:
-    """The folder of a study where none is given."""
     return RUNS / (f"{study.config.name}-smallest" if study.smallest else study.config.name)
 
 
@@ -54,11 +47,11 @@ def run_study(
     display: Display,
 ) -> tuple[Figures, Path]:
     """Run what is missing of a study and write its table, figures, curves and page; returns the
-    figures and the study's folder.
+    figures and the folder.
 
     Raises ConfigError before anything is trained for what is wrong in the file, and RunStoppedError
-    when a run failed, after the others are finished; then no figures are written. Interrupted, the
-    runs save, and the same call goes on.
+    when a run failed, after the others are finished. Interrupted, the runs save, and the same call
+    goes on.
     """
     study = load_study(source, smallest)
     runs = planned_runs(study, overrides)
@@ -83,8 +76,7 @@ def run_study(
 
 
 def failures(found: Figures, folder: Path) -> list[str]:
-    """Lines on a study of which no arm succeeded in anything: each run's first warning. None where
-    one did."""
+    """Lines on a study of which no arm succeeded in anything: each run's first warning."""
     rates = [of[name] for of in found.arms.values() for name in found.rates]
     values = [one.value for of in rates for one in of.by_seed.values()]
     if not values or any(values):
@@ -99,9 +91,7 @@ def failures(found: Figures, folder: Path) -> list[str]:
 
 def publish(found: Figures, folder: Path, target: Path) -> Path:
     """Write a study's page, plot and figures into a folder of pages, and renew the page there that
-    lists all of them. Returns the study's page.
-
-    Raises ConfigError where that folder is the study's own."""
+    lists all. Raises ConfigError where that is the study's own."""
     try:
         target.mkdir(parents=True, exist_ok=True)
         if target.samefile(folder):
@@ -123,7 +113,7 @@ def publish(found: Figures, folder: Path, target: Path) -> Path:
 
 
 def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
-    """Raise ConfigError for a base that is not there, and for what the figures will lack."""
+    """Raise ConfigError for a base that is not there, and for what figures will lack."""
     check_plots()
     arms = {run.arm: run.recipe for run in runs if run.arm != COLD_START}
     for run in runs:

@@ -24,7 +24,7 @@ WING = Wing(
             "atif": (
                 "turnwise_studies.formats.atif:conversations_of",
                 "trajectories in ATIF, the interchange format of Harbor",
-            ),
+            )
         },
     },
     files={"study": {path.stem: path for path in SHIPPED.glob("*.toml")}},

@@ -104,9 +104,7 @@ def test_an_embedded_sub_agent_is_a_conversation_of_its_own(tmp_path: Path) -> N
     assert [len(messages) for _, messages in found] == [4, 2]
 
 
-def test_a_folder_has_trajectories_that_refer_to_each_other_and_other_files(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_has_trajectories_that_refer_to_each_other_and_other_files(tmp_path: Path) -> None:
     outer = trajectory(ASKED, delegated(trajectory_path="inner.json"), ANSWERED)
     (tmp_path / "trial").mkdir()
     (tmp_path / "trial/inner.json").write_text(json.dumps(trajectory(ASKED, ANSWERED)))

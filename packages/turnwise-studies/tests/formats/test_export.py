@@ -101,11 +101,7 @@ def test_successes_are_demonstrations_of_the_next_run(
     assert written == 2  # of two tasks, each once
     with pytest.raises(DataError, match="exists already"):
         export_successes(run, file)
-    options = (
-        f"sft.demonstrations.file={file}",
-        "train.steps=0",
-        "evaluation.sft=true",
-    )
+    options = (f"sft.demonstrations.file={file}", "train.steps=0", "evaluation.sft=true")
     context = small_runs.train(recipe, RunFolder.new(tmp_path / "next"), *options)
     lines = context.folder.lines("cold_start.jsonl")
     assert [line["sft/trained_tokens"] > 0 for line in lines] == [True, True]

@@ -14,7 +14,7 @@ from turnwise.learning.learner import ModelSignal, PolicyScores
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signal
 from turnwise.learning.signals.kl_reward import KLReward
-from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Words
+from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Sources, Words
 from turnwise.learning.signals.penalty import Penalty
 from turnwise.learning.signals.registry import SIGNALS, signals_needed
 from turnwise.models.load import load_model
@@ -53,8 +53,9 @@ def check_signals(
     task: Task,
 ) -> None:
     """Raise ConfigError where a run lacks what an algorithm's signals are made of."""
+    run = Sources(recipe, tokenizer, scaffold, oracle, task, context_of(policy))
     for maker in makers_of(algorithm):
-        maker.check(recipe, tokenizer, scaffold, oracle, task, context_of(policy))
+        maker.check(run)
 
 
 def words_of(algorithm: Algorithm, scaffold: Scaffold) -> Words | None:

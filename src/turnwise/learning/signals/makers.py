@@ -1,7 +1,7 @@
 """Makers of signals: what the maker of each gives, for an algorithm that needs it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,27 @@ Words = tuple[NDArray[np.int64], ...]
 MakeSecond = Callable[[PolicyLearner], SecondModel]
 
 
+class Sources(NamedTuple):
+    """The parts of a run that its signals are made of."""
+
+    recipe: Recipe
+    tokenizer: Any
+    scaffold: Scaffold
+    oracle: Oracle
+    task: Task
+    """One of training, with its secret."""
+    context: int | None
+    """The longest text that the policy reads; None is no limit."""
+
+
 class SignalMaker:
     """Makes one signal: of the policy, of a second model that learns, or of a teacher.
 
     A wing derives from it and names its class as a part of the kind "signal".
     """
 
-    def check(
-        self,
-        recipe: Recipe,
-        tokenizer: Any,
-        scaffold: Scaffold,
-        oracle: Oracle,
-        task: Task,
-        context: int | None,
-    ) -> None:
-        """Raise ConfigError where a run lacks what the signal is made of. `task` is one of
-        training, with its secret; `context` the policy's longest text."""
+    def check(self, run: Sources) -> None:
+        """Raise ConfigError where a run lacks what the signal is made of."""
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None

@@ -1,25 +1,23 @@
 """Log-probabilities in hindsight: the model scores its own turns, having been told how it ended.
 
-The tokens of an episode are scored as they were sampled, with one message more before the first of
-them that states the reward. Nothing is sampled, and the secret of the task is not told. A model
-that does not understand the message gives numbers that mean little.
+One message more, before the first sampled token, states the reward. Nothing is sampled, and the
+task's secret is not told. A model that does not understand the message gives numbers that mean
+little.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.learner import PolicyScores
 from turnwise.learning.scoring import Score, Sequenced
 from turnwise.learning.signals.base import Signal, SignalArrays, Signals, by_trajectory, graded
-from turnwise.learning.signals.makers import Oracle, SignalMaker
+from turnwise.learning.signals.makers import Oracle, SignalMaker, Sources
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import KeptTokens, Source
-from turnwise.types import Group, Observation, Task, Trajectory
+from turnwise.types import Group, Observation, Trajectory
 
 HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
 LONGEST_REWARD = -1.23e-100
@@ -27,15 +25,12 @@ LONGEST_REWARD = -1.23e-100
 
 @dataclass(frozen=True)
 class Hindsight:
-    """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled. Each
-    context tells the reward."""
+    """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled."""
 
     scored: Score
-    """The passes that score, by the policy."""
     scaffold: Scaffold
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """There are no metrics."""
         members = graded(groups)
         places = [(member, span) for member in members for span in member.tokens.spans]
         hinted = [_with_hint(member, span, self.scaffold) for member, span in places]
@@ -52,18 +47,8 @@ class Hindsight:
 
 
 class HindsightMaker(SignalMaker):
-    """Makes `Hindsight`."""
-
-    def check(
-        self,
-        recipe: Recipe,
-        tokenizer: Any,
-        scaffold: Scaffold,
-        oracle: Oracle,
-        task: Task,
-        context: int | None,
-    ) -> None:
-        check_context(scaffold, recipe.rollout.max_tokens, context)
+    def check(self, run: Sources) -> None:
+        check_context(run.scaffold, run.recipe.rollout.max_tokens, run.context)
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
@@ -72,8 +57,8 @@ class HindsightMaker(SignalMaker):
 
 
 def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
-    """Raise ConfigError when an episode of `max_tokens` with the hint is longer than the model's
-    context; None is no limit."""
+    """Raise ConfigError when an episode of `max_tokens` with the hint exceeds the model's
+    context."""
     longest = len(_hint(scaffold, LONGEST_REWARD))
     if context is not None and max_tokens + longest > context:
         raise ConfigError(
@@ -83,8 +68,7 @@ def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> N
 
 
 def _with_hint(member: Trajectory, span: slice, scaffold: Scaffold) -> Sequenced:
-    """Ids of a context and which of them were sampled there; the hint stands just before the first
-    that was."""
+    """Ids of a context, the hint before the first that was sampled, and which were."""
     ids, mask = member.tokens.ids[span], member.tokens.mask[span]
     hint, first = _hint_of(member, scaffold), _first(member, span)
     return (
@@ -103,7 +87,6 @@ def _kept_with_hint(member: Trajectory, span: slice, scaffold: Scaffold) -> Kept
 
 
 def _first(member: Trajectory, span: slice) -> int:
-    """The place in a context of the first token that was sampled there, 0 without one."""
     return int(np.argmax(member.tokens.mask[span]))
 
 

@@ -1,8 +1,8 @@
 """An implicit process reward model: what each sampled token added to the chance of success.
 
-It is a model of its own, phi: a copy of the policy as it was when the run began. The reward of a
-token is beta log(phi / reference), and phi learns from outcomes alone that a trajectory's sum of
-them is the log-odds of its success. Source: PRIME (arXiv 2502.01456).
+phi is a copy of the policy as it was when the run began. A token's reward is beta log(phi /
+reference), and phi learns from outcomes alone that a trajectory's sum of them is the log-odds of
+its success. Source: PRIME (arXiv 2502.01456).
 """
 
 import copy
@@ -34,15 +34,8 @@ from turnwise.types import Group, Trajectory
 class ImplicitReward:
     """Rewards of a trajectory's sampled tokens, and their update.
 
-    Args:
-        policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
-            the same parameters are trained.
-        reference: scores under the reference model.
-        config: beta and learning rate.
-        learning: micro-batches, autocast, gradient clipping, betas, weight decay.
-        temperature: of sampling, as the policy's.
-        ranks: learn together, each from a part of the trajectories; all are to make the same calls.
-        copied: the policy again, not divided yet; without it, it is copied.
+    `policy` is copied, and of the copy the same parameters are trained; `copied` is a copy that is
+    not divided yet. All ranks are to make the same calls.
     """
 
     def __init__(
@@ -67,9 +60,8 @@ class ImplicitReward:
         self.optimizer = Optimizer(self.model, config.learning_rate, learning, ranks=ranks)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """Measure the `token_rewards` of every graded trajectory: beta log(phi / reference) of each
-        sampled token but a first one, 0 elsewhere. Both are over the whole vocabulary, as in the
-        update. There are no metrics."""
+        """The `token_rewards` of every graded trajectory: beta log(phi / reference) of each sampled
+        token but a first one, over the whole vocabulary, 0 elsewhere."""
         members = [
             replace(member, tokens=replace(member.tokens, kept=None)) for member in graded(groups)
         ]
@@ -82,7 +74,6 @@ class ImplicitReward:
         return Signals(by_trajectory(members, [SignalArrays(token_rewards=row) for row in rewards]))
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
-        """None: the policy learns from its rewards alone."""
         return None
 
     def update(
@@ -91,9 +82,8 @@ class ImplicitReward:
         """One optimizer update on the trajectories as they were measured.
 
         Cross-entropy of sigma(sum_t r_t) with success or failure, the mean over graded trajectories
-        in which something was sampled. Its gradient is beta (sigma - success) times that of the
-        sum of log phi, so the reference is not asked again. A gradient that is not finite changes
-        nothing.
+        in which something was sampled. Its gradient is beta (sigma - success) times that of the sum
+        of log phi: the reference is not asked again. One that is not finite changes nothing.
         """
         members = [member for member in graded(groups) if member.tokens.mask[1:].any()]
         if not members:
@@ -113,11 +103,10 @@ class ImplicitReward:
         }
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state, of which each rank has its part."""
+        """Each rank has its part."""
         return {"weights": dict(self.model.state_dict()), "optimizer": self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         local = self._ranks.local
         with torch.no_grad():
             for name, weight in self.model.state_dict().items():
@@ -138,8 +127,6 @@ class ImplicitReward:
 
 
 class ImplicitRewardMaker(SignalMaker):
-    """Makes `ImplicitReward`."""
-
     def second_model(
         self,
         recipe: Recipe,
@@ -151,11 +138,5 @@ class ImplicitRewardMaker(SignalMaker):
         config = recipe.algorithm.implicit_reward or ImplicitRewardConfig()
         copy = copied(policy, ranks)
         return lambda own: ImplicitReward(
-            own.model,
-            own.reference_logprobs,
-            config,
-            recipe.learning,
-            own.temperature,
-            ranks,
-            copy,
+            own.model, own.reference_logprobs, config, recipe.learning, own.temperature, ranks, copy
         )

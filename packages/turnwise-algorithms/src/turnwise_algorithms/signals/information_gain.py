@@ -1,26 +1,23 @@
 """Information gain: how much likelier the right answer becomes by each turn of an episode.
 
-Before each turn the model reads what the agent had before it then, followed by the right answer as
-the scaffold would write it, and the tokens of the answer itself are scored: p = exp(mean log pi),
-from 0 to 1. Source: IGPO (arXiv 2510.14967). The right answer is the last one of the environment's
-oracle. It is read by the learner alone, in sequences that are made here and thrown away: no
-trajectory holds it, and no agent sees it.
+Before each turn the model reads what the agent had before it then, and the right answer as the
+scaffold would write it, whose own tokens are scored: p = exp(mean log pi). Source: IGPO (arXiv
+2510.14967). The right answer is the last of the environment's oracle; only the learner reads it, in
+sequences that are thrown away: no trajectory holds it, and no agent sees it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.config import Recipe
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.learner import PolicyScores
 from turnwise.learning.scoring import Score, Sequenced
 from turnwise.learning.signals.base import Signal, SignalArrays, Signals, by_trajectory, graded
-from turnwise.learning.signals.makers import Oracle, SignalMaker
+from turnwise.learning.signals.makers import Oracle, SignalMaker, Sources
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action, Group, Task, Trajectory
 
@@ -31,24 +28,17 @@ PROBES = ("0", "x")
 @dataclass(frozen=True)
 class InformationGain:
     """The `information_gains` of every graded trajectory, float64[K-1] for K turns up to the last
-    in which something was sampled: p before the next turn less p before the turn.
-
-    A turn in which nothing was sampled gained nothing.
-    """
+    with a sampled token: p before the next turn less p before the turn, 0 where nothing was
+    sampled."""
 
     scored: Score
-    """The passes that score, by the policy."""
     scaffold: Scaffold
     oracle: Oracle
     context: int | None
-    """The longest text that the policy reads; None is no limit."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """The metrics are means over all gains, and over trajectories of p before the last turn.
-
-        Raises ConfigError for a task without a right answer, and where there is no room for it in
-        the model's context.
-        """
+        """Metrics are means over all gains, and of p before the last turn. Raises ConfigError for a
+        task without a right answer, or without room for it in the model's context."""
         members = graded(groups)
         values = self._values(members)
         gains = [np.diff(own) for own in values]
@@ -62,8 +52,8 @@ class InformationGain:
         return Signals(by_trajectory(members, arrays), metrics)
 
     def _values(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """p before each turn up to the last in which something was sampled, float64[K] each; a
-        turn in which nothing was sampled has the value of the next one."""
+        """p before each turn, float64[K] each; one in which nothing was sampled has the next
+        one's."""
         answers = {
             member.task.id: right_answer(member.task, self.scaffold, self.oracle)
             for member in members
@@ -90,18 +80,8 @@ class InformationGain:
 
 
 class InformationGainMaker(SignalMaker):
-    """Makes `InformationGain`."""
-
-    def check(
-        self,
-        recipe: Recipe,
-        tokenizer: Any,
-        scaffold: Scaffold,
-        oracle: Oracle,
-        task: Task,
-        context: int | None,
-    ) -> None:
-        check_answer(task, scaffold, oracle, recipe.rollout.max_tokens, context)
+    def check(self, run: Sources) -> None:
+        check_answer(run.task, run.scaffold, run.oracle, run.recipe.rollout.max_tokens, run.context)
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
@@ -111,8 +91,7 @@ class InformationGainMaker(SignalMaker):
 
 def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:
     """A turn that gives the right answer, as the scaffold writes it, and which of its tokens are
-    the answer's. A token that belongs to both, the answer and what stands around it, is the
-    answer's. Raises ConfigError where the environment knows no answer to the task."""
+    the answer's, shared ones included. Raises ConfigError where the environment knows none."""
     try:
         actions = oracle(task)
     except NotSupportedError as error:
@@ -139,7 +118,7 @@ def check_answer(
     task: Task, scaffold: Scaffold, oracle: Oracle, max_tokens: int, context: int | None
 ) -> None:
     """Raise ConfigError for a task without a right answer, and where one after the last turn of an
-    episode of `max_tokens` is longer than the model's context; None is no limit."""
+    episode of `max_tokens` exceeds the model's context."""
     answer, _ = right_answer(task, scaffold, oracle)
     most = None if context is None else context - len(answer) + 1  # a turn has a token at least
     if most is not None and max_tokens > most:
@@ -150,7 +129,6 @@ def check_answer(
 
 
 def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | None) -> Sequenced:
-    """Put the answer after everything that the agent had read before a turn."""
     tokens = member.tokens
     first = int(np.flatnonzero(tokens.mask & (tokens.turn == turn))[0])
     start = next(span.start for span in tokens.spans if span.start <= first < span.stop)
@@ -167,11 +145,10 @@ def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | Non
 
 
 def _acted(member: Trajectory) -> list[int]:
-    """The turns in which something was sampled."""
+    """Turns in which something was sampled."""
     turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
     return turns
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))

@@ -1,5 +1,4 @@
-"""Norms of the scores of sampled tokens: how far each one's log-probability could move the
-logits."""
+"""Norms of the scores of sampled tokens: how far each log-probability could move the logits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,22 +14,17 @@ from turnwise.types import Group
 
 @dataclass(frozen=True)
 class ScoreNorms:
-    """The `score_norms` of every graded trajectory: NaN where nothing was sampled, and at a first
-    token."""
+    """The `score_norms` of every graded trajectory: NaN where nothing was sampled, or first."""
 
     scored: Score
-    """The passes that score, by the policy."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """There are no metrics."""
         members = graded(groups)
         norms = score_contexts(self.scored, members, score_norms, whole=False)
         return Signals(by_trajectory(members, [SignalArrays(score_norms=own) for own in norms]))
 
 
 class ScoreNormsMaker(SignalMaker):
-    """Makes `ScoreNorms`."""
-
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None
     ) -> Signal:

@@ -1,14 +1,13 @@
 """Self-distillation: the teacher is the policy's own average, shown a success at the same task.
 
-A trajectory with a successful sibling in its group is scored twice at the tokens that it sampled:
-by the policy as it was sampled, and by a moving average of the policy that has read the sibling
-first. The policy is drawn towards that average by the Jensen-Shannon divergence of the two next-
-token distributions, weighted by min(policy / sampling policy, cap). Source: SDPO (arXiv
-2601.20802), whose rate 0.05, alpha 0.5 and cap 2 are the defaults.
+A trajectory with a successful sibling in its group is scored twice at its sampled tokens: by the
+policy, and by a moving average of it that has read the sibling first. The policy is drawn towards
+that by the Jensen-Shannon divergence, weighted by min(policy / sampling policy, cap). Source: SDPO
+(arXiv 2601.20802), with its rate 0.05, alpha 0.5 and cap 2.
 
-Other than there: the divergence is over the whole vocabulary, not over 100 tokens and a rest; the
-average moves once a step; a sibling is shown whole and as it was sampled, thoughts and tool results
-included; and no feedback is shown, since what a verifier says may hold the task's secret.
+Other than there: the divergence is over the whole vocabulary, not 100 tokens and a rest; the
+average moves once a step; a sibling is shown whole, as it was sampled; and no feedback is shown,
+since what a verifier says may hold the task's secret.
 """
 
 import copy
@@ -36,10 +35,10 @@ from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded
-from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Words, copied
+from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Sources, Words, copied
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import KeptTokens, Source
-from turnwise.types import Group, Observation, Task, Trajectory
+from turnwise.types import Group, Observation, Trajectory
 from turnwise_algorithms.divergences import jensen_shannon
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
@@ -54,37 +53,27 @@ class Lesson(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """A policy on ranks that learn together, and a copy of it to be divided as well."""
+    """A policy on ranks that learn together."""
 
     ranks: Ranks
     compute: Compute
-    """Computes with the policy's parts."""
     copied: nn.Module
     """The policy again, not divided yet."""
 
     @classmethod
     def alone(cls, policy: nn.Module) -> "Divided":
-        """Take a policy that one process has whole."""
         return cls(ALONE, ALONE.shard(policy), copy.deepcopy(policy))
 
 
 class SelfTeacher:
-    """The average of the policy, and its gradient on the policy.
+    """The average of the policy, kept in float32, and its gradient on the policy.
 
-    Args:
-        policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
-            the parameters that are trained follow it. Averages are kept in float32.
-        words: the tokens before and after a sibling's: see `words_around`.
-        config: rate, alpha and cap.
-        learning: micro-batches, autocast.
-        coefficient: of the loss, the algorithm's self_teacher_coefficient.
-        temperature: of sampling; both distributions are at it. 0 means 1.
-        divided: where ranks learn together, each from a part of the trajectories: the ranks, how to
-            compute with the policy's parts, and a copy of it that is to be divided.
+    `policy` is copied, and what is trained of it is followed; `words` stand around a sibling's
+    tokens; both distributions are at `temperature`, 0 for 1; `divided` is for ranks that learn
+    together.
     """
 
     signals = Signals()
-    """Its loss is made of the trajectories alone."""
 
     def __init__(
         self,
@@ -112,22 +101,19 @@ class SelfTeacher:
         self._divergence = self._tokens = 0.0
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """The metric is the share of graded trajectories that can be taught; there are no
-        arrays."""
+        """The metric is the share of graded trajectories that can be taught."""
         count = len(graded(groups))
         return Signals({}, {"self_teacher/taught": len(lessons(groups)) / count if count else 0.0})
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
-        """Itself."""
         return self
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
-        """Whether anything is taught in these groups."""
         return bool(_trained(groups, credits))
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
-        """Adds the gradient of the coefficient times the mean over all taught tokens of the groups
-        of weight times divergence. Returns the problem, if any."""
+        """The coefficient times the mean over all taught tokens of weight times divergence. Returns
+        the problem, if any."""
         taught = _trained(groups, credits)
         count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
         problem = ""
@@ -146,8 +132,7 @@ class SelfTeacher:
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
-        """Moves the average towards the policy: rate of it new, the rest as it was. Returns what
-        the gradients since the last update measured; nothing else is looked at."""
+        """Moves the average towards the policy. Returns what the gradients since then measured."""
         ranks = self._ranks
         with torch.no_grad():
             for name, (theirs, mine) in self._pairs.items():
@@ -159,18 +144,13 @@ class SelfTeacher:
         self._divergence = self._tokens = 0.0
         if not tokens:
             return {}
-        return {
-            "self_teacher/divergence": divergence / tokens,
-            "self_teacher/tokens": tokens,
-        }
+        return {"self_teacher/divergence": divergence / tokens, "self_teacher/tokens": tokens}
 
     def state(self) -> dict[str, Any]:
-        """The averages of the trained weights, divided as these are."""
         divided, pairs = self._ranks.divided, self._pairs
         return {"average": {n: divided(own, pairs[n][1]) for n, own in self._average.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
         with torch.no_grad():
             for name, (_, mine) in self._pairs.items():
                 self._average[name].copy_(self._ranks.local(state["average"][name]))
@@ -196,8 +176,8 @@ class SelfTeacher:
         return divergences, ratios.clamp(max=self.config.cap)
 
     def _told(self, model: nn.Module, sequences: Sequence[Sequenced]) -> tuple[OutputLayer, Tensor]:
-        """The teacher's output layer, which of a divided one is kept for the gradient, and what its
-        body says."""
+        """The teacher's output layer, kept for the gradient where divided, and its hidden
+        states."""
         layer = OutputLayer.of(model, self.temperature)
         if self._ranks.count > 1:
             layer = replace(layer, head=copy.deepcopy(layer.head))
@@ -212,7 +192,6 @@ class SelfTeacher:
         targets: Tensor,
         kept: KeptTokens | None,
     ) -> tuple[Tensor, Tensor]:
-        """The divergences from what the teacher says, and the policy's log-probabilities."""
         layer = OutputLayer.of(policy, self.temperature)
         function = partial(_compared, layer, shown_layer, self.config.alpha, kept)
         rows, hidden = layer.rows(LOGITS_PER_CHUNK // 2), self._read(policy, sequences)
@@ -235,18 +214,8 @@ class SelfTeacher:
 
 
 class SelfTeacherMaker(SignalMaker):
-    """Makes `SelfTeacher`."""
-
-    def check(
-        self,
-        recipe: Recipe,
-        tokenizer: Any,
-        scaffold: Scaffold,
-        oracle: Oracle,
-        task: Task,
-        context: int | None,
-    ) -> None:
-        check_room(scaffold, recipe.rollout.max_tokens, context)
+    def check(self, run: Sources) -> None:
+        check_room(run.scaffold, run.recipe.rollout.max_tokens, run.context)
 
     def words(self, scaffold: Scaffold) -> Words:
         return words_around(scaffold)
@@ -274,9 +243,8 @@ class SelfTeacherMaker(SignalMaker):
 
 
 def lessons(groups: Sequence[Group]) -> list[Lesson]:
-    """A lesson for each graded trajectory with a success among the others of its group; of several
-    successes the lowest episode, so that the order of a group does not matter. A trajectory without
-    sampled tokens neither learns nor teaches."""
+    """A lesson for each graded trajectory with a success among the others of its group, the lowest
+    episode of several; one without sampled tokens neither learns nor teaches."""
     found = []
     for group in groups:
         members = [member for member in group.graded if _wanted(member).any()]
@@ -292,18 +260,17 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
 
 
 def _trained(groups: Sequence[Group], credits: Credits) -> list[Lesson]:
-    """The lessons of the trajectories that are in the loss; the others may still teach."""
+    """Lessons of trajectories that are in the loss; the others may still teach."""
     return [lesson for lesson in lessons(groups) if lesson.member.id in credits.trained]
 
 
 def words_around(scaffold: Scaffold) -> Words:
-    """The tokens of the words before and after a sibling's tokens."""
     return _message(scaffold, BEFORE), _message(scaffold, AFTER)
 
 
 def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
-    """The teacher's text, and its taught tokens: the prompt, the sibling's tokens after its
-    prompt with a message before and after them, and the trajectory after its prompt."""
+    """The teacher's text, and its taught tokens: the prompt, the sibling after its prompt with a
+    message before and after it, and the trajectory after its prompt."""
     ids, start = lesson.member.tokens.ids, _start(lesson.member)
     shown = lesson.sibling.tokens.ids[_start(lesson.sibling) :]
     wanted = _wanted(lesson.member)
@@ -315,14 +282,13 @@ def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
 
 
 def length_shown(lesson: Lesson, words: Words) -> int:
-    """The length of the teacher's text."""
     shown = len(lesson.sibling.tokens) - _start(lesson.sibling)
     return len(lesson.member.tokens) + shown + sum(map(len, words))
 
 
 def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
-    """Raise ConfigError when two episodes of `max_tokens` and the words between them are longer
-    than the model's context; None is no limit."""
+    """Raise ConfigError when two episodes of `max_tokens` and the words exceed the model's
+    context."""
     words = sum(map(len, words_around(scaffold)))
     if context is not None and 2 * max_tokens + words > context:
         raise ConfigError(
@@ -342,8 +308,8 @@ def _compared(
     targets: Tensor,
     places: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Divergences of whole distributions, and without a gradient the policy's log-probabilities
-    over the tokens that are kept at the places, float32[n] each."""
+    """Divergences of whole distributions, and log-probabilities over the kept tokens,
+    float32[n]."""
     policy = own(hidden)
     with torch.no_grad():
         teacher = shown(told)

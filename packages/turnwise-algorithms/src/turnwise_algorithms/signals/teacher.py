@@ -1,7 +1,5 @@
-"""The teacher of on-policy distillation: a second model that scores what the policy sampled.
-
-It must read the same tokens.
-"""
+"""The teacher of on-policy distillation: a second model, of the same tokens, that scores what the
+policy sampled."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,28 +15,17 @@ from turnwise.forward.logprobs import check_supported
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
-from turnwise.learning.signals.makers import Oracle, SignalMaker
+from turnwise.learning.signals.makers import SignalMaker, Sources
 from turnwise.models.load import load_tokenizer
-from turnwise.scaffolds.base import Scaffold
-from turnwise.types import Group, Task
+from turnwise.types import Group
 
 
 class Teacher:
-    """Log-probabilities of a trajectory's sampled tokens under a model that never changes.
-
-    Args:
-        model: a causal model of transformers.
-        config: micro-batches, autocast.
-        temperature: of sampling; the teacher's logits are divided by it too. 0 means 1.
-        ranks: score together, each some trajectories, rows whole; all are to make the same calls.
-    """
+    """Log-probabilities of sampled tokens under a model that never changes. Its logits are divided
+    by `temperature`, 0 for 1. All ranks are to make the same calls."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        config: LearningConfig,
-        temperature: float,
-        ranks: Ranks = ALONE,
+        self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks = ALONE
     ) -> None:
         self.model = model.requires_grad_(False).eval()
         self.config = config
@@ -49,12 +36,9 @@ class Teacher:
         self._compute = ranks.shard(model)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """Measure the `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing
-        was sampled, and at a first token, which nothing predicts.
-
-        The metric is the mean over all those tokens of log policy - log teacher, an estimate of the
-        reverse divergence; it is absent where there are none.
-        """
+        """The `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing was
+        sampled, and at a first token. The metric estimates the reverse divergence; it is absent
+        without tokens."""
         members = graded(groups)
         given = members, self.config, self.temperature, self._ranks, self._compute
         scores = sampled_logprobs(self.model, *given)
@@ -70,18 +54,8 @@ class Teacher:
 
 
 class TeacherMaker(SignalMaker):
-    """Makes `Teacher`."""
-
-    def check(
-        self,
-        recipe: Recipe,
-        tokenizer: Any,
-        scaffold: Scaffold,
-        oracle: Oracle,
-        task: Task,
-        context: int | None,
-    ) -> None:
-        check_vocabulary(recipe, tokenizer)
+    def check(self, run: Sources) -> None:
+        check_vocabulary(run.recipe, run.tokenizer)
 
     def teacher(
         self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
@@ -90,8 +64,7 @@ class TeacherMaker(SignalMaker):
 
 
 def check_vocabulary(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ConfigError for a teacher that reads other tokens than the policy does; loads its
-    tokenizer alone. Without a teacher there is nothing to check."""
+    """Raise ConfigError for a teacher that reads other tokens than the policy does."""
     teacher = recipe.algorithm.teacher
     if teacher is None:
         return

@@ -2,9 +2,8 @@
 
 Pairs are the best and the worst of a group that the policy has just sampled: Tool-Star's
 self-critic stage (arXiv 2505.16410), with the verifier as critic. The reference is the policy as it
-was when the stage began; since it is only ever asked about the pairs, its log-probabilities are
-kept, and no second model is. Which pairs make up which batch follows from the seed and the step
-number alone.
+was when the stage began; it is only asked about the pairs, so its log-probabilities are kept, and
+no second model. What a batch is follows from the seed and the step number alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,20 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import DataError
 from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
-from turnwise.learning.batch import Example, collate, supervised_examples
+from turnwise.learning.batch import Example, by_length, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
 from turnwise.learning.ranks import ALONE, Ranks, is_leader, own_batches
 from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.preferences.loss import dpo
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
@@ -38,10 +37,8 @@ ARRAYS = [entry.name for entry in fields(Tokens) if entry.name not in OTHERS]
 
 
 def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
-    """The best and the worst of each group whose rewards differ; the earlier episode of equals.
-
-    Ungraded trajectories and those without a sampled token to train are not chosen.
-    """
+    """The best and the worst of each group whose rewards differ; the earlier of equals, and only
+    those with a sampled token to train."""
     pairs = []
     for group in groups:
         members = [m for m in group.graded if m.tokens.mask[1:].any()]
@@ -52,18 +49,20 @@ def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
     return pairs
 
 
+def dpo(better: Tensor, worse: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """-log sigmoid(margin) and the margin, beta (better - worse), [p] each (arXiv 2305.18290, 7).
+
+    Arguments [p]: the sum over the sampled tokens of a trajectory of log(policy / reference).
+    """
+    margins = beta * (better - worse)
+    return -functional.logsigmoid(margins), margins
+
+
 class PreferenceLearner:
     """Direct preference optimisation (arXiv 2305.18290) by AdamW at a constant learning rate.
 
-    Args:
-        model: changed in place; as it is now it is the reference, unless a state is loaded.
-        pairs: see `best_and_worst`; the MODEL tokens of both are trained.
-        config: steps, batch size, beta, learning rate.
-        learning: warm-up, gradient clipping, micro-batches, autocast, betas, weight decay.
-        temperature: of sampling; log-probabilities are of logits / temperature. 0 means 1.
-        seed: of the run.
-        ranks: learn together, each from a part of the pairs; all are to make the same calls.
-
+    `model` is changed in place; as it is now it is the reference, unless a state is loaded.
+    Log-probabilities are of logits / temperature, 0 for 1. All ranks are to make the same calls.
     Raises DataError when there is no pair.
     """
 
@@ -82,12 +81,8 @@ class PreferenceLearner:
     ) -> None:
         if not pairs:
             raise DataError("there is no pair of trajectories to learn from")
-        self.model = model
-        self.config = config
-        self.learning = learning
-        self.temperature = temperature or 1.0
-        self.seed = seed
-        self.steps_done = 0
+        self.model, self.config, self.learning = model, config, learning
+        self.temperature, self.seed, self.steps_done = temperature or 1.0, seed, 0
         self.device = next(model.parameters()).device
         self._pairs = list(pairs)
         prepare_for_training(model)
@@ -117,15 +112,11 @@ class PreferenceLearner:
 
     @property
     def finished(self) -> bool:
-        """Whether all steps of the configuration are done."""
         return self.steps_done >= self.config.steps
 
     def step(self) -> dict[str, float]:
-        """One update on the next batch of pairs; every pair counts the same.
-
-        A loss or gradient that is not finite changes nothing and counts in
-        `preferences/skipped_updates`.
-        """
+        """One update on the next batch; every pair counts the same. One that is not finite changes
+        nothing and counts in `preferences/skipped_updates`."""
         prepare_for_training(self.model)
         count, size = len(self._pairs), self.config.batch_size
         order = batch_of_step(count, size, self.steps_done, self.seed, "preferences")
@@ -144,8 +135,8 @@ class PreferenceLearner:
         }
 
     def state(self) -> dict[str, Any]:
-        """Optimizer state, step number, the pairs and what the reference made of them; the weights
-        are saved with the model."""
+        """Optimizer state, step number, the pairs and what the reference made of them, without
+        weights."""
         return {
             "optimizer": self.optimizer.state(),
             "steps_done": self.steps_done,
@@ -164,8 +155,8 @@ class PreferenceLearner:
     def _backward(
         self, pairs: Sequence[tuple[Example, Example]], count: int, counts: bool
     ) -> tuple[float, NDArray[np.float32]]:
-        """The loss of some of a batch's `count` pairs, and their margins; 0 and none of those that
-        are not to count, or that another rank counts."""
+        """The loss of some of a batch's `count` pairs, and their margins; 0 and none where another
+        rank counts them."""
         members = [example for pair in pairs for example in pair]
         batch = collate(members, self.device)
         logprobs, _ = self._compute(self._scores, batch, self.temperature, self.learning)
@@ -182,27 +173,20 @@ class PreferenceLearner:
         self, pairs: Sequence[tuple[Example, Example]]
     ) -> Iterator[list[tuple[Example, Example]]]:
         """Batch by length, at most `tokens_per_micro_batch` padded tokens; no pair is parted."""
-        current: list[tuple[Example, Example]] = []
-        for pair in sorted(pairs, key=_longer):
-            padded = 2 * (len(current) + 1) * (_longer(pair) - 1)
-            if current and padded > self.learning.tokens_per_micro_batch:
-                yield current
-                current = []
-            current.append(pair)
-        if current:
-            yield current
+        lengths = [2 * (_longer(pair) - 1) for pair in pairs]
+        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
+            yield [pairs[place] for place in places]
 
 
 def preferences(
     pairs: Sequence[Pair], recipe: Recipe, model: nn.Module, ranks: Ranks
 ) -> PreferenceLearner:
-    """Make a run's learner of pairs, on one of its ranks."""
+    """A run's learner of pairs, on one of its ranks."""
     given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
     return PreferenceLearner(model, pairs, *given, ranks)
 
 
 def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
-    """The pairs of a learner's state."""
     loaded = []
     for pair, shown in zip(state["pairs"], state["images"], strict=True):
         better, worse = (
@@ -226,26 +210,17 @@ def _tensors(tokens: Tokens) -> list[torch.Tensor]:
 
 
 def _tokens_of(tensors: Sequence[torch.Tensor]) -> Tokens:
-    arrays: dict[str, Any] = {
-        name: tensor.numpy() for name, tensor in zip(ARRAYS, tensors, strict=True)
-    }
-    return Tokens(**arrays)
+    arrays: Any = zip(ARRAYS, (tensor.numpy() for tensor in tensors), strict=True)
+    return Tokens(**dict(arrays))
 
 
 def _images(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
-    """The place of each image, its length, and its bytes as uint8."""
-    return [
-        (
-            image.start,
-            image.length,
-            torch.from_numpy(np.frombuffer(image.png, np.uint8).copy()),
-        )
-        for image in tokens.images
-    ]
+    """Place, length, and bytes as uint8."""
+    png = [torch.from_numpy(np.frombuffer(image.png, np.uint8).copy()) for image in tokens.images]
+    return [(one.start, one.length, own) for one, own in zip(tokens.images, png, strict=True)]
 
 
 def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Image, ...]:
-    """The images that `_images` has saved."""
     return tuple(Image(start, length, png.numpy().tobytes()) for start, length, png in saved)
 
 

@@ -16,7 +16,7 @@ class Preferences:
     """The stage of learning from pairs of the policy's own trajectories, after RL."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        """Do the stage; it makes no step where all rewards of each group are equal."""
+        """It makes no step where all rewards of each group are equal."""
         recipe, config = context.recipe, context.recipe.preferences
         saved = context.saved_in(StageName.PREFERENCES)
         if saved is not None:

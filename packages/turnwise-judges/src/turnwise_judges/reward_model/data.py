@@ -21,8 +21,8 @@ from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardM
 def read_lessons(
     data: Sequence[str], model: RewardModel, scaffold: Scaffold, tokenizer: PreTrainedTokenizerBase
 ) -> list[Lesson]:
-    """The lessons of all sources, in order: see `reward_model.data` of a recipe. Raises DataError
-    for a source that cannot be used, and where there is nothing to learn."""
+    """The lessons of all sources, in order. Raises DataError for a source that cannot be used, or
+    has nothing to learn from."""
     found = []
     for source in map(Path, data):
         if source.is_dir():
@@ -40,8 +40,7 @@ def read_lessons(
 
 
 def parted(lessons: Sequence[Lesson], share: float, seed: int) -> tuple[list[Lesson], list[Lesson]]:
-    """Lessons to train on, and held-out ones: about this share of the tasks, the same ones for the
-    same seed."""
+    """Lessons to train on, and held-out ones: about this share of the tasks, by the seed."""
     heldout = {
         task: derive(seed, "reward model", "heldout", task) / 2**63 < share
         for task in {lesson.task for lesson in lessons}
@@ -131,6 +130,6 @@ def _messages(value: Mapping[str, Any], name: str, place: str) -> list[Message]:
 
 
 def _task(messages: Sequence[Message]) -> str:
-    """A name for what was asked: all that stands before the first turn of the assistant."""
+    """A name for what was asked: all before the first turn of the assistant."""
     asked = takewhile(lambda message: message["role"] != "assistant", messages)
     return json.dumps(list(asked), sort_keys=True)

@@ -4,11 +4,10 @@
     process   the same before each turn and at the end; a turn's reward is the change in its course
     pairs     sigma(s - centre), where s is learned from pairs and the centre is their mean s
 
-An outcome model is the verifier of Cobbe et al. 2021 (arXiv 2110.14168). The process model has the
-outcome as the label of every prefix, which is Math-Shepherd's soft label with one completion (arXiv
-2312.08935), and rewards progress (arXiv 2410.08146). Pairs: loss -log sigma(s_w - s_l), the
-Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centred score as in arXiv
-2402.00742.
+Outcome: the verifier of Cobbe et al. 2021 (arXiv 2110.14168). Process: the outcome labels every
+prefix, Math-Shepherd's soft label with one completion (arXiv 2312.08935), and progress is rewarded
+(arXiv 2410.08146). Pairs: -log sigma(s_w - s_l), Bradley-Terry as in InstructGPT (arXiv 2203.02155,
+equation 1), centred as in arXiv 2402.00742.
 """
 
 import copy
@@ -34,10 +33,10 @@ from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.reward_model.parts import PARTS
+from turnwise_judges.reward_model.section import PARTS
 
 HEAD_SPREAD = 1e-3
-"""Standard deviation of the head's weights at the beginning."""
+"""Standard deviation of the head's first weights."""
 
 
 class Reading(NamedTuple):
@@ -57,14 +56,8 @@ class Lesson(NamedTuple):
 
 
 class RewardModel(nn.Module):
-    """The form `outcome`; the others differ in what is read, and in the loss.
-
-    Args:
-        policy: a causal model of transformers, or wrapped by peft; its body is copied and all of it
-            is trained.
-        config: form, learning rate.
-        learning: micro-batches, autocast, gradient clipping, betas, weight decay, warm-up.
-    """
+    """The form `outcome`; the others differ in what is read, and in the loss. The policy's body is
+    copied, and all of it is trained."""
 
     part: ClassVar[RewardPart] = PARTS["outcome"]
 
@@ -96,14 +89,13 @@ class RewardModel(nn.Module):
         self._busy = threading.Lock()
 
     def score(self, trajectory: Trajectory) -> float | list[float]:
-        """The episode's number, or its turns' numbers. It is read alone, so that it is the same
-        whatever else is under way. Raises PartError before the model is trained."""
+        """The episode's number, or its turns'. It is read alone, so that it is the same whatever
+        else is under way. Raises PartError before the model is trained."""
         with self._busy:
             return self._scored(trajectory)
 
     async def part_of(self, trajectory: Trajectory) -> float | list[float]:
-        """Score the episode in a thread. The time that others have the model, for their
-        episodes or an update, does not count against the episode's."""
+        """Score in a thread; the time that others have the model does not count."""
         found: float | list[float] = await alone(self._busy, partial(self._scored, trajectory))
         return found
 
@@ -117,7 +109,6 @@ class RewardModel(nn.Module):
         return self._score(numbers.double().cpu())
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
-        """The lessons of played groups, by their verdicts."""
         return [
             self.lesson(member.task.id, member.tokens, member.verdict.success)
             for group in groups
@@ -126,17 +117,16 @@ class RewardModel(nn.Module):
         ]
 
     def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
-        """The lessons of groups that this model has rewarded, by what the verifier says of them."""
+        """Lessons of groups that this model has rewarded, by the verifier alone."""
         return self.lessons(groups)
 
     def lesson(self, task: str, tokens: Tokens, success: bool) -> Lesson:
-        """The lesson of one episode."""
         turns = int(tokens.turn[-1]) + 1
         return Lesson(task, (self._reading(tokens, turns),), success)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Make one update on the mean loss of the lessons; one that is not finite changes nothing.
-        There are no metrics without a lesson."""
+        """One update on the mean loss of the lessons; one that is not finite changes nothing. No
+        metrics without a lesson."""
         if not lessons:
             return {}
         with self._busy:
@@ -155,12 +145,11 @@ class RewardModel(nn.Module):
         }
 
     def finish(self, lessons: Sequence[Lesson]) -> None:
-        """End the training on these lessons: from now on episodes have a number."""
+        """End the training: from now on episodes have a number."""
         self.trained = True
 
     def margins(self, lessons: Sequence[Lesson]) -> list[float]:
-        """For each lesson a number that is above 0 where the model expects success, or prefers the
-        better one."""
+        """Above 0 where the model expects success, or prefers the better one."""
         found = [math.nan] * len(lessons)
         for places, numbers in self._measured(lessons):
             for place, own in zip(places, numbers, strict=True):
@@ -168,7 +157,6 @@ class RewardModel(nn.Module):
         return found
 
     def state(self) -> dict[str, Any]:
-        """Weights, optimizer state, and how far the training is."""
         return {
             "form": type(self).__name__,
             "weights": self.state_dict(),
@@ -178,8 +166,7 @@ class RewardModel(nn.Module):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken. Raises ConfigError for a state of another
-        form."""
+        """Raises ConfigError for a state of another form."""
         if state["form"] != type(self).__name__:
             raise ConfigError(
                 f"the run's reward model is a {state['form']} and reward_model.form asks for a "
@@ -196,7 +183,6 @@ class RewardModel(nn.Module):
         return float(torch.sigmoid(numbers[-1]))
 
     def _losses(self, numbers: Tensor, lesson: Lesson) -> Tensor:
-        """The loss of a lesson, given its numbers [m]."""
         target = torch.full_like(numbers, float(lesson.success))
         return functional.binary_cross_entropy_with_logits(numbers, target)
 
@@ -207,9 +193,8 @@ class RewardModel(nn.Module):
         return bool(self._margin(numbers) > 0) == lesson.success
 
     def _backward(self, batch: Sequence[Lesson], count: int) -> tuple[float, int]:
-        """The batch's share of the mean loss, whose gradient is added up, and how many are right.
-
-        The share is 1/count for each lesson."""
+        """The batch's share of the mean loss, whose gradient is added up, and how many are
+        right."""
         numbers = self._split(batch)
         losses = [self._losses(own, lesson) for own, lesson in zip(numbers, batch, strict=True)]
         loss = torch.stack(losses).sum() / count
@@ -218,7 +203,7 @@ class RewardModel(nn.Module):
         return float(loss.detach()), right
 
     def _measured(self, lessons: Sequence[Lesson]) -> Iterator[tuple[list[int], list[Tensor]]]:
-        """The numbers of lessons without a gradient, with the lessons' places, batch by batch."""
+        """Numbers without a gradient, with the lessons' places."""
         for places in self._batches(lessons):
             with self._busy, torch.no_grad():
                 yield places, self._split([lessons[place] for place in places])
@@ -239,17 +224,14 @@ class RewardModel(nn.Module):
             inputs[number, : len(ids)] = torch.tensor(ids)
             selected[number, places] = True
         hidden = hidden_states(
-            self.model,
-            inputs.to(self.device),
-            selected.to(self.device),
-            self.learning.autocast,
+            self.model, inputs.to(self.device), selected.to(self.device), self.learning.autocast
         )
         numbers: Tensor = self.head(hidden.float())[:, 0]
         return numbers[_repeats(places for _, places in rows)]
 
     def _batches(self, lessons: Sequence[Lesson]) -> Iterator[list[int]]:
-        """Places of lessons of similar length, of at most `tokens_per_micro_batch` padded tokens; a
-        longer one is alone."""
+        """Places of lessons of similar length, of at most `tokens_per_micro_batch` padded
+        tokens."""
         return by_length([_padded(one) for one in lessons], self.learning.tokens_per_micro_batch)
 
 
@@ -278,13 +260,11 @@ class PairsRewardModel(RewardModel):
     part: ClassVar[RewardPart] = PARTS["pairs"]
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
-        """Pair the best of each group with its worst, the second with the second last, and so on,
-        while their rewards differ."""
+        """The best of each group with its worst, the second with the second last, and so on."""
         return self._paired(groups, _reward)
 
     def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
-        """See RewardModel; successes are paired with failures, since rewards have this model's own
-        number in them."""
+        """Successes with failures, since rewards have this model's own number in them."""
         return self._paired(groups, _success)
 
     def _paired(self, groups: Sequence[Group], rank: Callable[[Trajectory], float]) -> list[Lesson]:
@@ -298,11 +278,10 @@ class PairsRewardModel(RewardModel):
         return found
 
     def pair(self, task: str, better: Tokens, worse: Tokens) -> Lesson:
-        """The lesson of two records of a task."""
         return Lesson(task, (self._reading(better, 0), self._reading(worse, 0)))
 
     def finish(self, lessons: Sequence[Lesson]) -> None:
-        """See RewardModel; the centre is measured on these lessons, and stays without any."""
+        """The centre is measured on these lessons, and stays without any."""
         numbers = [own for _, batch in self._measured(lessons) for own in batch]
         if numbers:
             self.centre = float(torch.cat(numbers).double().mean())
@@ -335,8 +314,7 @@ def _rows(reading: Reading) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _repeats(rows: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """For each place of all rows its index among the different ones: a turn without a token has the
-    place of the next."""
+    """For each place of all rows its index among the different ones."""
     found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     count = 0
     for places in rows:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.config import LearningConfig, RewardModelConfig
 from turnwise.errors import DataError
-from turnwise.rewards.parts import RewardPart
+from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.types import Group
-from turnwise_judges.reward_model.parts import PARTS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,31 +16,37 @@ if TYPE_CHECKING:
     from turnwise_judges.reward_model.model import RewardModel
 
 
+PARTS: Mapping[str, RewardPart] = {
+    "outcome": RewardPart(0, 1, "chance of success, by a reward model"),
+    "process": RewardPart(
+        -1, 1, "change of the chance of success, by a reward model", Scope.TURNS, (-1, 1)
+    ),
+    "pairs": RewardPart(0, 1, "chance of being preferred, by a reward model"),
+}
+"""Parts by form, known before any model is loaded."""
+
+
 @dataclass(frozen=True)
 class RewardModelOfRun:
-    """A reward model in a run. Example: make_reward_model(recipe.reward_model, learning, policy).
-
-    Without a policy there is no model: it has a part without a function, and data to check.
-    """
+    """A reward model in a run; without a policy it has a part without a function, and data to
+    check."""
 
     settings: RewardModelConfig
     made: "RewardModel | None"
 
     @property
     def model(self) -> "RewardModel":
-        """The model."""
         assert self.made is not None  # a run has its policy
         return self.made
 
     @property
     def part(self) -> RewardPart:
-        """The model as a part of the reward."""
         function = None if self.made is None else self.made.part_of
         return replace(PARTS[self.settings.form], function=function)
 
     def check_data(self, run: Path) -> None:
-        """Raise DataError for a source that is not there, or that lies in the folder of the new
-        run, which would delete it."""
+        """Raise DataError for a source that is not there, or in the new run's folder, which is
+        replaced."""
         for source in map(Path, self.settings.data):
             if source.resolve().is_relative_to(run.resolve()):
                 raise DataError(
@@ -52,26 +57,22 @@ class RewardModelOfRun:
                 raise DataError(f"reward_model.data: there is no {source}")
 
     def learn(self, groups: Sequence[Group]) -> dict[str, float]:
-        """Make one update on the groups of a step, by what the verifier says of them."""
         lessons = self.model.lessons_of_step(groups)
         metrics = self.model.update(lessons)
         self.model.finish(lessons)  # the centre of pairs moves with the model
         return metrics
 
     def state(self) -> dict[str, Any]:
-        """Weights, optimizer state, and how far the training is."""
         return self.model.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken. Raises ConfigError for a state of another
-        form."""
         self.model.load_state(state)
 
 
 def make_reward_model(
     settings: RewardModelConfig, learning: LearningConfig, policy: "nn.Module | None"
 ) -> RewardModelOfRun:
-    """The reward model of a recipe's section, a copy of the policy as it is now."""
+    """A copy of the policy as it is now."""
     if policy is None:
         return RewardModelOfRun(settings, None)
     from turnwise_judges.reward_model.model import FORMS

@@ -23,8 +23,8 @@ from turnwise_judges.reward_model.section import RewardModelOfRun
 
 
 class RewardModelLearner(OneProcess):
-    """The steps of a reward model on given lessons. Which ones make up a batch follows from the
-    seed and the step number alone. Raises DataError where there is no lesson."""
+    """The steps of a reward model on given lessons; a batch follows from the seed and the step
+    alone. Raises DataError without a lesson."""
 
     name = "reward_model"
     """The beginning of its metrics' names."""
@@ -49,29 +49,25 @@ class RewardModelLearner(OneProcess):
 
     @property
     def finished(self) -> bool:
-        """Whether all steps of the configuration are done."""
         return self.steps_done >= self.config.steps
 
     def step(self) -> dict[str, float]:
-        """One update on the next batch; see `RewardModel.update`."""
         count, size = len(self.lessons), self.config.batch_size
         chosen = batch_of_step(count, size, self.steps_done, self.seed, "reward model")
         self.steps_done += 1
         return self.reward_model.update([self.lessons[place] for place in chosen])
 
     def state(self) -> dict[str, Any]:
-        """The model's state, and the step number."""
         return {"reward_model": self.reward_model.state(), "steps_done": self.steps_done}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken, also one of a checkpoint."""
         self.reward_model.load_state(read(state["reward_model"]))
         self.steps_done = int(state["steps_done"])
 
 
 class RewardLearning:
-    """The stage that trains the reward model and measures it on held-out tasks of its data. Its
-    last checkpoint is kept: whatever comes later in the run loads the model from it."""
+    """Trains the reward model and measures it on held-out tasks. Its last checkpoint is kept:
+    whatever comes later loads the model from it."""
 
     async def run(self, context: RunContext, step: int) -> int:
         recipe, saved = context.recipe, context.saved_in(StageName.REWARD_MODEL)
@@ -105,9 +101,9 @@ class RewardLearning:
 
 
 def measured(model: RewardModel, lessons: Sequence[Lesson]) -> dict[str, Any]:
-    """How far a reward model is right about lessons: their number `heldout`, the share `accuracy`
-    with its interval (95%, Wilson's), and for single episodes `ranking`, the probability that a
-    success is above a failure. Numbers that do not exist are None."""
+    """How far a model is right: lessons `heldout`, `accuracy` with its interval (95%, Wilson's),
+    and for single episodes `ranking`: that a success is above a failure. None for what does not
+    exist."""
     margins = model.margins(lessons)
     gold = [lesson.success for lesson in lessons]
     found = agreement([margin > 0 for margin in margins], gold)

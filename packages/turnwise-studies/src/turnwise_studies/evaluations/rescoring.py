@@ -37,9 +37,9 @@ def rescore_run(
     """Judge an evaluation of a run again: by a function (`mine.py:judge`), or by the environment,
     which overrides may change.
 
-    The new evaluation is kept in the run as `rescored-NAME`, with its trajectories; its summary,
-    which is returned, has `verifier` and `disagreements` besides. Raises DataError for episodes
-    that the run lacks, or whose tasks the environment lacks.
+    The new evaluation is kept in the run as `rescored-NAME`, with its trajectories; its summary has
+    `verifier` and `disagreements` besides. Raises DataError for episodes that the run lacks, or
+    whose tasks the environment lacks.
     """
     recipe = load_recipe(str(folder.path / "config.toml"), overrides)
     environment = _environment(recipe, evaluation)
@@ -81,7 +81,7 @@ def rescore_run(
 
 
 def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
-    """The reward that the recipe puts together. Raises ConfigError where a model has a part."""
+    """The recipe's. Raises ConfigError where a model has a part."""
     models = parts_of_models(recipe)
     reward = reward_of(recipe, environment, models)
     there = _of_models(reward, set(models) - environment.spec.parts.keys())
@@ -96,14 +96,12 @@ def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
 
 
 def _of_models(reward: Reward | None, models: set[str]) -> list[str]:
-    """The parts of a reward that a model measures."""
     terms = () if reward is None else reward.terms
     return [term.name for term in terms if (term.config.use or term.name) in models]
 
 
 def _environment(recipe: Recipe, evaluation: str) -> Environment:
-    """The environment in which an evaluation was played, but for failures of its tools: the
-    recipe's, or an ablation of it."""
+    """The recipe's environment, or an ablation of it, in which an evaluation was played."""
     environment = environment_of(recipe)
     if evaluation in (*POLICIES, FAILURES, WITHOUT):
         return environment

@@ -1,8 +1,5 @@
-"""A transfer matrix: policies in environments that others were trained in.
-
-A cell plays a run's newest weights and scaffold in the environment of a recipe, within that
-recipe's budgets, on its held-out tasks.
-"""
+"""A transfer matrix. A cell plays a run's newest weights and scaffold in the environment of a
+recipe, within that recipe's budgets, on its held-out tasks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +11,7 @@ from turnwise.monitor.display import Display
 from turnwise.storage.run_folder import RunFolder
 
 OF_ENVIRONMENT = ("environment", "sandbox", "rollout", "reward", "judge", "evaluation")
-"""Sections of a cell's recipe that come with the environment; the others are the run's."""
+"""Sections that come with the environment; the others are the run's."""
 
 Matrix = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Summaries by run and environment."""
@@ -23,9 +20,9 @@ Matrix = Mapping[str, Mapping[str, Mapping[str, Any]]]
 def transfer(
     runs: Sequence[Path], recipes: Sequence[str], overrides: Sequence[str], display: Display
 ) -> Matrix:
-    """Evaluate each run in the environment of each recipe: names, files, or folders of runs;
-    overrides are of these recipes. Raises ConfigError, before anything is played, for cells that
-    make no recipe."""
+    """Evaluate each run in the environment of each recipe: names, files, or folders of runs, which
+    overrides change. Raises ConfigError, before anything is played, for cells that make no
+    recipe."""
     places = {named: _recipe(named, overrides) for named in recipes}
     cells = {
         str(run): {

@@ -28,7 +28,7 @@ class JudgeError(Exception):
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An episode on which two verdicts differ. None is an episode without a grade."""
+    """Two verdicts that differ. None is an episode without a grade."""
 
     task: str
     episode: int
@@ -40,8 +40,7 @@ class Disagreement:
 
 
 def by_function(function: Callable[[Trajectory], Any]) -> Judge:
-    """Judge by a function, plain or async, that returns a Verdict, or whether the episode
-    succeeded."""
+    """A function, plain or async, that returns a Verdict, or whether the episode succeeded."""
 
     async def judge(trajectory: Trajectory) -> Verdict:
         try:
@@ -58,8 +57,7 @@ def by_function(function: Callable[[Trajectory], Any]) -> Judge:
 
 
 def by_environment(prototype: Environment, truncate: Callable[[str, int], str]) -> Judge:
-    """Judge by an environment's verifier, after its actions are done again in it. `truncate` is
-    the scaffold's."""
+    """An environment's verifier, after its actions are done again in it."""
 
     async def judge(trajectory: Trajectory) -> Verdict:
         environment = prototype.fresh()
@@ -78,7 +76,7 @@ def by_environment(prototype: Environment, truncate: Callable[[str, int], str]) 
 
 
 def by_reward(judge: Judge, reward: Reward, step: int) -> Judge:
-    """Judge as another does, with the reward of a recipe at a step in place of the verdict's."""
+    """Judge as another does, with a recipe's reward at a step in place of the verdict's."""
     weights = reward.weights(step)
 
     async def rewarded(trajectory: Trajectory) -> Verdict:
@@ -95,13 +93,12 @@ def by_reward(judge: Judge, reward: Reward, step: int) -> Judge:
 async def rescored(
     trajectories: Sequence[Trajectory], judge: Judge, seconds: float
 ) -> list[Trajectory]:
-    """The episodes with new verdicts, within a deadline for each. Those that ended without a grade
-    for other reasons than their grader stay as they are."""
+    """The episodes with new verdicts, within a deadline each; those without a grade for other
+    reasons than their grader stay."""
     return [await _rescored(trajectory, judge, seconds) for trajectory in trajectories]
 
 
 def disagreements(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[Disagreement]:
-    """List the episodes whose success is another one, in order."""
     found = []
     for one, two in zip(before, after, strict=True):
         if _success(one) != _success(two):

@@ -1,9 +1,8 @@
 """Trajectories in ATIF, the interchange format of the Harbor framework, as chat messages.
 
-Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. A step
-of the agent is a message of the assistant with the results of its calls; steps that were copied,
-that no model made, or that turnwise could not read, are shown and not trained. Where a step
-replaces the context, another conversation begins, and so does each sub-agent's.
+Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. Steps
+that were copied, that no model made, or that turnwise could not read, are shown and not trained.
+Where a step replaces the context, another conversation begins, and so does each sub-agent's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,30 +12,26 @@ from typing import Any
 from turnwise.errors import DataError
 
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(4, 9))
-"""The versions that are read."""
 OWN = "turnwise"
-"""The key of a step's `extra` under which an export of a run says what the format has no word
-for."""
+"""The key of a step's `extra` for what the format has no word for."""
 OTHER_KINDS = ("error", "summary")
-"""Kinds of turns that are neither calls nor an answer, so that their text stands for itself."""
+"""Kinds of turns whose text stands for itself."""
 Step = Mapping[str, Any]
 Messages = list[dict[str, Any]]
 
 
 def is_atif(value: Any) -> bool:
-    """Whether a value of JSON says that it is in ATIF."""
     return isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF-")
 
 
 def conversations_of(
     trajectory: Mapping[str, Any], place: str, folder: Path, files: Collection[Path]
 ) -> Iterator[tuple[str, Messages]]:
-    """The conversations of a trajectory and of the sub-agents embedded in it that have a step to
-    learn from, each with its place.
+    """The conversations of a trajectory and of sub-agents in it that have a step to learn from,
+    with their places.
 
-    References to other trajectories are paths from `folder`, and are to be among `files`, which are
-    read by themselves. Raises DataError, with place and step, for what is not in ATIF or cannot be
-    shown again.
+    References to other trajectories are paths from `folder`, and are to be among `files`. Raises
+    DataError, with place and step, for what is not in ATIF or cannot be shown again.
     """
     if trajectory["schema_version"] not in VERSIONS:
         raise DataError(
@@ -86,7 +81,6 @@ def _results(step: Step, place: str) -> list[dict[str, Any]]:
 def _check_references(
     result: Mapping[str, Any], there: Collection[str], folder: Path, place: str
 ) -> None:
-    """Raise DataError for a sub-agent whose trajectory is not read, or whose result is not said."""
     references = _objects(result.get("subagent_trajectory_ref"), "subagent_trajectory_ref", place)
     for one in references:
         path = one.get("trajectory_path")
@@ -113,7 +107,6 @@ def _begins_context(step: Step, place: str) -> bool:
 
 
 def _messages(step: Step, place: str) -> Messages:
-    """The messages that a step adds to the context."""
     source, shown = step.get("source"), {"step_id": step.get("step_id")}
     if source not in ("system", "user", "agent"):
         raise DataError(f"{place} is by {source!r}: use system, user or agent")
@@ -126,7 +119,7 @@ def _messages(step: Step, place: str) -> Messages:
 
 
 def _turn(step: Step, results: list[dict[str, Any]], place: str) -> Messages:
-    """A turn of the agent, and the results of its calls; one that names no call is the next's."""
+    """A turn of the agent, and results of its calls; one that names no call is the next's."""
     number = step.get("step_id")
     calls = [
         {

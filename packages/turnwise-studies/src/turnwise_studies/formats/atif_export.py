@@ -1,9 +1,9 @@
 """Episodes of a run in ATIF, the interchange format of the Harbor framework, with their tokens.
 
 Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. Each
-turn has the token ids that the policy read and sampled, as they are recorded, so that others train
-on them without encoding anything again. Of an episode's several contexts each later one begins with
-a step that replaces the context, and with copied steps.
+turn has the token ids that the policy read and sampled, so that others train on them without
+encoding anything again. A later context begins with a step that replaces the context, and with
+copied steps.
 """
 
 import json
@@ -32,9 +32,9 @@ from turnwise_studies.formats.atif import OTHER_KINDS, OWN
 
 VERSION = "ATIF-v1.7"
 FACTS = ("task", "group", "episode", "seed", "parent", "first_turn", "outcome", "answer", "problem")
-"""Columns of a row that stand in `extra` as they are."""
+"""Columns of a row that stand in `extra`."""
 VERDICT = ("reward", "success", "detail", "turn_rewards", "penalty")
-"""Columns of a row that stand in the `extra` of the final metrics as they are."""
+"""Columns that stand in the `extra` of the final metrics."""
 Row = Mapping[str, Any]
 Step = dict[str, Any]
 
@@ -42,7 +42,6 @@ Step = dict[str, Any]
 def export_atif(folder: RunFolder, target: Path, names: Sequence[str] = ()) -> tuple[int, int]:
     """Write each episode of some trajectory files, or of all RL steps, as a file in ATIF 1.7.
 
-    `names` are as in `RunFolder.trajectory_file`. Secrets are not in a row, and so in no file.
     Returns how many were written, and how many were left out: those with images, and those that
     failed before they began. Raises DataError where nothing can be written, or the target is not an
     empty folder.
@@ -70,8 +69,7 @@ def export_atif(folder: RunFolder, target: Path, names: Sequence[str] = ()) -> t
 
 
 def trajectory_of(row: Row, name: str, recipe: Recipe, decode: Decode) -> dict[str, Any]:
-    """A trajectory's row (`storage.trajectory_rows.SCHEMA`) without images, as an object in ATIF
-    that has this name."""
+    """A row without images as an object in ATIF that has this name."""
     steps = [{"step_id": number, **step} for number, step in enumerate(_steps(row, decode), 1)]
     metrics = [step["metrics"] for step in steps if "metrics" in step]
     made_by = {
@@ -99,8 +97,7 @@ def trajectory_of(row: Row, name: str, recipe: Recipe, decode: Decode) -> dict[s
 
 
 def _steps(row: Row, decode: Decode) -> Iterator[Step]:
-    """The steps of all contexts; the last turn's results, which no model was shown, are recorded
-    with it."""
+    """Steps of all contexts; the last turn's results, which no model was shown, are with it."""
     actions, outcomes = json.loads(row["actions"]), json.loads(row["steps"])
     ends = [*(start for start, _ in row["contexts"][1:]), len(row["ids"])]
     last = None
@@ -120,7 +117,6 @@ def _steps(row: Row, decode: Decode) -> Iterator[Step]:
 
 
 def _boundary(action: Mapping[str, Any]) -> Step:
-    """The step after which a context counts no longer: those that follow are all of the next."""
     kind = "compaction" if action["summary"] else "pruning"
     return {
         "source": "system",
@@ -140,7 +136,6 @@ def _turn_steps(
     action: Mapping[str, Any],
     unseen: Mapping[str, Any] | None,
 ) -> Iterator[Step]:
-    """The step of a turn, and one for what a user says after it."""
     inherited = row["source"][one.place.start] == Source.INHERITED
     own = {"turn": one.turn, **{kind: action[kind] for kind in OTHER_KINDS if action[kind]}}
     step = {"source": "agent", **_said(action), **_copied(inherited), "extra": {OWN: own}}
@@ -169,8 +164,7 @@ def _turn_steps(
 
 
 def _said(action: Mapping[str, Any]) -> Step:
-    """The words of a turn: an answer or calls with the thought before them, or all that the model
-    wrote, where it is malformed or a summary."""
+    """An answer or calls with the thought before them, or all that the model wrote."""
     if any(action[kind] for kind in OTHER_KINDS):
         return {"message": action["text"]}
     thought = {"reasoning_content": action["thought"]} if action["thought"] else {}
@@ -183,8 +177,7 @@ def _result(message: Mapping[str, Any]) -> Step:
 
 
 def _metrics(row: Row, start: int, place: slice) -> Step:
-    """The tokens that a turn was sampled after, and those that were sampled, with log-probabilities
-    where the engine gave them, as a scripted policy does not."""
+    """Tokens read and sampled, with log-probabilities where the engine gave them."""
     prompt, ids = row["ids"][start : place.start], row["ids"][place]
     logprobs = row["logprob"][place]
     found = {"logprobs": logprobs} if all(map(math.isfinite, logprobs)) else {}

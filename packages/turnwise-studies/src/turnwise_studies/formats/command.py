@@ -37,8 +37,7 @@ def export(
         ),
     ] = None,
     inspect: Annotated[
-        Path | None,
-        typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
+        Path | None, typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json).")
     ] = None,
     atif: Annotated[
         Path | None,

@@ -17,25 +17,21 @@ from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
 from turnwise_studies.formats.toolformer import gains
 
 CALLS_HELP = 0.5
-"""Nats by which calls lower the loss of what follows, at least: Toolformer's for calculations."""
+"""Nats by which calls lower the loss, at least: Toolformer's for calculations."""
 
 
 def export_policy(folder: RunFolder, target: Path, merge: bool) -> None:
     """Write the newest whole checkpoint as a model folder of transformers, with a model card.
 
-    Adapters are merged into the weights, or stand alone for peft where `merge` is False. The
-    tokenizer brings its chat template where it has one. Raises DataError where there is no
-    checkpoint, or the target is not an empty folder; ConfigError where there are no adapters to
-    be kept apart.
+    Adapters are merged, or stand alone for peft. Raises DataError where there is no checkpoint, or
+    the target is not an empty folder; ConfigError where there are no adapters to be kept apart.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise DataError(f"{target} is not an empty folder: choose another one with --to")
     recipe = folder.recipe()
     if not merge and not recipe.model.lora_rank:
         raise ConfigError("the run has no adapters (model.lora_rank): leave --adapters out")
-    found, _ = checkpoint.newest(folder.checkpoints)
-    if found is None:
-        raise DataError(f"{folder.path} has no checkpoint yet")
+    found = _newest(folder)
     model: Any
     model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
     if merge and recipe.model.lora_rank:
@@ -48,8 +44,15 @@ def export_policy(folder: RunFolder, target: Path, merge: bool) -> None:
         raise InfrastructureError(f"{target} cannot be written: {error.strerror}") from error
 
 
+def _newest(folder: RunFolder) -> checkpoint.Checkpoint:
+    found, _ = checkpoint.newest(folder.checkpoints)
+    if found is None:
+        raise DataError(f"{folder.path} has no checkpoint yet")
+    return found
+
+
 def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
-    """The report where the run is finished, after a few words on what the model is."""
+    """The report where the run is finished, after a few words."""
     recipe = folder.recipe()
     lines = [
         "---",
@@ -69,12 +72,9 @@ def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
 
 
 def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
-    """Write the successful episodes of all RL steps as conversations, one a line.
-
-    They are for `sft.demonstrations.file`. The same conversation is written once. Returns how many
-    were written, and how many successes were left out, for malformed turns, images or several
-    contexts.
-    """
+    """Write the successful episodes of all RL steps as conversations, one a line, each once.
+    Returns how many, and how many were left out, for malformed turns, images or several
+    contexts."""
     written: dict[str, None] = {}
     left_out = 0
     for messages in conversations(folder, [row for row in _rows(folder) if row["success"]]):
@@ -93,17 +93,12 @@ def export_helpful_calls(
 ) -> tuple[int, int]:
     """Write the tool calls of all RL steps whose results help the policy to the right answer.
 
-    Toolformer's filter (`toolformer.py`), by the newest checkpoint: each line is an
-    episode's calls with their results and the oracle's answer in place of the episode's, for
-    `sft.demonstrations.file`. Returns how many were written, and how many episodes with calls were
-    left out, because the loss of the answer fell by less than `threshold` nats, or as in
-    `export_successes`. Raises DataError where there is no checkpoint.
+    Toolformer's filter (`toolformer.py`), by the newest checkpoint: each line is an episode's calls
+    with their results and the oracle's answer. Returns how many, and how many episodes with calls
+    were left out, because the loss fell by less than `threshold` nats, or as in `export_successes`.
     """
     recipe = folder.recipe()
-    found, _ = checkpoint.newest(folder.checkpoints)
-    if found is None:
-        raise DataError(f"{folder.path} has no checkpoint yet")
-    model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
+    model, tokenizer = load_model(recipe.model, _newest(folder).folder, recipe.seed)
     environment = make_environment(recipe.environment.name, recipe.environment.options)
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
     answers = {task.id: environment.oracle(task)[-1].answer for task in environment.tasks("train")}
@@ -126,15 +121,13 @@ def _ends_with_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:
     """Write of each group of all RL steps whose rewards differ its best and its worst episode, as
-    `{"prompt": [...], "chosen": [...], "rejected": [...]}`.
-
-    Returns how many pairs were written, and how many were left out as in `export_successes`.
-    """
+    `{"prompt": [...], "chosen": [...], "rejected": [...]}`. Returns how many, and how many were
+    left out."""
     return write_preferences(folder, list(_rows(folder)), file)
 
 
 def _rows(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
-    """The episodes of all RL steps, in order."""
+    """Episodes of all RL steps."""
     files = [file for file in folder.trajectory_files() if file.stem.startswith("step-")]
     for file in sorted(files):
         yield from rows_of_tasks(read_rows(file))

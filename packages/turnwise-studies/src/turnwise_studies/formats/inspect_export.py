@@ -1,7 +1,5 @@
-"""An evaluation of a run as a log of Inspect's, for its viewer and its data frames.
-
-Format: https://inspect.aisi.org.uk/eval-logs.html. Needs the extra inspect.
-"""
+"""An evaluation of a run as a log of Inspect's (https://inspect.aisi.org.uk/eval-logs.html), for
+its viewer and its data frames. Needs the extra inspect."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,17 +24,16 @@ LIMITS: Mapping[Outcome, tuple[str, str]] = {
     Outcome.TRUNCATED_TOOL_CALLS: ("custom", "max_tool_calls"),
     Outcome.TRUNCATED_TIME: ("time", "max_seconds"),
 }
-"""Inspect's word for the limit that an episode ran into, and the key of `rollout` that sets it."""
+"""Inspect's word for a limit, and the key of `rollout` that sets it."""
 SCORER = "verifier"
 
 
 def export_inspect(folder: RunFolder, file: Path, evaluation: str = "trained") -> int:
     """Write an evaluation as a log of Inspect's: .eval, or .json. Returns the number of samples.
 
-    A task is a sample, an episode an epoch; ungraded episodes are samples with an error. Secrets
-    are not written, so samples have no target. Raises ConfigError for a file of another kind,
-    DataError where it exists already or the run has no such evaluation, and MissingExtraError
-    without Inspect.
+    A task is a sample, an episode an epoch; ungraded ones have an error. Secrets are not written:
+    samples have no target. Raises ConfigError for a file of another kind, DataError where it exists
+    or the run has no such evaluation, and MissingExtraError without Inspect.
     """
     if file.suffix not in (".eval", ".json"):
         raise ConfigError(f"--inspect {file}: give a file whose name ends with .eval or .json")
@@ -146,8 +143,7 @@ def _sample(row: Mapping[str, Any], limits: RolloutConfig) -> Any:
 
 
 def _messages(row: Mapping[str, Any]) -> Iterator[Any]:
-    """The conversation: a message of the assistant for each turn, one of the tool for each call,
-    one of the user for every other observation."""
+    """A message for each turn, each call's result, and every other observation."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser
     from inspect_ai.tool import ToolCall, ToolCallError
 

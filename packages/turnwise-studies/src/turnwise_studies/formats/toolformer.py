@@ -1,8 +1,8 @@
-"""Toolformer's filter: tool calls that the model itself made, kept where their results help it to
-what follows.
+"""Toolformer's filter: tool calls that the model made, kept where their results help it to the
+answer.
 
-What follows is the right answer. L(x) is its weighted loss after x: the first token counts 1, each
-later one 0.2 less, weights summing to 1. Calls c with results r are kept if
+L(x) is the weighted loss of the right answer after x: the first token counts 1, each later one 0.2
+less, weights summing to 1. Calls c with results r are kept if
 
     min(L(nothing), L(c without r)) - L(c, r) >= threshold
 
@@ -24,7 +24,7 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action
 
 DECAY = 0.2
-"""Weight that a token of the answer loses with each one before it."""
+"""Weight that a token loses with each one before it."""
 
 
 def gains(
@@ -33,11 +33,9 @@ def gains(
     conversations: Sequence[Sequence[Message]],
     config: LearningConfig,
 ) -> list[float]:
-    """Measure by how much the calls of each conversation lower the loss of its answer, in nats.
-
-    A conversation begins with the user, has calls and their results, and ends with the right
-    answer. Raises DataError for a turn that the scaffold cannot write and read back.
-    """
+    """Nats by which the calls of each conversation lower the loss of its answer. One begins with
+    the user, has calls and results, and ends with the right answer. Raises DataError for a turn
+    that the scaffold cannot write and read back."""
     variants = [
         _answer(variant, scaffold, f"conversation {number}")
         for number, messages in enumerate(conversations, 1)
@@ -63,8 +61,8 @@ def _without_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answer(messages: Sequence[Message], scaffold: Scaffold, place: str) -> Sequenced:
-    """The ids of a conversation, and which of them are the answer's: from the first token in which
-    its turn differs from the same turn without an answer."""
+    """Ids, and which are the answer's: from the first token that differs from a turn without
+    one."""
     last = messages[-1]
     action = Action("", str(last.get("reasoning_content") or ""), answer=str(last["content"]))
     written, empty = (

@@ -1,7 +1,5 @@
 """Collapses of finished runs: the step at which success broke down, and the step of the warning.
-
-They are measures of studies, as `function = "turnwise_studies.results.collapse:collapse"`.
-"""
+For studies, as `function = "turnwise_studies.results.collapse:collapse"`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +13,8 @@ WINDOW = Thresholds().window
 
 
 def collapse_step(history: Sequence[Mapping[str, Any]]) -> int | None:
-    """The first step at which success, averaged over five steps, is at most half of the highest
-    such average before it; None where there was none, or no success at all."""
+    """The first step at which success, averaged over five, is at most half of the highest before;
+    None without."""
     success = averages([line[SUCCESS] for line in history], WINDOW)
     falls = (
         place + WINDOW
@@ -27,18 +25,17 @@ def collapse_step(history: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def highest(run: Path) -> float | None:
-    """The highest success of a run's training, averaged over five steps; None for fewer steps."""
+    """Success, averaged over five steps; None for fewer steps."""
     return max(averages([line[SUCCESS] for line in _history(run)], WINDOW), default=None)
 
 
 def collapse(run: Path) -> float | None:
-    """The step at which a run collapsed; None where it did not."""
+    """The step at which a run collapsed, or None."""
     return collapse_step(_history(run))
 
 
 def warning(run: Path) -> float | None:
-    """The first step at which the Echo Trap would be warned of, in a run whose highest reward is 1;
-    None where it never would."""
+    """The first step at which the Echo Trap would be warned of, where the highest reward is 1."""
     history = _history(run)
     steps = range(1, len(history) + 1)
     return next((step for step in steps if detect(history[:step], 1.0, Thresholds())), None)

@@ -16,16 +16,15 @@ from turnwise_studies.results.measures import SUCCESS, WINDOW, series, smoothed
 COLUMNS = ("series", "arm", "seed", "step", "value", f"mean_of_{WINDOW}")
 
 PANELS_IN_A_ROW = 2
-"""More would be too small to read in the column of a page."""
+"""More would be too small to read."""
 LINES = ("-", "--", "-.", ":")
-"""Each arm has its own kind of line, so that curves which are the same are all seen."""
+"""Curves which are the same are all seen."""
 
 Curves = dict[str, dict[str, dict[int, list[float]]]]
 """Values of each step, NaN where there is none, by series, arm and seed."""
 
 
 def check_plots() -> None:
-    """Raise ConfigError without matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -33,7 +32,7 @@ def check_plots() -> None:
 
 
 def read_curves(names: Sequence[str], folders: Folders) -> Curves:
-    """The series of all runs. Raises DataError for one that no run has."""
+    """Raises DataError for a series that no run has."""
     found = {
         name: {
             arm: {seed: series(RunFolder.open(path), name) for seed, path in by_seed.items()}
@@ -49,8 +48,7 @@ def read_curves(names: Sequence[str], folders: Folders) -> Curves:
 
 
 def write_curves(curves: Curves, file: Path) -> None:
-    """Write a line for each step of each run: its value, and the mean of the last WINDOW steps;
-    empty where nothing was measured."""
+    """A line for each step of each run: its value, and the mean of the last WINDOW steps."""
     with file.open("w", encoding="utf-8", newline="") as output:
         writer = csv.writer(output, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -63,8 +61,8 @@ def write_curves(curves: Curves, file: Path) -> None:
 
 
 def band(by_seed: Mapping[int, Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean over seeds, the least and the highest of them at each step that all of them made:
-    float64[steps] each, NaN where a seed has nothing. Values are averaged over WINDOW steps."""
+    """Mean, least and highest over seeds at each step that all of them made: float64[steps]
+    each."""
     rows = [smoothed(values) for values in by_seed.values()]
     length = min(map(len, rows))
     table = np.array([row[:length] for row in rows])
@@ -72,7 +70,6 @@ def band(by_seed: Mapping[int, Sequence[float]]) -> tuple[np.ndarray, np.ndarray
 
 
 def draw_curves(curves: Curves, file: Path) -> None:
-    """Draw a panel for each series, a colour and a kind of line for each arm."""
     from matplotlib.figure import Figure
 
     across = min(len(curves), PANELS_IN_A_ROW)
@@ -101,7 +98,7 @@ def draw_curves(curves: Curves, file: Path) -> None:
 
 
 def _draw(axes: Any, arm: str, number: int, by_seed: Mapping[int, Sequence[float]]) -> None:
-    """Draw an arm, unless it has nothing of the series: one that makes no RL step, for example."""
+    """Draw an arm, unless it has nothing of the series."""
     middle, low, high = band(by_seed)
     if np.isnan(middle).all():
         return

@@ -19,11 +19,9 @@ Direction = Literal["higher", "lower"]
 Verdict = Literal["effect shown", "not shown", "opposite", "no verdict"]
 LEVEL = 0.05
 FEWEST = 3
-"""Seeds of which a verdict can be had. Of runs that learn or do not, two show an effect that is not
-there in 6.7% of cases."""
+"""Seeds for a verdict: of runs that learn or do not, two show an absent effect in 6.7% of cases."""
 ROUNDING = 1e-6
-"""Numbers are alike if they differ by less than this part of them: single precision's rounding, a
-few times over."""
+"""Numbers are alike if they differ by less than this part: single precision's, a few times over."""
 EVERYWHERE = (-math.inf, math.inf)
 
 
@@ -33,11 +31,10 @@ class Mean:
 
     mean: float
     low: float | None
-    """The 95% interval by Student's t; None for one seed, and for seeds that are all alike, of
-    which none can be had."""
+    """The 95% interval by Student's t; None for one seed, and for seeds that are all alike."""
     high: float | None
     p: float | None
-    """The two-sided probability of so large a mean where the true one is 0; None as above."""
+    """Two-sided, of so large a mean where the true one is 0."""
 
 
 @dataclass(frozen=True)
@@ -65,27 +62,25 @@ class Effect:
     published: str
     source: str
     by_seed: dict[str, float]
-    """The difference of each seed: the arm less the one that it is held against."""
+    """The arm less the other one."""
     over_seeds: Mean | None
     """None where a run lacks the number."""
     ratio: Mean | None
-    """The arm's number by that of the other, a geometric mean over seeds with the t interval of
-    its logarithm; None for shares of successes, and where a number is not above 0."""
+    """A geometric mean over seeds with the t interval of its logarithm; None for shares of
+    successes, and where a number is not above 0."""
     by_task: ByTask | None
     """None where the metric is no success of an evaluation, or the arms played other tasks."""
     p_corrected: float | None
     """The p of `over_seeds` with Holm's correction for all claims of the study."""
     verdict: Verdict
     why: str
-    """A sentence on the verdict."""
 
 
 def mean_over_seeds(
     values: Sequence[float], within: tuple[float, float] = EVERYWHERE, size: float | None = None
 ) -> Mean:
-    """The mean of one number for each seed, with a t interval that stays within what the number can
-    be. `size` is that of the numbers that the values were computed from, and so of their rounding;
-    the values' own where it is not given.
+    """The mean of one number for each seed, with a t interval that stays `within` what it can be.
+    `size` is that of the numbers that the values, and so their rounding, come from.
 
     >>> found = mean_over_seeds([1.0, 2.0, 3.0])
     >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
@@ -109,7 +104,7 @@ def mean_difference(
     against: Mapping[str, float | None],
     within: tuple[float, float] = EVERYWHERE,
 ) -> Mean | None:
-    """The mean of the difference of each seed. None where a number is missing."""
+    """The mean of the seeds' differences. None where a number is missing."""
     found = differences(arm, against)
     if not found or not len(found) == len(arm) == len(against):
         return None
@@ -118,11 +113,9 @@ def mean_difference(
 
 
 def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | None]) -> Mean | None:
-    """The geometric mean of the ratio of each seed, of which p is the probability if the true ratio
-    is 1. None where a number is missing or not above 0.
+    """The geometric mean of the seeds' ratios. None where a number is missing or not above 0.
 
-    >>> found = mean_ratio({"0": 1.0, "1": 8.0}, {"0": 2.0, "1": 4.0})
-    >>> round(found.mean, 3)
+    >>> round(mean_ratio({"0": 1.0, "1": 8.0}, {"0": 2.0, "1": 4.0}).mean, 3)
     1.0
     """
     logarithms = []
@@ -137,9 +130,8 @@ def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | No
 
 
 def detectable(by_seed: Mapping[str, float], claims: int) -> float | None:
-    """The true difference that as many seeds, with differences that spread as these do, show in
-    four of five cases, at the level that the strictest of so many claims is held to. None where no
-    verdict can be had."""
+    """The true difference that so many seeds, which spread as these do, show in four of five cases,
+    at the level of the strictest of the claims. None where no verdict can be had."""
     values = list(by_seed.values())
     if len(values) < FEWEST:
         return None
@@ -147,9 +139,8 @@ def detectable(by_seed: Mapping[str, float], claims: int) -> float | None:
 
 
 def paired_by_task(pairs: Sequence[tuple[Played, Played]]) -> ByTask | None:
-    """The success of the second of two arms less that of the first, over the same episodes; a pair
-    of evaluations for each seed. None where they are not of the same tasks and environment, or of
-    fewer than two."""
+    """Success of the second of two arms less that of the first, a pair of evaluations a seed. None
+    where tasks or environment differ, or there are fewer than two tasks."""
     sums: dict[str, int] = {}
     counts: dict[str, int] = {}
     for first, second in pairs:
@@ -168,7 +159,6 @@ def paired_by_task(pairs: Sequence[tuple[Played, Played]]) -> ByTask | None:
 def differences(
     arm: Mapping[str, float | None], against: Mapping[str, float | None]
 ) -> dict[str, float]:
-    """The difference of each seed for which both arms have the number."""
     return {
         seed: value - other
         for seed, value in arm.items()
@@ -177,8 +167,7 @@ def differences(
 
 
 def corrected(means: Sequence[Mean | None]) -> list[float | None]:
-    """The p of each claim with Holm's correction for how many there are; a claim of which no p can
-    be had counts as one of 1."""
+    """Holm's correction of each p; a claim without one counts as 1."""
     found = holm([1.0 if one is None or one.p is None else one.p for one in means])
     return [
         None if one is None or one.p is None else p for one, p in zip(means, found, strict=True)
@@ -192,10 +181,9 @@ def verdict_on(
     p: float | None,
     seeds: int,
 ) -> tuple[Verdict, str]:
-    """The verdict, and why: an effect is shown if the 95% intervals of the difference, that over
-    seeds and that by task where there is one, lie on the claimed side of 0, and the corrected p is
-    at most 5%; it is opposite if they lie on the other side. No verdict is made of fewer than
-    FEWEST seeds."""
+    """The verdict, and why: shown if the 95% intervals, over seeds and by task where there is one,
+    lie on the claimed side of 0, and the corrected p is at most 5%; opposite if on the other
+    side."""
     if over_seeds is None:
         return "no verdict", "not every run has the number"
     if seeds < FEWEST:

@@ -1,7 +1,4 @@
-"""All figures of a study, as data that pages are made of.
-
-Reads finished runs alone.
-"""
+"""All figures of a study, as data that pages are made of. Reads finished runs alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +32,6 @@ Folders = Mapping[str, Mapping[int, Path]]
 
 @dataclass(frozen=True)
 class OfArm:
-    """A metric of an arm."""
-
     by_seed: dict[str, Measured]
     over_seeds: Mean | None
     """None where a run lacks the number."""
@@ -44,8 +39,6 @@ class OfArm:
 
 @dataclass(frozen=True)
 class Figures:
-    """A study that was run."""
-
     name: str
     title: str
     about: str
@@ -63,7 +56,7 @@ class Figures:
     machines: list[str]
     commits: list[str]
     measured: str
-    """The day of the last run, in UTC."""
+    """The last run's day, in UTC."""
 
 
 def figures(study: Study, command: str, folders: Folders, others: Sequence[Path]) -> Figures:
@@ -107,33 +100,36 @@ def _of_arm(name: str, metric: MetricConfig, by_seed: Mapping[int, Path]) -> OfA
 def _effects(
     study: Study, arms: Mapping[str, Mapping[str, OfArm]], folders: Folders
 ) -> list[Effect]:
-    claims = study.config.effects
+    claims, found = study.config.effects, []
     rates = [study.config.metrics[effect.metric].is_rate for effect in claims]
+    both = [_both(effect, arms) for effect in claims]
     means = [
-        mean_difference(*_both(effect, arms), (-1.0, 1.0) if rate else EVERYWHERE)
-        for effect, rate in zip(claims, rates, strict=True)
+        mean_difference(*pair, (-1.0, 1.0) if rate else EVERYWHERE)
+        for pair, rate in zip(both, rates, strict=True)
     ]
-    ratios = [
-        None if rate else mean_ratio(*_both(effect, arms))
-        for effect, rate in zip(claims, rates, strict=True)
-    ]
-    return [
-        _effect(
-            effect,
-            differences(*_both(effect, arms)),
-            mean,
-            ratio,
-            p,
-            _by_task(study, effect, folders),
+    numbers = zip(claims, rates, both, means, corrected(means), strict=True)
+    for effect, rate, pair, mean, p in numbers:
+        by_seed, by_task = differences(*pair), _by_task(study, effect, folders)
+        verdict, why = verdict_on(effect.direction, mean, by_task, p, len(by_seed))
+        found.append(
+            Effect(
+                **effect.model_dump(),
+                by_seed=by_seed,
+                over_seeds=mean,
+                ratio=None if rate else mean_ratio(*pair),
+                by_task=by_task,
+                p_corrected=p,
+                verdict=verdict,
+                why=why,
+            )
         )
-        for effect, mean, ratio, p in zip(claims, means, ratios, corrected(means), strict=True)
-    ]
+    return found
 
 
 def _both(
     effect: EffectConfig, arms: Mapping[str, Mapping[str, OfArm]]
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """The numbers of the arm, and of the one that it is held against, by seed."""
+    """Numbers by seed, of the arm and of the other one."""
     one, other = (
         {seed: one.value for seed, one in arms[name][effect.metric].by_seed.items()}
         for name in (effect.arm, effect.against)
@@ -142,7 +138,6 @@ def _both(
 
 
 def _by_task(study: Study, effect: EffectConfig, folders: Folders) -> ByTask | None:
-    """The difference by task, of success of a whole evaluation."""
     evaluation, _, leaf = study.config.metrics[effect.metric].report.partition(".")
     if leaf != SUCCESS:
         return None
@@ -161,27 +156,6 @@ def _played(path: Path, evaluation: str) -> Played | None:
     folder = RunFolder.open(path)
     there = folder.evaluation(evaluation) is not None
     return played_in(folder, evaluation, path.name) if there else None
-
-
-def _effect(
-    effect: EffectConfig,
-    by_seed: dict[str, float],
-    mean: Mean | None,
-    ratio: Mean | None,
-    p: float | None,
-    by_task: ByTask | None,
-) -> Effect:
-    verdict, why = verdict_on(effect.direction, mean, by_task, p, len(by_seed))
-    return Effect(
-        **effect.model_dump(),
-        by_seed=by_seed,
-        over_seeds=mean,
-        ratio=ratio,
-        by_task=by_task,
-        p_corrected=p,
-        verdict=verdict,
-        why=why,
-    )
 
 
 def _check_measured(
@@ -204,7 +178,6 @@ def _near(given: str, known: set[str]) -> str:
 
 
 def _numbers(value: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted paths of all numbers in a report."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _numbers(entry, f"{prefix}{key}.")

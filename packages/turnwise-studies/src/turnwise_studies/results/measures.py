@@ -30,15 +30,13 @@ RELIABILITY = (
     "environment",
     "recovery",
 )
-"""Keys that `summarise` gives only to some evaluations, or that are added to its own."""
+"""Keys that only some evaluations have."""
 OWN = ("constant_answer", "seconds", "seed", "learning_signal")
 """Keys of a report that are no evaluations."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric of one run."""
-
     value: float | None
     """None where the run has no such number, or did not reach the level."""
     low: float | None = None
@@ -47,7 +45,7 @@ class Measured:
 
 
 def measure(name: str, metric: MetricConfig, path: Path) -> Measured:
-    """The number of a finished run. Raises DataError for a function's result that is none."""
+    """Raises DataError for a function's result that is no number."""
     if metric.report:
         return _reported(metric.report, RunFolder.open(path).report())
     if metric.function:
@@ -59,21 +57,20 @@ def measure(name: str, metric: MetricConfig, path: Path) -> Measured:
 
 
 def series(folder: RunFolder, name: str) -> list[float]:
-    """A number of each RL step, of its metrics or its times, NaN where it was not measured."""
+    """A number of each RL step, NaN where it was not measured."""
     metrics, times = folder.lines("metrics.jsonl"), folder.lines("timing.jsonl")
     lines = times if any(name in line for line in times) else metrics
     return [line.get(name, math.nan) for line in lines]
 
 
 def end_of(values: Sequence[float]) -> float | None:
-    """The mean over the last WINDOW steps, of those that were measured; None where none was."""
+    """Over the last WINDOW steps; None where nothing was measured."""
     found = [value for value in values[-WINDOW:] if not math.isnan(value)]
     return fmean(found) if found else None
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """For each step the mean of what was measured in the last WINDOW steps, NaN where nothing was.
-    At first there are fewer steps: a short run has a curve as well.
+    """For each step the mean of what was measured in the last WINDOW steps, fewer at first.
 
     >>> smoothed([1.0, 0.0, 0.5])
     [1.0, 0.5, 0.5]
@@ -87,8 +84,8 @@ def check_metrics(
     recipes: Sequence[Recipe],
     ablations: Callable[[], set[str]],
 ) -> None:
-    """Raise ConfigError for a metric that no run of these recipes will have, as far as can be known
-    before; `ablations` gives the names of evaluations under which something is taken away."""
+    """Raise ConfigError for a metric that no run of these recipes will have, as far as can be
+    known; `ablations` gives names of evaluations."""
     for name, metric in metrics.items():
         where = f"metric {name!r}"
         if metric.function:

@@ -1,7 +1,5 @@
-"""The page of a study, its table, and the page that lists all studies of a folder.
-
-Made of `Figures` alone, so that nothing on it was typed by hand but what the study's file says.
-"""
+"""The page of a study, its table, and the page that lists all studies of a folder. Made of
+`Figures` alone: nothing was typed by hand but what the study's file says."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +21,6 @@ NONE = "–"
 
 
 def table(figures: Figures) -> str:
-    """Every arm: each seed with its interval, and the mean over seeds with a t interval."""
     several = len(figures.seeds) > 1
     head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
     head += ["mean (95% over seeds)"] if several else []
@@ -46,7 +43,7 @@ def by_metric(figures: Figures) -> Iterator[tuple[str, str, OfArm]]:
 
 
 def page(figures: Figures, plot: str) -> str:
-    """The whole page; `plot` is the name of the plot beside it, empty for none."""
+    """`plot` is the name of the plot beside it, empty for none."""
     parts = [
         MADE,
         f"# {figures.title}",
@@ -66,7 +63,6 @@ def page(figures: Figures, plot: str) -> str:
 
 
 def effect_text(effect: Effect, figures: Figures) -> str:
-    """A claim in a section of its own: what was published, what was found, the verdict."""
     rate = effect.metric in figures.rates
     claim = effect.claim or (
         f"{effect.arm} is {effect.direction} than {effect.against} in {effect.metric}"
@@ -85,7 +81,7 @@ def effect_text(effect: Effect, figures: Figures) -> str:
 
 
 def detectable_text(effect: Effect, figures: Figures) -> str:
-    """Say which effect could have been shown, for a claim that was not; empty for the others."""
+    """The effect that could have been shown, for a claim that was not; empty for the others."""
     least = detectable(effect.by_seed, len(figures.effects))
     if effect.verdict != "not shown" or least is None or figures.smallest:
         return ""
@@ -98,7 +94,6 @@ def detectable_text(effect: Effect, figures: Figures) -> str:
 
 
 def difference_text(effect: Effect, rate: bool) -> str:
-    """The difference over seeds, that of each seed, and that by task."""
     name = f"{effect.metric} of {effect.arm} less that of {effect.against}"
     mean = effect.over_seeds
     if mean is None:
@@ -120,7 +115,6 @@ def difference_text(effect: Effect, rate: bool) -> str:
 
 
 def measured_text(one: Measured, rate: bool) -> str:
-    """A number with its interval, as a cell."""
     if one.value is None:
         return NONE
     if one.low is None or one.high is None:
@@ -129,7 +123,7 @@ def measured_text(one: Measured, rate: bool) -> str:
 
 
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
-    """The page that lists studies, from their figures.json; a line for each claim."""
+    """The page that lists studies, from their figures.json."""
     head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
     lines = [_row(head), "|" + "---|" * len(head)]
     verdicts: list[list[str]] = []
@@ -152,7 +146,6 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _study(found: Mapping[str, Any]) -> str:
-    """A study's cell: its page, how much was run, and the command."""
     count = len(found["seeds"])
     seeds = f"{count} seed{'s' if count > 1 else ''}, {found['minutes']:.0f} minutes"
     return f"[{found['title']}]({found['name']}.md)<br>{seeds}<br>`{found['command']}`"
@@ -227,7 +220,7 @@ def _number(value: float, rate: bool) -> str:
 
 
 def _signed(value: float, rate: bool) -> str:
-    """With its sign; a difference of shares in points, of which the unit is left to the caller."""
+    """A difference of shares in points, of which the unit is left to the caller."""
     if rate:
         return f"{100 * value:+.1f}"
     return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.3g}"

@@ -8,8 +8,8 @@ from turnwise.evaluation.intervals import student_t
 
 
 def t_test_power(effect: float, seeds: int, level: float = 0.05) -> float:
-    """The probability that a two-sided t test of so many values at a level is significant where
-    their true mean is `effect` standard deviations; by the noncentral t distribution.
+    """The probability that a two-sided t test of so many values is significant where their true
+    mean is `effect` standard deviations; by the noncentral t distribution.
 
     >>> round(t_test_power(2 / 2**0.5, 3), 2), round(t_test_power(2 / 2**0.5, 5), 2)
     (0.29, 0.66)
@@ -24,8 +24,8 @@ def t_test_power(effect: float, seeds: int, level: float = 0.05) -> float:
 
 
 def detectable_effect(seeds: int, level: float = 0.05, power: float = 0.8) -> float:
-    """The true mean, in standard deviations of the values, that `t_test_power` says is found with
-    this probability."""
+    """The true mean, in standard deviations, that `t_test_power` says is found with this
+    probability."""
     low, high = 0.0, 1.0
     while t_test_power(high, seeds, level) < power:
         low, high = high, 2 * high
@@ -36,5 +36,4 @@ def detectable_effect(seeds: int, level: float = 0.05, power: float = 0.8) -> fl
 
 
 def _normal(value: float) -> float:
-    """The normal distribution's probability of at most `value`."""
     return math.erfc(-value / math.sqrt(2)) / 2

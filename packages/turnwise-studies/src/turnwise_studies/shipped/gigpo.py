@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
-from turnwise.errors import ToolError
+from turnwise.errors import MissingExtraError, ToolError
 from turnwise.ranges import Count
 from turnwise.rollout.demonstrations import Script
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.games.base import PARTS, Game
+
+try:
+    from turnwise_environments.games.base import PARTS, Game
+except ImportError:
+    raise MissingExtraError("turnwise-environments", "environments") from None
 
 DOORS = ("a", "b")
 LEADS_ON = dict(zip("cdefghiklmnopqrs", "abbabaabbbabaaba", strict=True))

@@ -12,19 +12,17 @@ BOTH = "both"
 
 
 def both_where_needed(folder: Path) -> float | None:
-    """Give the share of held-out episodes in which both tools gave a result, of questions that need
-    both."""
+    """Share of held-out episodes in which both tools gave a result, of questions that need both."""
     return _mean(used for needs, used in _episodes(folder) if needs == BOTH)
 
 
 def both_where_not_needed(folder: Path) -> float | None:
-    """Give the same share of questions that need one tool or none."""
+    """Share of the same, of questions that need one tool or none."""
     return _mean(used for needs, used in _episodes(folder) if needs != BOTH)
 
 
 def _episodes(folder: Path) -> Iterator[tuple[str, float]]:
-    """Give for each episode of the last evaluation what its question needs, and whether both tools
-    gave a result."""
+    """The needs of each question of the last evaluation, and whether both tools gave a result."""
     run = open_run(folder)
     chosen = run.recipe().environment
     environment = make_environment(chosen.name, chosen.options)

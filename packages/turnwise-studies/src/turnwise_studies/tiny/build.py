@@ -19,11 +19,12 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -54,31 +55,29 @@ from turnwise_studies.tiny.synthetic_library import synthetic_library_environmen
 STAGES = ("read", "cards", "tags", "words", "search")
 SHIPPED = ("read", "cards", "tags", "words")
 FIRST_VOCABULARY = 512
-"""Pieces in `read`: copying emerges far earlier with few of them."""
+"""Copying emerges far earlier with few pieces."""
 READ_SHARE = 0.15
-"""Pretraining tasks of `read` in the later stages: they have every piece of text, so that rare ones
-are not forgotten."""
+"""Tasks of `read` in later stages: they have every piece of text, rare ones too."""
 INSTRUCTIONS = "Question: "
-"""The text before a task, in the demo's recipe too."""
+"""In the demo's recipe too."""
 LEVELS = 4
 """Cards in the hardest pretraining task."""
 MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
-"""Share of pretraining task answers in which every token must be right before the next level
-begins."""
+"""Share of answers that must be wholly right before the next level begins."""
 CHECK_EVERY = 50
 COOL_DOWN = 0.3
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The mix of cards that a stage reads: three shares, of 0 to 1."""
+    """The mix that a stage reads, in shares of 0 to 1."""
 
     whole: float
-    """Share of pretraining tasks whose statements are written whole, tags included."""
+    """Tasks whose statements are written whole, tags included."""
     named: float
-    """Share of statements that take a name out of a line of words."""
+    """Statements that take a name out of a line of words."""
     cool_down: float
-    """Share of updates at falling rates, the last ones."""
+    """Updates at falling rates, the last ones."""
 
 
 READING = {
@@ -93,13 +92,10 @@ class Sizes:
     """The amounts that each stage learns from."""
 
     reading: int = 1430
-    """Updates."""
     cards: int = 400
-    """Updates."""
     tags: int = 250
-    """Updates."""
     words: int = 3600
-    """Updates."""
+    """Updates, as those before."""
     libraries: int = 96
     """Synthetic libraries, in each stage but the first."""
     modules: int = 300
@@ -122,10 +118,8 @@ def build(
     shape: Shape = TINY,
 ) -> None:
     """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
-
     Each stage goes on from the weights that the one before wrote. Raises ConfigError for a stage
-    that there is not, DataError for a folder with something in it.
-    """
+    that there is not, DataError for a folder with something in it."""
     for stage in stages:
         if stage not in STAGES:
             raise unknown_name("stage", stage, STAGES)
@@ -142,28 +136,23 @@ def build(
             grow(model, few, tokenizer)
         if stage in stages:
             started = time.monotonic()
-            figures[stage] = _learn(stage, model, tokenizer, documents, seed, sizes, display)
+            learn = LEARN.get(stage) or partial(read_cards, stage)
+            figures[stage] = learn(Work(model, tokenizer, documents, seed, sizes, display))
             figures[stage]["seconds"] = round(time.monotonic() - started)
             figures["parameters"] = sum(weight.numel() for weight in model.parameters())
             _write(target, model, tokenizer, figures)
             model = Qwen3ForCausalLM.from_pretrained(target, dtype=torch.float32)
 
 
-def _learn(
-    stage: str,
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    documents: Sequence[Document],
-    seed: int,
-    sizes: Sizes,
-    display: Display,
-) -> dict[str, Any]:
-    """One stage; returns its figures."""
-    if stage == "read":
-        return read(model, tokenizer, seed, sizes, display)
-    if stage == "search":
-        return search(model, tokenizer, documents, seed, sizes, display)
-    return read_cards(model, tokenizer, documents, seed, sizes, display, stage)
+class Work(NamedTuple):
+    """The model that a stage changes, and what it learns from."""
+
+    model: Qwen3ForCausalLM
+    tokenizer: PreTrainedTokenizerFast
+    documents: Sequence[Document]
+    seed: int
+    sizes: Sizes
+    display: Display
 
 
 def _write(
@@ -178,8 +167,7 @@ def _write(
 
 
 def train_tokenizer(documents: Sequence[Document], pieces: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE. Names are read after a space everywhere, so that one name has one spelling
-    in tokens. One of more pieces begins with the same ones."""
+    """A byte-level BPE. Names are read after a space everywhere: one name has one spelling."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -197,7 +185,7 @@ def train_tokenizer(documents: Sequence[Document], pieces: int) -> PreTrainedTok
 def grow(
     model: Qwen3ForCausalLM, few: PreTrainedTokenizerFast, more: PreTrainedTokenizerFast
 ) -> None:
-    """Give the model the pieces that `more` has beyond `few`, each as the mean of what it was."""
+    """Give the model the pieces beyond `few`, each as the mean of what it was."""
     spell = few.backend_tokenizer.model.tokenize
     model.resize_token_embeddings(len(more), mean_resizing=False)
     with torch.no_grad():
@@ -207,14 +195,9 @@ def grow(
                 weights[token] = weights[pieces].mean(0)
 
 
-def read(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    seed: int,
-    sizes: Sizes,
-    display: Display,
-) -> dict[str, Any]:
+def read(work: Work) -> dict[str, Any]:
     """Copying and look-up; returns accuracies and the curriculum's history."""
+    model, tokenizer, _, seed, sizes, display = work
     steps = sizes.reading
     maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "drills", 0))
     optimizers = make_optimizers(model)
@@ -240,17 +223,10 @@ def read(
     return {"steps": steps, "accuracy": final, "history": history}
 
 
-def read_cards(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    documents: Sequence[Document],
-    seed: int,
-    sizes: Sizes,
-    display: Display,
-    stage: str,
-) -> dict[str, Any]:
-    """Look-up on the cards of synthetic libraries, in the way of a stage; returns the accuracy of
-    known spans, in one library more."""
+def read_cards(stage: str, work: Work) -> dict[str, Any]:
+    """Look-up on cards of synthetic libraries; returns the accuracy of known spans, in one library
+    more."""
+    model, tokenizer, documents, seed, sizes, display = work
     steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
     way = READING[stage]
     maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", stage))
@@ -272,15 +248,9 @@ def read_cards(
     return {"steps": steps, "accuracy": round(accuracy(model, checked), 3)}
 
 
-def search(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    documents: Sequence[Document],
-    seed: int,
-    sizes: Sizes,
-    display: Display,
-) -> dict[str, Any]:
+def search(work: Work) -> dict[str, Any]:
     """Imitates a perfect agent in synthetic libraries; returns accuracies in one more."""
+    model, tokenizer, documents, seed, sizes, display = work
     display.phase("synthetic libraries", sizes.libraries)
     examples = []
     for number in range(sizes.libraries):
@@ -305,6 +275,9 @@ def search(
         "turns right": round(fmean(turn for turns in right for turn in turns), 3),
         "episodes right": round(fmean(all(turns) for turns in right), 3),
     }
+
+
+LEARN: dict[str, Callable[[Work], dict[str, Any]]] = {"read": read, "search": search}
 
 
 def demonstrated(
@@ -346,7 +319,7 @@ def _reading(maker: PretrainingTaskMaker, level: int) -> PretrainingTask:
 
 
 def _batch(maker: PretrainingTaskMaker, level: int) -> list[PretrainingTask]:
-    """Pretraining tasks of about BATCH_TOKENS tokens: of one size, up to that of the level."""
+    """Tasks of about BATCH_TOKENS tokens, of one size, up to that of the level."""
     examples: list[PretrainingTask] = []
     cards = maker.draw(1, level + 1) if level else 0
     while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
@@ -357,7 +330,7 @@ def _batch(maker: PretrainingTaskMaker, level: int) -> list[PretrainingTask]:
 def _of_library(
     maker: PretrainingTaskMaker, library: Library, way: Reading
 ) -> list[PretrainingTask]:
-    """Pretraining tasks of about BATCH_TOKENS tokens, all whole or none."""
+    """Tasks of about BATCH_TOKENS tokens, all whole or none."""
     examples: list[PretrainingTask] = []
     whole = maker.draw(0, 100) < 100 * way.whole
     while sum(len(example.ids) for example in examples) < BATCH_TOKENS:

@@ -3,9 +3,7 @@ they are long.
 
 Blocks of lines, each block the cards that share words with a name; then statements about them: a
 field of a card, the card with one field or two, the class that two methods share, and names out of
-a line of words. The names on the cards are real ones in places that are not theirs, or put together
-anew from real words (synthetic_library.py); so no fact is true. The pretraining tasks hold no
-questions and no searches.
+a line of words. No fact is true (synthetic_library.py), and there are no questions and no searches.
 """
 
 from collections import defaultdict
@@ -30,9 +28,6 @@ FACTS = [relation for relation in RELATIONS if not relation.inverse]
 
 
 class Library:
-    """A synthetic library to make pretraining tasks of. Example: Library(documents, tokenizer, 0,
-    300)."""
-
     def __init__(
         self,
         documents: Sequence[Document],
@@ -40,7 +35,6 @@ class Library:
         seed: int,
         modules: int,
     ) -> None:
-        """`documents` are the real ones; see `synthetic_documents`."""
         self._tokenizer = tokenizer
         self._documents = synthetic_documents(documents, seed, modules)
         self._index = index_documents(self._documents)
@@ -48,8 +42,8 @@ class Library:
     def example(
         self, maker: PretrainingTaskMaker, whole: bool = False, named: float = 0.2
     ) -> PretrainingTask:
-        """Lines about things of this library, and statements about those lines, `whole` as
-        `PretrainingTaskMaker.example` says; a share `named` of them takes a name out of words."""
+        """Lines about this library, and statements about them, `whole` as in
+        `PretrainingTaskMaker.example`; a share `named` takes a name out of words."""
         shown: list[list[Document]] = []
         name = maker.choose(self._documents).name
         for _ in range(maker.draw(1, BLOCKS + 1)):
@@ -79,7 +73,7 @@ class Library:
         return maker.choose(maker.choose(kinds))
 
     def _named(self, maker: PretrainingTaskMaker, whole: bool) -> Statement:
-        """Words that name a thing: a line of their own where statements are written whole."""
+        """Words that name a thing: on a line of their own where statements are whole."""
         thing = maker.choose(self._documents)
         words = [word for word in maker.choose(self._documents).text.split() if word.isalpha()]
         cut = maker.draw(0, min(8, len(words)) + 1)
@@ -97,7 +91,7 @@ class Library:
 
 def statements(documents: Iterable[Document]) -> list[list[Statement]]:
     """Collect what some cards state beyond doubt: a field, one list for each; cards with a field;
-    cards with two; classes with two methods. Each list's order depends on the documents only."""
+    cards with two; classes with two methods. Order depends on the documents only."""
     forward: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     inverse: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     pairs: defaultdict[tuple[tuple[Relation, str], ...], set[str]] = defaultdict(set)

@@ -19,7 +19,7 @@ WARMUP = 20
 
 
 def accuracy(model: Qwen3ForCausalLM, examples: Sequence[PretrainingTask]) -> float:
-    """Share of known spans (runs of known tokens) whose every token is the likeliest one."""
+    """Share of known spans (runs of known tokens) whose every token is the likeliest."""
     return fmean(span for spans in right_spans(model, examples) for span in spans)
 
 
@@ -79,7 +79,6 @@ def _tensors(examples: Sequence[PretrainingTask]) -> tuple[torch.Tensor, torch.T
 
 
 def make_optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, AdamW for the rest."""
     inner = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
     chosen = {id(weight) for weight in inner}
     rest = [weight for weight in model.parameters() if id(weight) not in chosen]
@@ -90,10 +89,7 @@ def make_optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
 
 
 def set_rates(
-    optimizers: Sequence[torch.optim.Optimizer],
-    step: int,
-    steps: int,
-    cool_down: float,
+    optimizers: Sequence[torch.optim.Optimizer], step: int, steps: int, cool_down: float
 ) -> None:
     """Linear warm-up, constant, linear cool-down over that share of the steps."""
     cooling = (steps - step) / (cool_down * steps) if cool_down else 1.0

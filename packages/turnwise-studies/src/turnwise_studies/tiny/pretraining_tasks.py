@@ -4,8 +4,8 @@
     look-up    some cards about made-up things; then statements about them, each of which needs one
                field or the name of one card
 
-All names are random strings of the tokenizer's own pieces. No question is in a pretraining task,
-and no episode: what is looked up is named outright, as in `Base of X: Y`.
+All names are random strings of the tokenizer's own pieces. No question is in a task, and no
+episode: what is looked up is named outright, as in `Base of X: Y`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ FORMS = (
     ("<think> {}</think><answer>", "</answer>"),
     ("<think> {}</think><search>", "</search>"),
 )
-"""The text before a known value, and after it."""
+"""Before a known value, and after it."""
 
 Item = TypeVar("Item")
 Statement = tuple[str, str, str]
@@ -49,8 +49,6 @@ class PretrainingTask:
 
 
 class Fact(NamedTuple):
-    """A statement of a card. Example: Fact("Class", "TarFile", "Module", "tarfile")."""
-
     kind: str
     name: str
     label: str
@@ -58,18 +56,15 @@ class Fact(NamedTuple):
 
 
 def forward(fact: Fact) -> str:
-    """The words that ask for a fact's value. Example: "Module of TarFile"."""
     return f"{fact.label} of {fact.name}"
 
 
 def inverse(fact: Fact) -> str:
-    """The words that ask for a fact's card. Example: "Class with Module tarfile"."""
     return f"{fact.kind} with {fact.label} {fact.value}"
 
 
 class PretrainingTaskMaker:
-    """Makes pretraining tasks from one random stream. Example: PretrainingTaskMaker(tokenizer,
-    0).look_up(cards=3)."""
+    """Makes pretraining tasks from one random stream."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
         self._tokenizer = tokenizer
@@ -101,7 +96,6 @@ class PretrainingTaskMaker:
         return self.example([shown], [self._statement(facts) for _ in range(STATEMENTS)])
 
     def _statement(self, facts: Sequence[Fact]) -> Statement:
-        """One of: a field, the card with a field where only one has it, a name."""
         fact = self.choose(facts)
         if self.draw(0, 4) == 0:
             return "", f"Find {fact.name}", fact.name
@@ -111,13 +105,10 @@ class PretrainingTaskMaker:
         return "", forward(fact), fact.value
 
     def example(
-        self,
-        blocks: Sequence[Sequence[str]],
-        statements: Sequence[Statement],
-        whole: bool = False,
+        self, blocks: Sequence[Sequence[str]], statements: Sequence[Statement], whole: bool = False
     ) -> PretrainingTask:
         """Lines in information blocks, then statements: plain, as an answer or as a search. With
-        `whole` what is asked for is to be predicted, too, and with it the tags."""
+        `whole` what is asked for is to be predicted, too, and the tags."""
         text = "\n".join(f"<information> {chr(10).join(lines)}</information>" for lines in blocks)
         ids = self._encode(f"{text}\n")
         known = [False] * len(ids)
@@ -131,7 +122,7 @@ class PretrainingTaskMaker:
         return PretrainingTask(ids, known)
 
     def draw(self, low: int, high: int) -> int:
-        """A random integer of [low, high)."""
+        """An integer of [low, high)."""
         return int(self._random.integers(low, high))
 
     def _name(self, of: Sequence[str]) -> str:
@@ -147,7 +138,6 @@ class PretrainingTaskMaker:
         return "".join(f" {self.choose(self.pieces)}" for _ in range(count))
 
     def choose(self, options: Sequence[Item]) -> Item:
-        """A random one."""
         return options[self.draw(0, len(options))]
 
     def _encode(self, text: str) -> list[int]:

@@ -1,10 +1,8 @@
 """A library of made-up modules, classes, functions and methods, with questions about it.
 
-It has the shapes of the real documentation: how many classes a module has and how many methods a
-class, how names are put together, how long signatures and texts are. Names are real ones in a place
-that is not theirs, or put together anew from real words; so its facts are not those of the real
-one, and no question of it is a real question. The base model of `tiny` learns here what a question
-asks for, and to write the names that it will have to write.
+It has the shapes of the real documentation: how many classes a module has, how names are put
+together, how long texts are. Names are real ones in a place that is not theirs, or put together
+anew from real words: no fact is the real one's, and no question a real question.
 """
 
 import random
@@ -35,10 +33,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 def synthetic_library_environment(
     documents: Sequence[Document], seed: int, modules: int
 ) -> SearchEnvironment:
-    """The search environment over a synthetic library; all its tasks are training tasks.
-
-    `documents` are the real ones, for their shapes and words; no question about them is a task.
-    """
+    """The search environment over a synthetic library; all its tasks are training tasks, and none
+    is about the real `documents`."""
     synthetic = synthetic_documents(documents, seed, modules)
     splits = standard_tasks(documents, index_documents(documents)).values()
     real = {task.id for tasks in splits for task in tasks}
@@ -51,7 +47,7 @@ def synthetic_library_environment(
 
 
 def synthetic_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:
-    """The documents of a synthetic library, in order of names."""
+    """In order of names."""
     return _Library(documents, random.Random(seed)).documents(modules)
 
 
@@ -70,7 +66,6 @@ class _Library:
         self._theme: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
 
     def documents(self, modules: int) -> list[Document]:
-        """Everything in so many modules, in order of names."""
         documents: dict[str, Document] = {}
         for _ in range(modules):
             self._theme.clear()
@@ -113,7 +108,7 @@ class _Library:
         return name if self._random.random() < REAL_NAME else self._reworded(name)
 
     def _reworded(self, text: str) -> str:
-        """Every word by another one of the same length and case; digits by other digits."""
+        """Every word by another of the same length and case."""
         return _WORD.sub(self._other_word, text)
 
     def _other_word(self, match: re.Match[str]) -> str:
@@ -134,8 +129,8 @@ def _kind(word: str) -> tuple[str, int]:
 
 
 def _words_by_kind(documents: Sequence[Document]) -> dict[tuple[str, int], list[str]]:
-    """Each word of a text once, each of a name as often as it is in one, for the words of names are
-    what names are confused by."""
+    """Each word of a text once, each of a name as often as it is in one, since names are confused
+    by them."""
     texts = {word for document in documents for word in _WORD.findall(document.text)}
     found = [*texts, *(word for document in documents for word in _WORD.findall(document.name))]
     words: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
