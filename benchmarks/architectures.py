@@ -102,8 +102,8 @@ def examine(kind: str) -> Row:
     from huggingface_hub.errors import StrictDataclassError
 
     from benchmarks.tiny_models import OUTSIDE, class_name, tiny_model
+    from turnwise.forward.attention import fix_rotations
     from turnwise.forward.equality import FOREIGN_ERRORS, ordinary_tokens
-    from turnwise.forward.rotations import fix_rotations
 
     name = class_name(kind)
     try:

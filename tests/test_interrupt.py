@@ -5,7 +5,8 @@ import time
 import pytest
 
 from tests.fakes import Capitals
-from tests.rollout.test_episode import ANSWER, LOOKUP, play
+from tests.rollout.playing import ANSWER, LOOKUP
+from tests.rollout.test_episode import play
 from turnwise.config import RolloutConfig
 from turnwise.interrupt import computes
 from turnwise.types import Action, Outcome, Step, Trajectory, Verdict

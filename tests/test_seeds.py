@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from turnwise.config import BySuccess
 from turnwise.learning.sft import batch_of_step
-from turnwise.rollout.curriculum import Curriculum
-from turnwise.rollout.order import choose_tasks, tasks_of_step
+from turnwise.rollout.order import Curriculum, choose_tasks, tasks_of_step
 from turnwise.rollout.runner import new_groups
 from turnwise.seeds import derive
 from turnwise.types import Task

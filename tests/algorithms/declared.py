@@ -14,3 +14,8 @@ def parts(choice: str) -> dict[str, Part]:
 def functions(choice: str) -> dict[str, Callable[..., Any]]:
     """Every option's function."""
     return {name: part.function for name, part in parts(choice).items()}
+
+
+def defaults(part: Part) -> dict[str, Any]:
+    """The defaults of a part's numbers."""
+    return {key: number.default for key, number in part.numbers.items()}

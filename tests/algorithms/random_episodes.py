@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 
 
 def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12) -> EstimatorInput:

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import defaults, functions, parts
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.advantages import whiten
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.errors import ConfigError
 
 ESTIMATORS = functions("estimator")
@@ -22,7 +23,7 @@ BATCHES = st.lists(groups(), min_size=1, max_size=4)
 
 
 def estimate(name: str, batch: list[list[EstimatorInput]]) -> list[list[np.ndarray]]:
-    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    numbers = defaults(ESTIMATOR[name])
     if name == "gdpo":
         numbers = {"reward_weights": {"form": 0.5, "content": 2.0}}
     if name in BINARY:
@@ -60,21 +61,11 @@ def test_a_masked_token_more_changes_nothing(
 
     def longer(episode: EstimatorInput) -> EstimatorInput:
         at = place % len(episode.mask)
-        assert episode.values is not None
-        assert episode.logprobs is not None
-        assert episode.teacher_logprobs is not None
-        assert episode.hindsight_logprobs is not None
-        assert episode.score_norms is not None
-        return replace(
-            episode,
-            turn=np.insert(episode.turn, at, episode.turn[at]),
-            mask=np.insert(episode.mask, at, False),
-            values=np.insert(episode.values, at, 99.0),
-            logprobs=np.insert(episode.logprobs, at, np.nan),
-            teacher_logprobs=np.insert(episode.teacher_logprobs, at, 99.0),
-            hindsight_logprobs=np.insert(episode.hindsight_logprobs, at, np.nan),
-            score_norms=np.insert(episode.score_norms, at, 99.0),
-        )
+        garbage: dict[str, Any] = {"mask": False, "turn": episode.turn[at]}
+        garbage |= dict.fromkeys(("values", "teacher_logprobs", "score_norms"), 99.0)
+        garbage |= dict.fromkeys(("logprobs", "hindsight_logprobs"), np.nan)
+        arrays = {name: np.insert(getattr(episode, name), at, one) for name, one in garbage.items()}
+        return replace(episode, **arrays)
 
     plain = estimate(name, batch)
     padded = estimate(name, [[longer(episode) for episode in group] for group in batch])
@@ -172,16 +163,12 @@ def test_gdpo_counts_parts_of_different_spread_by_their_weights_alone() -> None:
     assert gdpo(batch, {"form": 1.0, "answer": 2.0})[0] == pytest.approx([-half, half], abs=1e-3)
 
 
-def test_gdpo_is_told_which_parts() -> None:
+def test_gdpo_is_told_which_parts_and_one_that_a_verdict_lacks_is_not_zero() -> None:
     batch: list[list[Mapping[str, float]]] = [[{"right": 1.0, "form": 1.0}, {"right": 0.0}]]
     with pytest.raises(ConfigError, match=r"'rihgt', which a verdict does not .* form, right\."):
         gdpo(batch, {"rihgt": 1.0})
     with pytest.raises(ConfigError, match="needs reward_weights"):
         gdpo(batch, {})
-
-
-def test_a_part_that_a_verdict_lacks_is_not_zero() -> None:
-    batch: list[list[Mapping[str, float]]] = [[{"right": 1.0, "form": 1.0}, {"right": 0.0}]]
     assert gdpo(batch, {"right": 1.0})[0][0] > 0
     with pytest.raises(ConfigError, match=r"'form', which a verdict does not have .*: right\."):
         gdpo(batch, {"form": 1.0})
@@ -204,21 +191,16 @@ def test_whitening_is_over_all_sampled_tokens(batch: list[list[EstimatorInput]])
     credits = ESTIMATORS["reinforce"](batch)
     found = whiten(credits, batch)
     masks = [episode.mask for group in batch for episode in group]
-    before = np.concatenate(
-        [c.advantages[m] for c, m in zip([c for row in credits for c in row], masks, strict=True)]
-    )
-    after = np.concatenate(
-        [c.advantages[m] for c, m in zip([c for row in found for c in row], masks, strict=True)]
+    rows = [[credit.advantages for row in part for credit in row] for part in (credits, found)]
+    before, after = (
+        np.concatenate([one[mask] for one, mask in zip(part, masks, strict=True)]) for part in rows
     )
     if len(before) < 2 or before.min() == before.max():
         np.testing.assert_array_equal(after, np.zeros(len(after)))
     else:
         expected = (before - before.mean()) / np.sqrt(before.var() + 1e-8)
         np.testing.assert_allclose(after, expected, atol=1e-9)
-    assert not any(
-        credit.advantages[~mask].any()
-        for credit, mask in zip([c for row in found for c in row], masks, strict=True)
-    )
+    assert not any(one[~mask].any() for one, mask in zip(rows[1], masks, strict=True))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -65,19 +65,12 @@ def test_rows_are_what_the_papers_say() -> None:
     assert gspo.numbers == {"clip_low": 3e-4, "clip_high": 4e-4}
     assert make_algorithm("starpo_s", {}).numbers_of("group_filter") == {"share": 0.25}
     assert make_algorithm("vapo", {}).numbers_of("estimator")["alpha"] == 0.05
-    assert make_algorithm("gmpo", {}).numbers_of("objective") == {
-        "window_low": 0.4,
-        "window_high": 0.4,
-    }
-    assert make_algorithm("clip_cov", {}).numbers_of("token_filter") == {
-        "share": 2e-4,
-        "covariance_low": 1.0,
-        "covariance_high": 5.0,
-    }
-    assert make_algorithm("kl_cov", {}).numbers_of("token_filter") == {
-        "share": 2e-3,
-        "penalty": 1.0,
-    }
+    for name, choice, numbers in (
+        ("gmpo", "objective", {"window_low": 0.4, "window_high": 0.4}),
+        ("clip_cov", "token_filter", {"share": 2e-4, "covariance_low": 1, "covariance_high": 5}),
+        ("kl_cov", "token_filter", {"share": 2e-3, "penalty": 1.0}),
+    ):
+        assert make_algorithm(name, {}).numbers_of(choice) == numbers
     starpo, starpo_s = make_algorithm("starpo", {}), make_algorithm("starpo_s", {})
     assert (starpo.kl_coefficient, starpo.kl_reward_coefficient) == (0.0, 0.001)
     assert (starpo_s.estimator, starpo_s.group_filter) == ("token_gae", "top_spread")

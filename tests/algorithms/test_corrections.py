@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import defaults, functions, parts
 from turnwise.algorithms.corrections import Staleness
 
 CORRECTIONS = functions("correction")
@@ -21,11 +21,7 @@ SEQUENCES = st.lists(st.lists(TOKEN, min_size=1, max_size=4), min_size=1, max_si
 """(log rho, advantage, log ratio) of each token."""
 
 
-def by_hand(name: str, rows: Rows, numbers: dict[str, float]) -> list[float]:
-    return [weight for row in rows for weight in row_by_hand(name, row, numbers)]
-
-
-def row_by_hand(
+def by_hand(
     name: str, row: list[tuple[float, float, float]], numbers: dict[str, float]
 ) -> list[float]:
     rho = [math.exp(token[0]) for token in row]
@@ -65,16 +61,16 @@ def staleness(rows: Rows) -> Staleness:
 @settings(max_examples=60, deadline=None)
 @given(rows=SEQUENCES)
 def test_weights_are_what_is_defined(name: str, rows: Rows) -> None:
-    numbers = {key: number.default for key, number in CORRECTION[name].numbers.items()}
+    numbers = defaults(CORRECTION[name])
     found = CORRECTIONS[name](staleness(rows), **numbers).tolist()
-    assert found == pytest.approx(by_hand(name, rows, numbers))
+    expected = [weight for row in rows for weight in by_hand(name, row, numbers)]
+    assert found == pytest.approx(expected)
 
 
 def test_on_policy_nothing_is_corrected() -> None:
     rows = [[(0.0, -1.0, 0.0)] * 3, [(0.0, 1.0, 0.0)]]
-    for name, part in CORRECTION.items():
-        numbers = {key: number.default for key, number in part.numbers.items()}
-        assert CORRECTIONS[name](staleness(rows), **numbers).tolist() == [1.0] * 4
+    for part in CORRECTION.values():
+        assert part.function(staleness(rows), **defaults(part)).tolist() == [1.0] * 4
 
 
 def test_long_trajectories_are_not_rejected_for_their_length() -> None:
@@ -85,9 +81,8 @@ def test_long_trajectories_are_not_rejected_for_their_length() -> None:
 
 
 def test_extreme_ratios_stay_finite_and_nothing_is_nothing() -> None:
-    for name, part in CORRECTION.items():
-        numbers = {key: number.default for key, number in part.numbers.items()}
-        assert torch.isfinite(CORRECTIONS[name](staleness([[(1e4, 1, 1)]]), **numbers)).all()
-        nothing, nobody = torch.zeros(0), torch.zeros(0, dtype=torch.long)
-        empty = Staleness(nothing, nobody, nothing, nothing)
-        assert CORRECTIONS[name](empty, **numbers).shape == (0,)
+    nothing, nobody = torch.zeros(0), torch.zeros(0, dtype=torch.long)
+    for part in CORRECTION.values():
+        numbers = defaults(part)
+        assert torch.isfinite(part.function(staleness([[(1e4, 1, 1)]]), **numbers)).all()
+        assert part.function(Staleness(nothing, nobody, nothing, nothing), **numbers).shape == (0,)

@@ -2,16 +2,26 @@
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
+from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import (
     TrajectoryFacts,
     TurnFacts,
+    clip_cov,
     every,
+    kl_cov,
+    overlong,
     top_spread,
     top_variance,
     unequal,
+    unshaped,
 )
+from turnwise.algorithms.losses import TrainedTokens, policy_loss
+from turnwise.algorithms.parts import PARTS
 
 TRAJECTORY_FILTERS = functions("trajectory_filter")
 
@@ -75,3 +85,176 @@ FAILED, REPEATED = TurnFacts(True, failed=True), TurnFacts(True, repeated=True)
 )
 def test_which_filter_keeps_a_trajectory(facts: TrajectoryFacts, keepers: set[str]) -> None:
     assert {name for name, keep in TRAJECTORY_FILTERS.items() if keep(facts)} == keepers
+
+
+def printed(length: int, longest: int, cache: int) -> float:
+    """R_length(y) for L_max = longest and L_cache = cache, the budget being L_max."""
+    if length <= longest - cache:
+        return 0.0
+    if length <= longest:
+        return ((longest - cache) - length) / cache
+    return -1.0
+
+
+def test_the_default_band_is_that_of_the_paper() -> None:
+    numbers = PARTS["reward_shaping"].get("overlong").numbers
+    assert numbers["overlong_band"].default * 20480 == pytest.approx(4096)
+    assert numbers["overlong_penalty"].default == 1.0
+
+
+@given(
+    lengths=st.lists(st.integers(0, 3000), max_size=8),
+    budget=st.integers(16, 2000),
+    cache=st.integers(1, 16),
+    weight=st.floats(0, 5),
+)
+def test_it_is_the_printed_equation(
+    lengths: list[int], budget: int, cache: int, weight: float
+) -> None:
+    penalties = overlong(np.array(lengths, np.int64), budget, cache / budget, weight)
+    expected = [-weight * printed(length, budget, cache) for length in lengths]
+    np.testing.assert_allclose(penalties, expected, atol=1e-9)
+
+
+def test_corners() -> None:
+    lengths = np.array([0, 80, 81, 90, 100, 101])
+    np.testing.assert_allclose(overlong(lengths, 100, 0.2, 1.0), [0, 0, 0.05, 0.5, 1, 1])
+    np.testing.assert_allclose(overlong(lengths, 100, 1.0, 0.5), lengths.clip(max=100) / 200)
+    assert overlong(lengths, 100, 0.2, 0.0).tolist() == [0] * 6
+    assert unshaped(lengths, 100).tolist() == [0] * 6
+    assert len(overlong(np.zeros(0, np.int64), 100, 0.2, 1.0)) == 0
+
+
+TOKEN_FILTERS = functions("token_filter")
+
+PAIRS = st.lists(
+    st.tuples(st.floats(-3, 3), st.floats(-6, -0.01)), min_size=1, max_size=40, unique=True
+)
+"""(advantage, old log-probability)"""
+
+
+def ranked(pairs: list[tuple[float, float]]) -> list[tuple[float, int]]:
+    """(covariance, place), the largest first, in plain Python."""
+    advantage = sum(a for a, _ in pairs) / len(pairs)
+    logprob = sum(p for _, p in pairs) / len(pairs)
+    return sorted((-(a - advantage) * (p - logprob), place) for place, (a, p) in enumerate(pairs))
+
+
+def columns(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    array = np.array(pairs, np.float64)
+    return array[:, 0], array[:, 1]
+
+
+@pytest.mark.long
+@given(pairs=PAIRS, share=st.floats(0, 1))
+def test_kl_cov_penalises_the_largest_covariances(
+    pairs: list[tuple[float, float]], share: float
+) -> None:
+    factor, penalty = kl_cov(*columns(pairs), share, 0.3)
+    assert (factor == 1).all()
+    count = max(1, int(share * len(pairs)))
+    assert set(np.unique(penalty)) <= {0.0, 0.3}
+    assert (penalty > 0).sum() == count
+    order = ranked(pairs)
+    least = -order[count - 1][0]
+    for negative, place in order:
+        if abs(-negative - least) > 1e-9:  # equal up to rounding: either may be chosen
+            assert (penalty[place] > 0) is np.bool_(-negative > least)
+
+
+@pytest.mark.long
+@given(pairs=PAIRS, share=st.floats(0, 1))
+def test_clip_cov_takes_the_largest_within_the_band(
+    pairs: list[tuple[float, float]], share: float
+) -> None:
+    factor, penalty = clip_cov(*columns(pairs), share, 0.2, 2.0)
+    assert not penalty.any()
+    inside = [(-negative, place) for negative, place in ranked(pairs) if 0.2 < -negative < 2.0]
+    taken = np.flatnonzero(factor == 0)
+    assert len(taken) == min(len(inside), max(1, int(share * len(pairs))))
+    covariance = {place: number for number, place in inside}
+    assert set(taken) <= set(covariance)
+    left = [number for place, number in covariance.items() if place not in taken]
+    assert all(covariance[place] >= number - 1e-9 for place in taken for number in left)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
+@given(pairs=PAIRS, seed=st.integers(0, 100))
+def test_the_order_of_the_tokens_does_not_matter(
+    name: str, pairs: list[tuple[float, float]], seed: int
+) -> None:
+    """Log-probabilities in eighths and few advantages, so that sums are exact."""
+    exact = list({(float(round(a)), round(8 * p) / 8) for a, p in pairs})[:32]
+    exact += [(0.0, -1000.0 - place) for place in range(32 - len(exact))]  # 32: exact means
+    numbers = {"share": 0.25} | ({"penalty": 1.0} if name == "kl_cov" else {})
+    numbers |= {"covariance_low": 0.1, "covariance_high": 1e9} if name == "clip_cov" else {}
+    order = np.random.default_rng(seed).permutation(len(exact))
+    whole = TOKEN_FILTERS[name](*columns(exact), **numbers)
+    shuffled = TOKEN_FILTERS[name](*columns([exact[place] for place in order]), **numbers)
+    amounts = [-negative for negative, _ in ranked(exact)]
+    if len(set(amounts)) == len(amounts):
+        for one, other in zip(whole, shuffled, strict=True):
+            np.testing.assert_array_equal(one[order], other)
+
+
+@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
+def test_degenerate_batches(name: str) -> None:
+    """No token; one token; equal advantages, of covariance 0: nothing is in the band, and there is
+    always one that is penalised."""
+    numbers = make_algorithm(name, {}).numbers_of("token_filter")
+    empty = TOKEN_FILTERS[name](np.zeros(0), np.zeros(0), **numbers)
+    assert [part.shape for part in empty] == [(0,), (0,)]
+    for advantages in (np.ones(1), np.ones(5)):
+        logprobs = -np.arange(1.0, len(advantages) + 1)
+        factor, penalty = TOKEN_FILTERS[name](advantages, logprobs, **numbers)
+        assert (factor == 1).all()
+        assert penalty.tolist() == [float(name == "kl_cov")] + [0.0] * (len(advantages) - 1)
+
+
+def tokens(factor: list[float], penalty: list[float]) -> TrainedTokens:
+    old = torch.tensor([-1.0, -0.5, -2.0], dtype=torch.float64)
+    return TrainedTokens(
+        logprob=(old + torch.tensor([0.3, -0.2, 0.1])).requires_grad_(),
+        behaviour_logprob=old,
+        old_logprob=old,
+        advantage=torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),
+        weight=torch.full((3,), 1 / 3, dtype=torch.float64),
+        sequence=torch.tensor([0, 0, 1]),
+        entropy=torch.zeros(3),
+        loss_scale=torch.tensor(factor, dtype=torch.float64),
+        kl_penalty=torch.tensor(penalty, dtype=torch.float64),
+    )
+
+
+def test_a_token_taken_out_has_no_gradient_and_stays_in_the_denominator() -> None:
+    algorithm = make_algorithm("clip_cov", {"clip_low": 9, "clip_high": 9})
+    treated = tokens([1, 0, 1], [0, 0, 0])
+    result = policy_loss(treated, algorithm)
+    result.losses.sum().backward()
+    ratio = np.exp([0.3, -0.2, 0.1])
+    expected = -ratio * [0.5, 0.0, 2.0] / 3
+    assert treated.logprob.grad is not None
+    np.testing.assert_allclose(treated.logprob.grad.numpy(), expected, rtol=1e-6)
+    assert result.sums["policy/filtered_fraction"] == 1
+
+
+def test_a_penalised_token_is_drawn_back_to_the_old_policy() -> None:
+    """KL(old || policy) by r - 1 - log r, whose gradient is r - 1."""
+    algorithm = make_algorithm("kl_cov", {})
+    treated = tokens([1, 1, 1], [0, 0.7, 0.7])
+    result = policy_loss(treated, algorithm)
+    result.losses.sum().backward()
+    ratio, penalty = np.exp([0.3, -0.2, 0.1]), np.array([0, 0.7, 0.7])
+    losses = -ratio * [0.5, -1.0, 2.0] + penalty * (ratio - 1 - np.log(ratio))
+    np.testing.assert_allclose(result.losses.detach().numpy(), losses / 3, rtol=1e-6)
+    gradient = (-ratio * [0.5, -1.0, 2.0] + penalty * (ratio - 1)) / 3
+    assert treated.logprob.grad is not None
+    np.testing.assert_allclose(treated.logprob.grad.numpy(), gradient, rtol=1e-6)
+
+
+def test_a_filter_without_its_numbers_is_a_bug() -> None:
+    bare = tokens([1, 1, 1], [0, 0, 0])
+    plain = TrainedTokens(**{**vars(bare), "loss_scale": None})
+    with pytest.raises(ValueError, match="nothing was filtered"):
+        policy_loss(plain, make_algorithm("kl_cov", {}))

@@ -240,7 +240,7 @@ def test_k3_is_the_divergence_on_average() -> None:
 
 
 def test_a_kl_term_without_reference_raises() -> None:
-    batch = {name: np.zeros((1, 1)) for name in FIELDS} | {"mask": np.ones((1, 1), np.bool_)}
+    batch = dict.fromkeys(FIELDS, np.zeros((1, 1))) | {"mask": np.ones((1, 1), np.bool_)}
     algorithm = replace(make_algorithm("grpo", {}), kl_coefficient=0.1)
     with pytest.raises(ValueError, match="no reference"):
         policy_loss(flat(batch, algorithm, reference=False), algorithm)

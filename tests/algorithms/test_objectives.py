@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import defaults, functions, parts
 from turnwise.algorithms.objectives import Inputs
 
 DIVERGENCES = functions("divergence")
@@ -63,8 +63,7 @@ SPECIAL = {"clip": {"dual_clip": 3.0}, "squared": {"window_low": 0.5, "window_hi
 
 
 def numbers_of(name: str) -> dict[str, float]:
-    defaults = {key: number.default for key, number in OBJECTIVE[name].numbers.items()}
-    return defaults | SPECIAL.get(name, {})
+    return defaults(OBJECTIVE[name]) | SPECIAL.get(name, {})
 
 
 def inputs(tokens: list[tuple[float, float, float]]) -> Inputs:

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import defaults, functions, parts
 from tests.algorithms.random_episodes import groups
 from tests.marked import marked
-from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.estimators import Credit
+from turnwise.algorithms.estimators import Credit, EstimatorInput
 from turnwise.algorithms.parts import Trait
 
 ESTIMATORS = functions("estimator")
@@ -35,7 +34,7 @@ WHOLE = sorted(set(HEARING) - set(BY_TURN) - set(BY_TOKEN) - set(OWN_BASELINES) 
 
 
 def estimate(name: str, batch: list[list[EstimatorInput]]) -> list[list[Credit]]:
-    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    numbers = defaults(ESTIMATOR[name])
     return ESTIMATORS[name](batch, **numbers)
 
 

@@ -1,16 +1,24 @@
 """Credit for turns: against the formulas written out, and in degenerate cases."""
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.outcome_advantages import rloo
 from turnwise.algorithms.turns import gigpo, mt_grpo, turn_returns, turn_rloo
 
 DISCOUNTS = st.floats(0, 1)
+ESTIMATORS = (
+    lambda group: turn_rloo(group, 0.9),
+    lambda group: mt_grpo(group, 0.9),
+    lambda group: gigpo(group, 0.9, 1.0, True),
+)
 
 
 def episode(
@@ -113,12 +121,8 @@ def test_mt_grpo_takes_an_episode_without_rewards_for_zeros() -> None:
 
 def test_gigpo_by_hand() -> None:
     """Two episodes meet in state a; b and c are met once each and compare nothing."""
-    group = [
-        episode(1.0, None, ["a", "b"], turns=2),
-        episode(0.0, None, ["a", "c"], turns=2),
-    ]
-    whole = z_score([1.0, 0.0])
-    step = z_score([0.9, 0.0])
+    group = [episode(1 - n, None, ["a", end], turns=2) for n, end in enumerate("bc")]
+    whole, step = z_score([1.0, 0.0]), z_score([0.9, 0.0])
     found = gigpo(group, 0.9, 2.0, True)
     np.testing.assert_allclose(found[0], [whole[0] + 2 * step[0], whole[0]], atol=1e-9)
     np.testing.assert_allclose(found[1], [whole[1] + 2 * step[1], whole[1]], atol=1e-9)
@@ -139,28 +143,17 @@ def test_what_is_missing_is_told() -> None:
 def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
     alone = [episode(0.7, [0.0, 0.0], ["a", "b"])]
     equal = [episode(0.1, [0.0, 0.0, 0.0], ["a", "b", "c"])] * 10
-    for group in (alone, equal):
-        for rows in (
-            turn_rloo(group, 1.0),
-            mt_grpo(group, 1.0),
-            gigpo(group, 1.0, 1.0, True),
-        ):
-            for row in rows:
-                np.testing.assert_array_equal(row, np.zeros(len(row)))
+    for group, estimator in product((alone, equal), ESTIMATORS):
+        for row in estimator(group):
+            np.testing.assert_array_equal(row, np.zeros(len(row)))
 
 
 @pytest.mark.long
 @given(groups((2, 5)), st.randoms())
-def test_the_order_of_the_group_does_not_matter(
-    group: list[EstimatorInput], random: object
-) -> None:
+def test_the_order_of_the_group_does_not_matter(group: list[EstimatorInput], random: Any) -> None:
     order = list(range(len(group)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    for estimator in (
-        lambda members: turn_rloo(members, 0.9),
-        lambda members: mt_grpo(members, 0.9),
-        lambda members: gigpo(members, 0.9, 1.0, True),
-    ):
+    random.shuffle(order)
+    for estimator in ESTIMATORS:
         plain, shuffled = estimator(group), estimator([group[index] for index in order])
         for place, index in enumerate(order):
             np.testing.assert_allclose(shuffled[place], plain[index], atol=1e-8)

@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import defaults, functions, parts
 from tests.marked import WING, marked
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 
 ESTIMATORS = functions("estimator")
 ESTIMATOR = parts("estimator")
@@ -138,7 +138,7 @@ def exact_gradient(shaped: bool) -> np.ndarray:
 
 def mean_gradient(name: str, shaped: bool, size: int = 2) -> np.ndarray:
     """Of sum_t A_t grad log pi_t over the group's mean, over all groups that there can be."""
-    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    numbers = defaults(ESTIMATOR[name])
     numbers |= {"discount": 1.0} if "discount" in numbers else {}
     total = np.zeros(len(LOGITS))
     for group in product(TRAJECTORIES, repeat=size):

@@ -1,13 +1,12 @@
 """What the engine computes: log-probabilities, caches, greedy text, weights, limits, stops."""
 
 import asyncio
-from typing import Any
 
 import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from tests.engines.driving import PROMPT, assert_logprobs, once, run
+from tests.engines.driving import PROMPT, TOKENIZER, assert_logprobs, once, run
 from tests.forward.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.batches import PREFILL_TOKENS
@@ -20,9 +19,7 @@ pytestmark = pytest.mark.numbers
 @pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logprobs_are_those_of_a_full_forward_pass(
-    tokenizer: Any, family: str, deterministic: bool
-) -> None:
+def test_logprobs_are_those_of_a_full_forward_pass(family: str, deterministic: bool) -> None:
     model = tiny_model(family)
 
     async def episode(engine: EmbeddedEngine, index: int) -> None:
@@ -39,12 +36,12 @@ def test_logprobs_are_those_of_a_full_forward_pass(
             engine.open(str(index))
         await asyncio.gather(*(episode(engine, index) for index in range(6)))
 
-    run(model, tokenizer, body, deterministic=deterministic)
+    run(model, body, deterministic=deterministic)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_that_of_generate(tokenizer: Any, family: str) -> None:
+def test_greedy_text_is_that_of_generate(family: str) -> None:
     model = tiny_model(family, seed=1)
     expected = model.generate(
         torch.tensor([PROMPT]), max_new_tokens=30, do_sample=False, eos_token_id=263, pad_token_id=0
@@ -56,10 +53,10 @@ def test_greedy_text_is_that_of_generate(tokenizer: Any, family: str) -> None:
         assert_logprobs(model, PROMPT, completion)
 
     assert len(set(expected)) > 5
-    run(model, tokenizer, body)
+    run(model, body)
 
 
-def test_a_turn_computes_only_what_is_new(tokenizer: Any) -> None:
+def test_a_turn_computes_only_what_is_new() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -71,28 +68,10 @@ def test_a_turn_computes_only_what_is_new(tokenizer: Any) -> None:
         assert engine.counters.computed == len(PROMPT) + 3 + (1 + 5) + 3
         assert_logprobs(model, history, second)
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
-def test_sampling_among_the_most_likely(tokenizer: Any) -> None:
-    model = tiny_model("llama")
-
-    async def body(engine: EmbeddedEngine) -> None:
-        sampling = Sampling(max_tokens=20, top_k=2, seed=3)
-        completion = await once(engine, PROMPT, sampling)
-        history = list(PROMPT)
-        for token, logprob in zip(completion.tokens, completion.logprobs, strict=True):
-            with torch.no_grad():
-                logits = model(input_ids=torch.tensor([history])).logits[0, -1]
-            best = logits.topk(2)
-            place = best.indices.tolist().index(token)
-            assert logprob == pytest.approx(best.values.log_softmax(-1)[place].item(), abs=1e-4)
-            history.append(token)
-
-    run(model, tokenizer, body)
-
-
-def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
+def test_a_changed_history_keeps_only_the_common_prefix() -> None:
     model = tiny_model("gemma3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -104,12 +83,12 @@ def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
         assert engine.counters.computed == computed + 3 + 1
         assert_logprobs(model, changed, completion)
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
-def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, family: str) -> None:
+def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> None:
     model = tiny_model(family)
     prompts = [PROMPT, PROMPT[:7], PROMPT, PROMPT, PROMPT[:7], [9, *PROMPT]]
     seeds = [0, 1, 2, 3, 1, 5]
@@ -142,12 +121,12 @@ def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, f
         second, third = (len(prompts) - 1) * 4, len(prompts) * 2
         assert engine.counters.computed == distinct + second + third + len(prompts) * 3 * 4
 
-    run(model, tokenizer, by_itself)
-    run(model, tokenizer, together, max_sequences=8)
+    run(model, by_itself)
+    run(model, together, max_sequences=8)
 
 
 @pytest.mark.long
-def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
+def test_a_prompt_longer_than_one_pass() -> None:
     model = tiny_model("llama", positions=8192)
     prompt = [(7 * place) % 250 for place in range(PREFILL_TOKENS + 90)]
 
@@ -156,10 +135,10 @@ def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
         assert engine.counters.passes == 2 + 2
         assert_logprobs(model, prompt, completion)
 
-    run(model, tokenizer, body, max_sequences=1, max_tokens=5000)
+    run(model, body, max_sequences=1, max_tokens=5000)
 
 
-def test_a_seed_gives_the_same_tokens_among_neighbours(tokenizer: Any) -> None:
+def test_a_seed_gives_the_same_tokens_among_neighbours() -> None:
     model = tiny_model("qwen3")
     alone: list[int] = []
 
@@ -182,28 +161,11 @@ def test_a_seed_gives_the_same_tokens_among_neighbours(tokenizer: Any) -> None:
         assert list(completions[4].tokens) == alone
         assert all(list(c.tokens) != alone for c in completions[:4] + completions[5:])
 
-    run(model, tokenizer, by_itself)
-    run(model, tokenizer, among_others, max_sequences=7, deterministic=False)
+    run(model, by_itself)
+    run(model, among_others, max_sequences=7, deterministic=False)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama"])
-def test_loaded_weights_replace_both_model_and_caches(tokenizer: Any, family: str) -> None:
-    model, other = tiny_model(family, seed=0), tiny_model(family, seed=9)
-
-    async def body(engine: EmbeddedEngine) -> None:
-        engine.open("s")
-        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
-        assert first.version == 0
-        await engine.load_weights(dict(other.state_dict()), 3)
-        history = [*PROMPT, *first.tokens, 4, 5]
-        second = await engine.generate(history, Sampling(max_tokens=5), session="s")
-        assert second.version == 3
-        assert_logprobs(other, history, second)
-
-    run(model, tokenizer, body)
-
-
-def test_an_empty_load_announces_weights_changed_in_place(tokenizer: Any) -> None:
+def test_an_empty_load_announces_weights_changed_in_place() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -218,14 +180,14 @@ def test_an_empty_load_announces_weights_changed_in_place(tokenizer: Any) -> Non
         assert second.version == 1
         assert_logprobs(model, history, second)
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [("model.norm.wieght", "did you mean 'model.norm.weight'"), ("lm_head.weight", "lm_head")],
 )
-def test_weights_that_do_not_fit_change_nothing(tokenizer: Any, name: str, message: str) -> None:
+def test_weights_that_do_not_fit_change_nothing(name: str, message: str) -> None:
     model = tiny_model("llama")
     before = model.model.norm.weight.clone()
 
@@ -236,18 +198,18 @@ def test_weights_that_do_not_fit_change_nothing(tokenizer: Any, name: str, messa
             )
         assert engine.version == 0
 
-    run(model, tokenizer, body)
+    run(model, body)
     assert torch.equal(model.model.norm.weight, before)
 
 
-def test_the_model_can_be_trained_between_requests(tokenizer: Any) -> None:
+def test_the_model_can_be_trained_between_requests() -> None:
     model = tiny_model("qwen3").train()
     model.model.layers[0].eval()
 
     async def body(engine: EmbeddedEngine) -> None:
         await once(engine, PROMPT, Sampling(max_tokens=3))
 
-    run(model, tokenizer, body)
+    run(model, body)
     assert model.training
     assert model.model.layers[1].training
     assert not model.model.layers[0].training
@@ -255,18 +217,18 @@ def test_the_model_can_be_trained_between_requests(tokenizer: Any) -> None:
     assert model.model.embed_tokens.weight.grad is not None
 
 
-def test_history_ends_at_the_context_limit(tokenizer: Any) -> None:
+def test_history_ends_at_the_context_limit() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         cut = await once(engine, PROMPT, Sampling(max_tokens=50))
         assert (len(cut.tokens), cut.stop_reason) == (6, StopReason.CONTEXT)
         none = await once(engine, PROMPT + PROMPT, Sampling(max_tokens=50))
         assert (len(none.tokens), none.stop_reason) == (0, StopReason.CONTEXT)
 
-    run(tiny_model("qwen3"), tokenizer, body, max_tokens=16)
-    run(tiny_model("qwen3", positions=16), tokenizer, body, max_tokens=100)
+    run(tiny_model("qwen3"), body, max_tokens=16)
+    run(tiny_model("qwen3", positions=16), body, max_tokens=100)
 
 
-def test_sampling_stops_with_the_token_that_completes_a_string(tokenizer: Any) -> None:
+def test_sampling_stops_with_the_token_that_completes_a_string() -> None:
     model = tiny_model("llama")
     with torch.no_grad():
         model.lm_head.weight[:ASCII] *= 5
@@ -275,17 +237,17 @@ def test_sampling_stops_with_the_token_that_completes_a_string(tokenizer: Any) -
     async def body(engine: EmbeddedEngine) -> None:
         free = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2))
         assert free.stop_reason == StopReason.MAX_TOKENS
-        stop = tokenizer.decode(list(free.tokens[9:12]))
+        stop = TOKENIZER.decode(list(free.tokens[9:12]))
         assert len(stop) == 3
         stopped = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2, stop=("</no>", stop)))
         assert stopped.stop_reason == StopReason.STOP_STRING
         assert list(stopped.tokens) == list(free.tokens[:12])
         assert list(stopped.logprobs) == list(free.logprobs[:12])
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
-def test_end_of_text_is_kept(tokenizer: Any) -> None:
+def test_end_of_text_is_kept() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -297,10 +259,10 @@ def test_end_of_text_is_kept(tokenizer: Any) -> None:
     model.generation_config.eos_token_id = [251, 252]
     with torch.no_grad():
         model.model.embed_tokens.weight[251:253] *= 1.5
-    run(model, tokenizer, body)
+    run(model, body)
 
 
-def test_requests_that_make_no_sense_are_refused(tokenizer: Any) -> None:
+def test_requests_that_make_no_sense_are_refused() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for prompt in ([], [VOCABULARY], [-1]):
             with pytest.raises(ConfigError, match="prompt"):
@@ -310,10 +272,10 @@ def test_requests_that_make_no_sense_are_refused(tokenizer: Any) -> None:
         with pytest.raises(RuntimeError, match="not open"):
             await engine.generate(PROMPT, Sampling(max_tokens=1), session="nobody")
 
-    run(tiny_model("qwen3"), tokenizer, body)
+    run(tiny_model("qwen3"), body)
 
 
-def test_logit_processors_change_what_is_sampled(tokenizer: Any) -> None:
+def test_logit_processors_change_what_is_sampled() -> None:
     """Those of transformers too; log-probabilities are of what they leave."""
     model = tiny_model("llama")
     lengths = []
@@ -349,4 +311,4 @@ def test_logit_processors_change_what_is_sampled(tokenizer: Any) -> None:
             assert logprob == pytest.approx(expected, abs=1e-4)
             history.append(token)
 
-    run(model, tokenizer, body)
+    run(model, body)

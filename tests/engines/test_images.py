@@ -89,7 +89,7 @@ def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
         await asyncio.gather(*(episode(engine, model, index) for index in range(5)))
         evictions.append(engine.evictions)
 
-    run(model, tokenizer, body, 4, 200, deterministic, kv_cache_tokens=200)
+    run(model, body, 4, 200, deterministic, kv_cache_tokens=200, tokenizer=tokenizer)
     assert evictions[0] > 0
 
 
@@ -123,7 +123,7 @@ def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: 
         sampled = sum(len(completion.tokens) - 1 for completion in done.values())
         assert engine.counters.computed == len(ids) + (len(ids) - start) + sampled
 
-    run(model, tokenizer, body)
+    run(model, body, tokenizer=tokenizer)
 
 
 def _requests(ids: list[int], shown: dict[str, list[Image]]) -> list[Any]:
@@ -146,7 +146,7 @@ def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, f
         new = len(ids) - after[0].start + len(done.tokens) - 1
         assert engine.counters.computed == computed + new
 
-    run(model, tokenizer, body)
+    run(model, body, tokenizer=tokenizer)
 
 
 @pytest.mark.long
@@ -163,7 +163,7 @@ def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
         done = await turn(engine, "s", ids, images)
         assert_own(done, model, [*ids, *done.tokens], images)
 
-    run(model, tokenizer, body, max_tokens=PREFILL_TOKENS + 100, max_sequences=1)
+    run(model, body, 1, PREFILL_TOKENS + 100, tokenizer=tokenizer)
 
 
 def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
@@ -189,13 +189,13 @@ def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
         fresh = await turn(engine, "fresh", history, images)
         assert list(again.logprobs) == pytest.approx(list(fresh.logprobs), abs=1e-4)
 
-    run(model, tokenizer, body)
+    run(model, body, tokenizer=tokenizer)
 
 
-def test_a_model_of_words_takes_no_images(tokenizer: Any) -> None:
+def test_a_model_of_words_takes_no_images() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
         with pytest.raises(ConfigError, match="Qwen3ForCausalLM takes no images"):
             await turn(engine, "s", PROMPT, [Image(2, 3, b"")])
 
-    run(tiny_model("qwen3"), tokenizer, body)
+    run(tiny_model("qwen3"), body)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from tests.engines.driving import PROMPT, assert_logprobs, once, run
+from tests.engines.driving import PROMPT, TOKENIZER, assert_logprobs, once, run
 from tests.forward.models_for_tests import reference_logprobs, tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
@@ -64,7 +64,7 @@ async def play(
 @pytest.mark.long
 @pytest.mark.parametrize(("max_sequences", "kv_cache_tokens"), [(10, None), (3, None), (10, 250)])
 def test_lockstep_is_bit_identical_whatever_tools_take(
-    tokenizer: Any, max_sequences: int, kv_cache_tokens: int | None
+    max_sequences: int, kv_cache_tokens: int | None
 ) -> None:
     model = tiny_model("qwen3")
     records: list[Record] = [{}, {}, {}]
@@ -75,7 +75,7 @@ def test_lockstep_is_bit_identical_whatever_tools_take(
             await play(engine, 10, seed, record=record)
             passes.add((engine.counters.passes, engine.evictions))
 
-        run(model, tokenizer, body, max_sequences, kv_cache_tokens=kv_cache_tokens)
+        run(model, body, max_sequences, kv_cache_tokens=kv_cache_tokens)
 
     for seed, record in enumerate(records):
         play_once(seed, record)
@@ -85,17 +85,17 @@ def test_lockstep_is_bit_identical_whatever_tools_take(
 
 
 @pytest.mark.long
-def test_with_fewer_slots_than_sessions_all_complete(tokenizer: Any) -> None:
+def test_with_fewer_slots_than_sessions_all_complete() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         record: Record = {}
         await play(engine, 9, seed=0, record=record)
         assert [len(turns) for turns in record.values()] == [4, 3, 4, 3, 4, 3, 4, 3, 4]
         assert engine.evictions > 0
 
-    run(tiny_model("gemma2"), tokenizer, body, max_sequences=2, deterministic=False)
+    run(tiny_model("gemma2"), body, max_sequences=2, deterministic=False)
 
 
-def test_an_idle_session_gives_up_its_place_and_comes_back(tokenizer: Any) -> None:
+def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
     model = tiny_model("mistral")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -107,10 +107,10 @@ def test_an_idle_session_gives_up_its_place_and_comes_back(tokenizer: Any) -> No
         again = await engine.generate(history, Sampling(max_tokens=5), session="idle")
         assert_logprobs(model, history, again)
 
-    run(model, tokenizer, body, max_sequences=1, deterministic=False)
+    run(model, body, max_sequences=1, deterministic=False)
 
 
-def test_the_session_idle_for_longest_gives_up_its_place(tokenizer: Any) -> None:
+def test_the_session_idle_for_longest_gives_up_its_place() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         async def turn(name: str) -> int:
             """Tokens computed for two sampled ones after a prompt that may be cached."""
@@ -124,10 +124,10 @@ def test_the_session_idle_for_longest_gives_up_its_place(tokenizer: Any) -> None
         assert [await turn(name) for name in "abac"] == [whole, whole, cached, whole]
         assert [await turn(name) for name in "ab"] == [cached, whole]
 
-    run(tiny_model("qwen3"), tokenizer, body, max_sequences=2, deterministic=False)
+    run(tiny_model("qwen3"), body, max_sequences=2, deterministic=False)
 
 
-def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
+def test_runs_stay_right_while_neighbours_come_and_go() -> None:
     """Short and long requests interleave, so that running sessions are brought together."""
     model = tiny_model("llama")
 
@@ -150,16 +150,14 @@ def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
         assert_logprobs(model, history, again)
         assert engine.counters.computed == computed + 2 + 4
 
-    run(model, tokenizer, body, max_sequences=8, deterministic=False)
+    run(model, body, max_sequences=8, deterministic=False)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "deterministic"), [("qwen3", True), ("qwen3", False), ("gemma3", True)]
 )
-def test_a_small_budget_costs_work_and_nothing_else(
-    tokenizer: Any, family: str, deterministic: bool
-) -> None:
+def test_a_small_budget_costs_work_and_nothing_else(family: str, deterministic: bool) -> None:
     """Histories outgrow the cache in the middle of their turns: some give way, and go on later with
     the same tokens and log-probabilities."""
     model = tiny_model(family)
@@ -171,7 +169,7 @@ def test_a_small_budget_costs_work_and_nothing_else(
             await play(engine, 6, seed=0, turns=3, record=record, longer=50)
             evictions.append(engine.evictions)
 
-        run(model, tokenizer, body, 6, 260, deterministic, kv_cache_tokens)
+        run(model, body, 6, 260, deterministic, kv_cache_tokens)
 
     for kv_cache_tokens, record in zip((None, 330), records, strict=True):
         play_with(kv_cache_tokens, record)
@@ -185,7 +183,7 @@ def test_a_small_budget_costs_work_and_nothing_else(
 
 
 @pytest.mark.long
-def test_a_budget_of_one_trajectory_plays_many(tokenizer: Any) -> None:
+def test_a_budget_of_one_trajectory_plays_many() -> None:
     model = tiny_model("llama")
 
     async def one(engine: EmbeddedEngine, index: int) -> None:
@@ -202,11 +200,11 @@ def test_a_budget_of_one_trajectory_plays_many(tokenizer: Any) -> None:
         await asyncio.gather(*(one(engine, index) for index in range(3)))
         assert engine.evictions > 0
 
-    run(model, tokenizer, body, 3, 300, False, 300)
+    run(model, body, 3, 300, False, 300)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_closing_a_session_cancels_its_request(tokenizer: Any, deterministic: bool) -> None:
+def test_closing_a_session_cancels_its_request(deterministic: bool) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("long", "short"):
             engine.open(name)
@@ -224,10 +222,10 @@ def test_closing_a_session_cancels_its_request(tokenizer: Any, deterministic: bo
             await endless
         await asyncio.gather(play(engine, 3, seed=0))
 
-    run(tiny_model("qwen3"), tokenizer, body, 2, max_tokens=500, deterministic=deterministic)
+    run(tiny_model("qwen3"), body, 2, max_tokens=500, deterministic=deterministic)
 
 
-def test_a_cancelled_request_leaves_its_session_usable(tokenizer: Any) -> None:
+def test_a_cancelled_request_leaves_its_session_usable() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -244,11 +242,11 @@ def test_a_cancelled_request_leaves_its_session_usable(tokenizer: Any) -> None:
         assert_logprobs(model, PROMPT, completion)
         assert engine.counters.sampled < 490
 
-    run(model, tokenizer, body, max_tokens=500, deterministic=False)
+    run(model, body, max_tokens=500, deterministic=False)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_a_cancelled_request_gives_way_at_once(tokenizer: Any, deterministic: bool) -> None:
+def test_a_cancelled_request_gives_way_at_once(deterministic: bool) -> None:
     """Before its own task has run again, to one that needs all the room there is."""
     model = tiny_model("qwen3")
 
@@ -266,10 +264,10 @@ def test_a_cancelled_request_gives_way_at_once(tokenizer: Any, deterministic: bo
         engine.close("a")
         assert_logprobs(model, PROMPT, await second)
 
-    run(model, tokenizer, body, 2, 90, deterministic, 90)
+    run(model, body, 2, 90, deterministic, 90)
 
 
-def test_one_request_at_a_time_in_a_session(tokenizer: Any) -> None:
+def test_one_request_at_a_time_in_a_session() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
         with pytest.raises(RuntimeError, match="open already"):
@@ -280,11 +278,11 @@ def test_one_request_at_a_time_in_a_session(tokenizer: Any) -> None:
             await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
         assert len((await task).tokens) == 5
 
-    run(tiny_model("qwen3"), tokenizer, body)
+    run(tiny_model("qwen3"), body)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_a_bug_in_the_model_reaches_every_request(tokenizer: Any, deterministic: bool) -> None:
+def test_a_bug_in_the_model_reaches_every_request(deterministic: bool) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         model.broken = True
         for index in range(3):
@@ -296,10 +294,10 @@ def test_a_bug_in_the_model_reaches_every_request(tokenizer: Any, deterministic:
         assert [type(result) for result in results] == [ArithmeticError] * 3
 
     model = BrokenModel(tiny_model("qwen3").config)
-    run(model, tokenizer, body, max_sequences=2, deterministic=deterministic)
+    run(model, body, max_sequences=2, deterministic=deterministic)
 
 
-def test_diverged_weights_are_an_infrastructure_error(tokenizer: Any) -> None:
+def test_diverged_weights_are_an_infrastructure_error() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -312,10 +310,10 @@ def test_diverged_weights_are_an_infrastructure_error(tokenizer: Any) -> None:
         assert completion.version == 2
         assert_logprobs(model, PROMPT, completion)
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
-def test_stopping_fails_requests_that_wait(tokenizer: Any) -> None:
+def test_stopping_fails_requests_that_wait() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("here", "absent"):
             engine.open(name)
@@ -332,15 +330,13 @@ def test_stopping_fails_requests_that_wait(tokenizer: Any) -> None:
         with pytest.raises(InfrastructureError, match="stopped"):
             await engine.generate(PROMPT, Sampling(max_tokens=5), session="absent")
 
-    run(tiny_model("qwen3"), tokenizer, body)
+    run(tiny_model("qwen3"), body)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
-def test_weights_change_in_the_middle_of_a_turn(
-    tokenizer: Any, family: str, deterministic: bool
-) -> None:
+def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool) -> None:
     """Every token is that of one version, given all tokens before it."""
     model, old, new = (tiny_model(family, seed=seed) for seed in (0, 0, 4))
 
@@ -368,10 +364,10 @@ def test_weights_change_in_the_middle_of_a_turn(
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(3)), change(engine))
 
-    run(model, tokenizer, body, deterministic=deterministic)
+    run(model, body, deterministic=deterministic)
 
 
-def test_weights_change_while_lockstep_waits(tokenizer: Any) -> None:
+def test_weights_change_while_lockstep_waits() -> None:
     model, other = tiny_model("llama"), tiny_model("llama", seed=4)
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -388,11 +384,11 @@ def test_weights_change_while_lockstep_waits(tokenizer: Any) -> None:
         assert completion.version == 1
         assert_logprobs(other, PROMPT, completion)
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_an_episode_goes_on_with_new_weights(tokenizer: Any, deterministic: bool) -> None:
+def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
     """Weights change between two turns of an episode: what is cached is computed again, so the next
     turn is that of the new weights alone, over the whole history."""
     model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
@@ -410,25 +406,25 @@ def test_an_episode_goes_on_with_new_weights(tokenizer: Any, deterministic: bool
         assert_logprobs(old, PROMPT, first)
         assert_logprobs(other, history, second)
 
-    run(model, tokenizer, body, deterministic=deterministic)
+    run(model, body, deterministic=deterministic)
 
 
-def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None:
+def test_an_engine_works_in_one_event_loop_after_another() -> None:
     model = tiny_model("qwen3")
-    engine = EmbeddedEngine(model, tokenizer, max_sequences=2, max_tokens=60, deterministic=True)
+    engine = EmbeddedEngine(model, TOKENIZER, max_sequences=2, max_tokens=60, deterministic=True)
     for turn in range(2):
         completion = asyncio.run(once(engine, PROMPT, Sampling(max_tokens=3, seed=turn)))
         assert_logprobs(model, PROMPT, completion)
     asyncio.run(engine.stop())
 
 
-def test_impossible_engines_are_refused(tokenizer: Any) -> None:
+def test_impossible_engines_are_refused() -> None:
     model = tiny_model("qwen3")
     for max_sequences, max_tokens, kv_cache_tokens in ((0, 10, None), (1, 1, None), (4, 100, 99)):
         with pytest.raises(ConfigError):
             EmbeddedEngine(
                 model,
-                tokenizer,
+                TOKENIZER,
                 max_sequences=max_sequences,
                 max_tokens=max_tokens,
                 deterministic=True,
@@ -436,4 +432,4 @@ def test_impossible_engines_are_refused(tokenizer: Any) -> None:
             )
     model.config._attn_implementation = "flash_attention_2"
     with pytest.raises(ConfigError, match="sdpa"):
-        EmbeddedEngine(model, tokenizer, max_sequences=1, max_tokens=10, deterministic=True)
+        EmbeddedEngine(model, TOKENIZER, max_sequences=1, max_tokens=10, deterministic=True)

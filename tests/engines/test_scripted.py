@@ -20,23 +20,14 @@ def echoing() -> ScriptedEngine:
     return engine
 
 
-def test_it_says_what_the_policy_says() -> None:
-    completion = play(echoing(), [7, 8], 3)
-    assert list(completion.tokens) == [1, 7, 8]
-    assert completion.stop_reason == StopReason.END_OF_TEXT
-    assert completion.version == 0
-
-
-def test_log_probabilities_are_not_numbers() -> None:
-    completion = play(echoing(), [7, 8], 3)
-    assert len(completion.logprobs) == 3
-    assert all(math.isnan(value) for value in completion.logprobs)
-
-
-def test_a_script_longer_than_the_budget_is_cut() -> None:
-    completion = play(echoing(), [7, 8], 2)
-    assert list(completion.tokens) == [1, 7]
-    assert completion.stop_reason == StopReason.MAX_TOKENS
+def test_it_says_what_the_policy_says_cut_at_the_budget_and_no_log_probabilities() -> None:
+    whole, cut = (play(echoing(), [7, 8], budget) for budget in (3, 2))
+    assert (list(whole.tokens), list(cut.tokens)) == ([1, 7, 8], [1, 7])
+    reasons = StopReason.END_OF_TEXT, StopReason.MAX_TOKENS
+    assert (whole.stop_reason, cut.stop_reason) == reasons
+    assert whole.version == 0
+    assert len(whole.logprobs) == 3
+    assert all(math.isnan(value) for value in whole.logprobs)
 
 
 def test_sessions_are_opened_once_and_closed_as_often_as_one_likes() -> None:

@@ -1,7 +1,6 @@
 """Beginnings that another session has are copied and not computed again."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ COMMON = [(7 * place + 3) % 250 for place in range(40)]
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
-def test_who_comes_later_copies_the_prompt(tokenizer: Any, family: str) -> None:
+def test_who_comes_later_copies_the_prompt(family: str) -> None:
     model = tiny_model(family)
 
     async def computed(engine: EmbeddedEngine, name: str, prompt: list[int]) -> int:
@@ -36,11 +35,11 @@ def test_who_comes_later_copies_the_prompt(tokenizer: Any, family: str) -> None:
         assert await computed(engine, "branches", [*COMMON[:30], 9, 8, 7]) == 3 + 2
         assert await computed(engine, "too little in common", [*COMMON[:12], 9, 8]) == 14 + 2
 
-    run(model, tokenizer, body, max_sequences=8, deterministic=False)
+    run(model, body, max_sequences=8, deterministic=False)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_prompts_that_begin_alike_are_computed_once(tokenizer: Any, deterministic: bool) -> None:
+def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None:
     """Admitted together: the first is computed, then the others' ends."""
     model = tiny_model("llama")
     prompts = [[*COMMON, index, 5] for index in range(4)]
@@ -56,10 +55,10 @@ def test_prompts_that_begin_alike_are_computed_once(tokenizer: Any, deterministi
         await asyncio.gather(*(turn(engine, index) for index in range(4)))
         assert engine.counters.computed == 42 + 3 * 2 + 4 * 2
 
-    run(model, tokenizer, body, deterministic=deterministic)
+    run(model, body, deterministic=deterministic)
 
 
-def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
+def test_new_weights_compute_a_common_prompt_once() -> None:
     """In the middle of turns, when trajectories have gone apart already."""
     model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
     sampled: list[int] = []
@@ -85,12 +84,12 @@ def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
         await asyncio.gather(*(turn(index) for index in range(4)), change())
         assert sampled == [40] * 4
 
-    run(model, tokenizer, body)
+    run(model, body)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("passes", [0, 2])
-def test_in_lockstep_nothing_is_copied_from_who_has_ended(tokenizer: Any, passes: int) -> None:
+def test_in_lockstep_nothing_is_copied_from_who_has_ended(passes: int) -> None:
     """How soon such a session is closed depends on the clock: what is computed must not. All wait
     for the first one's beginning, which ends with that very pass; they are so many that lockstep
     goes on without it."""
@@ -112,4 +111,4 @@ def test_in_lockstep_nothing_is_copied_from_who_has_ended(tokenizer: Any, passes
         prompts = engine.counters.computed - (engine.counters.sampled - 11)
         assert prompts == 42 + 42 + 9 * 2
 
-    run(model, tokenizer, body, max_sequences=16)
+    run(model, body, max_sequences=16)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.driving import A_HANG, PROMPT, assert_logprobs, once
+from tests.engines.driving import A_HANG, PROMPT, TOKENIZER, assert_logprobs, once
 from tests.engines.test_scheduling import BrokenModel, play
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
@@ -22,10 +22,10 @@ from turnwise.errors import ConfigError, InfrastructureError
 LONG = Sampling(max_tokens=490, seed=1)
 
 
-def threaded(model: Any, tokenizer: Any, max_sequences: int = 4) -> ThreadedEngine:
+def threaded(model: Any, max_sequences: int = 4) -> ThreadedEngine:
     return ThreadedEngine(
         EmbeddedEngine(
-            model, tokenizer, max_sequences=max_sequences, max_tokens=500, deterministic=False
+            model, TOKENIZER, max_sequences=max_sequences, max_tokens=500, deterministic=False
         )
     )
 
@@ -49,9 +49,9 @@ async def begun(engine: ThreadedEngine) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_sampling_goes_on_while_the_event_loop_is_blocked(tokenizer: Any) -> None:
+def test_sampling_goes_on_while_the_event_loop_is_blocked() -> None:
     """As by a tool, by rendering or by whatever else is slow where the episodes are."""
-    engine = threaded(tiny_model("qwen3"), tokenizer)
+    engine = threaded(tiny_model("qwen3"))
 
     async def body() -> None:
         engine.open("s")
@@ -69,10 +69,10 @@ def test_sampling_goes_on_while_the_event_loop_is_blocked(tokenizer: Any) -> Non
     run(engine, body)
 
 
-def test_it_samples_what_the_engine_samples(tokenizer: Any) -> None:
+def test_it_samples_what_the_engine_samples() -> None:
     model, found = tiny_model("llama"), []
-    engine = threaded(model, tokenizer)
-    alone = EmbeddedEngine(model, tokenizer, max_sequences=4, max_tokens=500, deterministic=False)
+    engine = threaded(model)
+    alone = EmbeddedEngine(model, TOKENIZER, max_sequences=4, max_tokens=500, deterministic=False)
     sampling = Sampling(max_tokens=12, seed=5)
 
     async def body() -> None:
@@ -85,9 +85,9 @@ def test_it_samples_what_the_engine_samples(tokenizer: Any) -> None:
     assert engine.engine.evictions > 0
 
 
-def test_a_cancelled_turn_leaves_its_session_usable_at_once(tokenizer: Any) -> None:
+def test_a_cancelled_turn_leaves_its_session_usable_at_once() -> None:
     model = tiny_model("qwen3")
-    engine = threaded(model, tokenizer)
+    engine = threaded(model)
 
     async def body() -> None:
         engine.open("s")
@@ -104,10 +104,10 @@ def test_a_cancelled_turn_leaves_its_session_usable_at_once(tokenizer: Any) -> N
     run(engine, body)
 
 
-def test_turns_are_cancelled_at_any_moment(tokenizer: Any) -> None:
+def test_turns_are_cancelled_at_any_moment() -> None:
     """Just before they begin, while they are sampled, and just when they end."""
     model = tiny_model("qwen3")
-    engine = threaded(model, tokenizer, max_sequences=2)
+    engine = threaded(model, max_sequences=2)
     dice = random.Random(0)
 
     async def episode(name: str) -> None:
@@ -126,9 +126,9 @@ def test_turns_are_cancelled_at_any_moment(tokenizer: Any) -> None:
     run(engine, body)
 
 
-def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same(tokenizer: Any) -> None:
+def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None:
     model, other = tiny_model("llama"), tiny_model("llama", seed=4)
-    engine = threaded(model, tokenizer)
+    engine = threaded(model)
 
     async def body() -> None:
         loading = asyncio.create_task(engine.load_weights(dict(other.state_dict()), 1))
@@ -141,9 +141,9 @@ def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same(tokenizer
     run(engine, body)
 
 
-def test_weights_are_those_of_the_next_turn(tokenizer: Any) -> None:
+def test_weights_are_those_of_the_next_turn() -> None:
     model, other = tiny_model("llama"), tiny_model("llama", seed=4)
-    engine = threaded(model, tokenizer)
+    engine = threaded(model)
 
     async def body() -> None:
         assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 0  # type: ignore[arg-type]
@@ -157,9 +157,9 @@ def test_weights_are_those_of_the_next_turn(tokenizer: Any) -> None:
     run(engine, body)
 
 
-def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> None:
+def test_mistakes_and_bugs_arrive_where_they_were_asked_for() -> None:
     model = BrokenModel(tiny_model("qwen3").config)
-    engine = threaded(model, tokenizer)
+    engine = threaded(model)
     model.broken = True
 
     async def body() -> None:
@@ -182,10 +182,10 @@ def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("busy", [False, True])
 def test_weights_that_cannot_be_taken_are_told_and_forgotten(
-    tokenizer: Any, monkeypatch: pytest.MonkeyPatch, busy: bool
+    monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
     """Whoever loads them hears of it; turns go on, later weights are taken, and it can stop."""
-    engine = threaded(tiny_model("llama"), tokenizer)
+    engine = threaded(tiny_model("llama"))
 
     def refused() -> None:
         raise RuntimeError("not these")
@@ -207,8 +207,8 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
     run(engine, body)
 
 
-def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
-    engine = threaded(tiny_model("qwen3"), tokenizer, max_sequences=1)
+def test_stopping_ends_the_thread_and_fails_who_waits() -> None:
+    engine = threaded(tiny_model("qwen3"), max_sequences=1)
 
     async def body() -> None:
         for name in "ab":
@@ -229,9 +229,9 @@ def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
     run(engine, body)
 
 
-def test_one_that_is_never_used_has_no_thread(tokenizer: Any) -> None:
+def test_one_that_is_never_used_has_no_thread() -> None:
     before = set(threading.enumerate())
-    engine = threaded(tiny_model("qwen3"), tokenizer)
+    engine = threaded(tiny_model("qwen3"))
 
     async def body() -> None:
         new = set(threading.enumerate()) - before

@@ -42,8 +42,9 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def shaped(config_class: Any, model_class: Any, **options: Any) -> PreTrainedModel:
-    """A random model; weights of norms are random too."""
+def shaped(shape: str | tuple[Any, Any, dict[str, Any]], **changes: Any) -> PreTrainedModel:
+    """A random model, of one of SHAPES; weights of norms are random too."""
+    config_class, model_class, options = SHAPES[shape] if isinstance(shape, str) else shape
     sizes = {
         "vocab_size": VOCABULARY,
         "hidden_size": 48,
@@ -57,7 +58,7 @@ def shaped(config_class: Any, model_class: Any, **options: Any) -> PreTrainedMod
     }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model: PreTrainedModel = model_class(config_class(**(sizes | options)))
+        model: PreTrainedModel = model_class(config_class(**(sizes | options | changes)))
         for weight in model.parameters():
             if weight.ndim == 1:
                 torch.nn.init.uniform_(weight, 0.5, 1.5)

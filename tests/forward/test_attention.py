@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
 
-from tests.learning.conftest import LoadModel
+from tests.learning.building import load_model
+from turnwise.forward.attention import fix_rotations
 from turnwise.forward.logprobs import token_logprobs
 
 pytestmark = pytest.mark.numbers
@@ -30,9 +32,7 @@ class Attended(TorchDispatchMode):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_attention_is_in_float32_where_layers_are_not_computed_again(
-    load_model: LoadModel, checkpointing: bool
-) -> None:
+def test_attention_is_in_float32_where_layers_are_not_computed_again(checkpointing: bool) -> None:
     model = load_model().train()
     if checkpointing:
         model.gradient_checkpointing_enable()
@@ -44,3 +44,62 @@ def test_attention_is_in_float32_where_layers_are_not_computed_again(
     found = torch.bfloat16 if checkpointing else torch.float32
     assert attended.kinds == {("forward", found), ("backward", found)}
     assert model.config._attn_implementation == "sdpa"
+
+
+SWITCH = 32
+SIZES: dict[str, Any] = {
+    "vocab_size": 50,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.3,
+    "pad_token_id": None,
+}
+
+
+def switching(kind: str) -> Any:
+    """A model whose angles change beyond SWITCH tokens."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        if kind == "dynamic":
+            rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+            config = LlamaConfig(**SIZES, rope_parameters=rope, max_position_embeddings=SWITCH)
+            return LlamaForCausalLM(config).eval()
+        factors = {"short_factor": [1.0] * 4, "long_factor": [2.0, 4.0, 6.0, 8.0]}
+        rope = {"rope_type": "longrope", "rope_theta": 1e4, **factors}
+        config = Phi3Config(
+            **SIZES,
+            max_position_embeddings=128,
+            original_max_position_embeddings=SWITCH,
+            rope_parameters={**rope, "original_max_position_embeddings": SWITCH},
+        )
+        return Phi3ForCausalLM(config).eval()
+
+
+@torch.no_grad()
+def beside(model: Any, longer: int) -> torch.Tensor:
+    """Log-probabilities of a text of 10 tokens, padded on the right to a longer one's length."""
+    ids = torch.zeros(1, longer, dtype=torch.int64)
+    ids[0, :10] = torch.arange(10) + 3
+    found: torch.Tensor = model(input_ids=ids, use_cache=False).logits[0, :10].log_softmax(-1)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_a_row_does_not_depend_on_longer_ones(kind: str) -> None:
+    model = switching(kind)
+    assert (beside(model, 10) - beside(model, 40)).abs().max() > 0.1  # so it is with transformers
+    fix_rotations(model, 64)
+    torch.testing.assert_close(beside(model, 10), beside(model, 40), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_the_longest_text_is_as_the_model_has_it(kind: str) -> None:
+    own, fixed = switching(kind), switching(kind)
+    fix_rotations(fixed, 40)
+    assert torch.equal(beside(own, 40), beside(fixed, 40))
+    short = switching(kind)
+    fix_rotations(short, SWITCH)
+    assert torch.equal(beside(switching(kind), 10), beside(short, 10))

@@ -1,10 +1,13 @@
 """The pool of keys and values: what is written where, and that attention reads views."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from turnwise.forward.cache import PADDING, CacheExtent, PoolCache
+from turnwise.forward.cache import PADDING, CacheExtent, PoolCache, cache_name, cache_of
 
 TOKENS, HEADS, SIZE = 24, 2, 3
 RUNS = [CacheExtent(0, 6), CacheExtent(6, 6), CacheExtent(12, 6), CacheExtent(18, 6)]
@@ -109,3 +112,43 @@ def test_copy_gives_runs_columns_of_another() -> None:
 def test_a_cache_without_placement_refuses() -> None:
     with pytest.raises(RuntimeError, match="placement"):
         PoolCache(1, TOKENS).update(numbered(1, 1), numbered(1, 1), 0)
+
+
+class Present:
+    def forward(self, input_ids: Any, cache: Any = None) -> None: ...
+
+
+class Earlier:
+    def forward(self, input_ids: Any, past_key_values: Any = None) -> None: ...
+
+
+class State:
+    def forward(self, input_ids: Any, cache_params: Any = None) -> None: ...
+
+
+class Without:
+    def forward(self, input_ids: Any) -> None: ...
+
+
+class Derived(Earlier):
+    def forward(self, *given: Any, **others: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Present, "cache"),
+        (Earlier, "past_key_values"),
+        (State, "cache_params"),
+        (Derived, "past_key_values"),
+        (Without, None),
+    ],
+)
+def test_the_name_is_the_first_that_is_stated(kind: type, name: str | None) -> None:
+    assert cache_name(kind()) == name
+
+
+def test_the_cache_of_an_output_is_found_under_any_of_them() -> None:
+    assert cache_of(SimpleNamespace(past_key_values="old")) == "old"
+    assert cache_of(SimpleNamespace(cache="new", past_key_values="old")) == "new"
+    assert cache_of(SimpleNamespace(logits=1)) is None

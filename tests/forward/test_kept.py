@@ -1,8 +1,5 @@
 """Log-probabilities over the tokens that were kept, against plain torch."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,6 +7,7 @@ from torch import Tensor
 
 from tests.fakes import byte_tokenizer, small_model
 from tests.forward.test_token_scores import TOKENS, tensors
+from tests.learning.building import load_model
 from turnwise.forward.logprobs import score_norms, token_logprobs
 from turnwise.forward.token_scores import token_scores
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
@@ -90,9 +88,7 @@ def test_values_and_gradients_of_a_plain_layer(rows: int, temperature: float) ->
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma2"])
 @pytest.mark.parametrize("chunk", [1, 1 << 24], ids=["in chunks", "at once"])
-def test_log_probabilities_of_a_model_are_those_of_plain_torch(
-    load_model: Callable[..., Any], family: str, chunk: int
-) -> None:
+def test_log_probabilities_of_a_model_are_those_of_plain_torch(family: str, chunk: int) -> None:
     """A plain output layer, and one whose logits are bounded; with entropies and gradients."""
     model, other = load_model(family), load_model(family)
     ids = torch.arange(1, TOKENS + 2)

@@ -1,6 +1,5 @@
 """Log-probabilities against the model's own logits, for each family and each way to compute."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GraniteConfig, GraniteForCausalLM
 
+from tests.learning.building import load_model
 from tests.rounding import assert_rounding, gradients
 from turnwise.errors import NotSupportedError
 from turnwise.forward.logprobs import check_supported, score_tokens, token_logprobs
@@ -17,7 +17,6 @@ from turnwise.forward.logprobs import check_supported, score_tokens, token_logpr
 pytestmark = pytest.mark.numbers
 
 LENGTHS = (12, 7, 3)
-LoadModel = Callable[..., Any]
 PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
 """peft asks transformers by an old name."""
 
@@ -44,9 +43,7 @@ def by_logits(model: nn.Module, temperature: float) -> tuple[Tensor, Tensor]:
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_matches_the_models_own_logits(
-    load_model: LoadModel, family: str, temperature: float
-) -> None:
+def test_matches_the_models_own_logits(family: str, temperature: float) -> None:
     """Without an attention mask, on right-padded rows; Gemma bounds its logits."""
     model = load_model(family).eval()
     inputs, selected, targets, _ = batch()
@@ -55,7 +52,7 @@ def test_matches_the_models_own_logits(
     assert_rounding(ours, model, lambda exact: by_logits(exact, temperature))
 
 
-def test_padding_changes_nothing(load_model: LoadModel) -> None:
+def test_padding_changes_nothing() -> None:
     model = load_model().eval()
     inputs, selected, targets, _ = batch()
     together, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False)
@@ -69,7 +66,7 @@ def test_padding_changes_nothing(load_model: LoadModel) -> None:
         assert_rounding([found], model, lambda exact: by_logits(exact, 1.0)[:1])
 
 
-def test_chunks_change_neither_values_nor_gradients(load_model: LoadModel) -> None:
+def test_chunks_change_neither_values_nor_gradients() -> None:
     inputs, selected, targets, _ = batch()
     results = []
     for logits_per_chunk in (1 << 25, 100):
@@ -131,7 +128,7 @@ def test_memory_does_not_grow_with_the_vocabulary(vocabulary: int) -> None:
     assert positions * vocabulary > 4 * chunk
 
 
-def test_entropy_has_a_gradient_only_on_request(load_model: LoadModel) -> None:
+def test_entropy_has_a_gradient_only_on_request() -> None:
     inputs, selected, targets, _ = batch()
     model = load_model()
     for wanted in (True, False):
@@ -141,7 +138,7 @@ def test_entropy_has_a_gradient_only_on_request(load_model: LoadModel) -> None:
         assert entropy.requires_grad is wanted
 
 
-def test_autocast_is_near_and_leaves_the_output_layer_exact(load_model: LoadModel) -> None:
+def test_autocast_is_near_and_leaves_the_output_layer_exact() -> None:
     model = load_model().eval()
     inputs, selected, targets, _ = batch()
     exact, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False)
@@ -151,7 +148,7 @@ def test_autocast_is_near_and_leaves_the_output_layer_exact(load_model: LoadMode
 
 
 @PEFT_WARNS
-def test_a_model_wrapped_by_peft_uses_its_adapters(load_model: LoadModel) -> None:
+def test_a_model_wrapped_by_peft_uses_its_adapters() -> None:
     model = get_peft_model(
         load_model(), LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     ).eval()
@@ -164,7 +161,7 @@ def test_a_model_wrapped_by_peft_uses_its_adapters(load_model: LoadModel) -> Non
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
-def test_supported_models_pass_the_check(load_model: LoadModel, family: str) -> None:
+def test_supported_models_pass_the_check(family: str) -> None:
     check_supported(load_model(family))
     check_supported(load_model(family, dtype=torch.bfloat16))
 

@@ -1,8 +1,5 @@
 """Trees of sequences: laid out right; refused where a model cannot compute them."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.tiny_models import tiny_model as any_model
+from tests.learning.building import load_model
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import batch_trees, blocks_of, check_sharing, prefix_tree
 
 pytestmark = pytest.mark.numbers
 
 CPU = torch.device("cpu")
-LoadModel = Callable[..., Any]
 
 
 @settings(max_examples=100, deadline=None)
@@ -50,7 +47,7 @@ def test_a_token_sees_its_ancestors(block: int) -> None:
     assert len(tree_batch.predictors) == 5 + 1 + 3
 
 
-def test_models_with_other_attention_are_refused(load_model: LoadModel) -> None:
+def test_models_with_other_attention_are_refused() -> None:
     check_sharing(load_model())
     windowed, eager = load_model("gemma2"), load_model()
     eager.config._attn_implementation = "eager"

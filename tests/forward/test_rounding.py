@@ -53,8 +53,7 @@ BREAKS = (
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("break_it", BREAKS)
 def test_a_real_error_is_far_beyond_rounding(shape: str, break_it: Any) -> None:
-    config_class, model_class, options = SHAPES[shape]
-    model = shaped(config_class, model_class, **options)
+    model = shaped(shape)
     found = follow(Runner(model, tokens=160, longest=40), 4)
     assert off(found, model) <= 1
     broken = copy.deepcopy(model)
@@ -65,8 +64,7 @@ def test_a_real_error_is_far_beyond_rounding(shape: str, break_it: Any) -> None:
 
 def test_positions_that_are_off_by_one_are_far_beyond_rounding() -> None:
     """Turning all heads by one place more changes nothing; turning queries alone does."""
-    config_class, model_class, options = SHAPES["llama"]
-    model = shaped(config_class, model_class, **options)
+    model = shaped("llama")
     ids = torch.arange(20)[None] * 7 % 290
 
     def logits(one: Any, positions: torch.Tensor) -> list[torch.Tensor]:
@@ -103,8 +101,7 @@ def test_sensitivity_is_that_of_a_sum() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_what_is_no_number_is_never_rounding(number: float) -> None:
-    config_class, model_class, options = SHAPES["llama"]
-    model = shaped(config_class, model_class, **options)
+    model = shaped("llama")
 
     def weight(one: Any) -> list[torch.Tensor]:
         return [one.lm_head.weight]

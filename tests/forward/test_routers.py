@@ -10,8 +10,6 @@ from transformers import (
     AutoModelForCausalLM,
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
     PreTrainedModel,
@@ -20,7 +18,7 @@ from transformers import (
 )
 
 from tests.forward.shapes import shaped
-from turnwise.forward.routers import route_in_float32, routers_of
+from turnwise.forward.routing import route_in_float32, routers_of
 
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"num_experts": 8}),
@@ -46,8 +44,7 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 def moe(kind: str) -> PreTrainedModel:
-    config_class, model_class, options = KINDS[kind]
-    return shaped(config_class, model_class, num_experts_per_tok=2, **options)
+    return shaped(KINDS[kind], num_experts_per_tok=2)
 
 
 def routers(model: PreTrainedModel) -> list[Any]:
@@ -90,4 +87,4 @@ def test_in_float32_nothing_changes(kind: str, tmp_path: Path) -> None:
 
 
 def test_other_models_have_none() -> None:
-    assert not routers(shaped(LlamaConfig, LlamaForCausalLM))
+    assert not routers(shaped("llama"))

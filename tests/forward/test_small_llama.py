@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import SHAPES, follow, off, shaped
@@ -21,8 +20,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits_are_those_of_the_model(shape: str) -> None:
-    config_class, model_class, options = SHAPES[shape]
-    model = shaped(config_class, model_class, **options)
+    model = shaped(shape)
     runner = Runner(model, tokens=160, longest=40)
     assert runner.specialised
     assert off(follow(runner, 4), model) <= 1
@@ -36,17 +34,17 @@ def test_small_llama_and_qwen3_models_are_written_out() -> None:
 
 @pytest.mark.parametrize("part", UNKNOWN)
 def test_a_model_with_other_parts_runs_its_own_forward(part: str) -> None:
-    assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, **UNKNOWN[part]), 10, 10).specialised
+    assert not Runner(shaped("llama", **UNKNOWN[part]), 10, 10).specialised
 
 
 def test_a_model_that_computes_something_else_runs_its_own_forward() -> None:
-    model = shaped(LlamaConfig, LlamaForCausalLM)
+    model = shaped("llama")
     model.model.layers[1].mlp.register_forward_hook(lambda module, inputs, output: 1.01 * output)
     assert not Runner(model, 10, 10).specialised
 
 
 def test_bfloat16_rounds_as_bfloat16_may() -> None:
-    model = shaped(Qwen3Config, Qwen3ForCausalLM).to(torch.bfloat16)
+    model = shaped("qwen3", tie_word_embeddings=False).to(torch.bfloat16)
     runner = Runner(model, tokens=160, longest=40)
     assert runner.specialised
     assert off(follow(runner, 4), model, torch.bfloat16) <= 1

@@ -19,8 +19,7 @@ FULL = [name for name in SHAPES if "window" not in name]
 
 
 def model_of(shape: str = "qwen3", **changes: Any) -> Any:
-    config_class, model_class, options = SHAPES[shape]
-    return shaped(config_class, model_class, **({"head_dim": 32} | options | changes))
+    return shaped(shape, **({"head_dim": 32} | changes))
 
 
 def texts() -> tuple[Tensor, Tensor]:

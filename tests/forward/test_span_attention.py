@@ -14,8 +14,7 @@ from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.forward.make_runner import make_runner
-from turnwise.forward.runner import Runner
-from turnwise.forward.span_attention import attention_in_spans
+from turnwise.forward.runner import Runner, attention_in_spans
 
 pytestmark = pytest.mark.numbers
 
@@ -74,9 +73,7 @@ def spans_of(model: Any) -> bool:
         ("nearly right", False),
     ],
 )
-def test_histories_of_all_lengths_are_seen_by_each(
-    tokenizer: Any, kind: str, by_spans: bool
-) -> None:
+def test_histories_of_all_lengths_are_seen_by_each(kind: str, by_spans: bool) -> None:
     model = made(kind)
     assert spans_of(model) == by_spans
 
@@ -91,7 +88,7 @@ def test_histories_of_all_lengths_are_seen_by_each(
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(5)))
 
-    run(model, tokenizer, body, max_sequences=5)
+    run(model, body, max_sequences=5)
 
 
 @pytest.mark.long

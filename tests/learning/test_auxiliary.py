@@ -1,7 +1,6 @@
 """Auxiliary losses: which tokens, against a second computation in float64, and what must not move
 them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import put
+from tests.learning.building import (
+    change,
+    learner,
+    load_model,
+    make_groups,
+    put,
+    random_tokens,
+    update,
+)
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.config import LearningConfig
 from turnwise.learning.auxiliary import (
     auxiliary_terms,
     demonstration_terms,
@@ -19,43 +25,20 @@ from turnwise.learning.auxiliary import (
     observed_tokens,
 )
 from turnwise.learning.credits import estimate
-from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import kept_groups
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 COEFFICIENTS = ("observation_coefficient", "success_coefficient", "demonstration_coefficient")
+RANDOM = np.random.default_rng(5)
+DEMONSTRATIONS = [random_tokens(RANDOM) for _ in range(3)]
+MIXED = demonstrations_of_step(DEMONSTRATIONS, 3, 0, 0)
 REWARDS = [[1.0, 0.0, None], [0.0, 1.0, 0.0], [0.0, 0.0]]
 
 
 def grpo(**coefficients: float) -> Algorithm:
     return make_algorithm("grpo", coefficients)
-
-
-def learner(load_model: LoadModel, algorithm: Algorithm, **options: Any) -> PolicyLearner:
-    return PolicyLearner(load_model(), None, LearningConfig(**options), algorithm)
-
-
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
-
-
-def change(
-    trained: PolicyLearner, groups: list[Group], demonstrations: list[Tokens]
-) -> torch.Tensor:
-    """The gradient of one update, read off plain gradient descent in the optimizer's place."""
-    credits = estimate(groups, Signals(), trained.algorithm)
-    parameters = trained.optimizer.parameters
-    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
-    trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
-    before = weights(trained.model)
-    mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
-    report = trained.update(groups, credits, mixed)
-    assert report.metrics["policy/updates"] == 1
-    return before - weights(trained.model)
 
 
 def wanted(
@@ -85,43 +68,32 @@ def by_hand(model: Any, chosen: list[tuple[Tokens, list[int]]]) -> tuple[float, 
     return loss.item(), torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-@pytest.fixture
-def demonstrations(make_tokens: Callable[..., Tokens]) -> list[Tokens]:
-    generator = np.random.default_rng(5)
-    return [make_tokens(generator) for _ in range(3)]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("term", COEFFICIENTS)
 @pytest.mark.parametrize("budget", [64, 100_000])
 def test_each_term_adds_its_own_mean_over_its_own_tokens(
-    load_model: LoadModel,
-    make_groups: MakeGroups,
-    demonstrations: list[Tokens],
     term: str,
     budget: int,
 ) -> None:
     """The gradient with the term less that without it, against float64; whatever the split."""
     options = {"tokens_per_micro_batch": budget}
     groups = make_groups(REWARDS)
-    with_term = learner(load_model, grpo(**{term: 0.3}), **options)
-    total = change(with_term, groups, demonstrations)
-    plain = change(learner(load_model, grpo(), **options), make_groups(REWARDS), demonstrations)
-    _, expected = by_hand(load_model(), wanted(term, groups, demonstrations))
+    with_term = learner(grpo(**{term: 0.3}), **options)
+    total = change(with_term, groups, MIXED)
+    plain = change(learner(grpo(), **options), make_groups(REWARDS), MIXED)
+    _, expected = by_hand(load_model(), wanted(term, groups, DEMONSTRATIONS))
     difference = total - plain
     assert expected.norm() > 1e-2
     assert (difference - 0.3 * expected).norm() / (0.3 * expected).norm() < 1e-3
 
 
-def test_all_together_do_not_depend_on_the_micro_batches(
-    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
-) -> None:
+def test_all_together_do_not_depend_on_the_micro_batches() -> None:
     algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
     whole, split = (
         change(
-            learner(load_model, algorithm, tokens_per_micro_batch=budget),
+            learner(algorithm, tokens_per_micro_batch=budget),
             make_groups(REWARDS),
-            demonstrations,
+            MIXED,
         )
         for budget in (100_000, 64)
     )
@@ -129,32 +101,26 @@ def test_all_together_do_not_depend_on_the_micro_batches(
     assert (whole - split).norm() / whole.norm() < 1e-5
 
 
-def test_metrics_are_means_over_all_tokens_of_all_updates(
-    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
-) -> None:
+def test_metrics_are_means_over_all_tokens_of_all_updates() -> None:
     """Two updates with a learning rate of nearly nothing, so that the model stays the same."""
     algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
-    trained = learner(load_model, algorithm, updates_per_step=2, learning_rate=1e-30)
+    trained = learner(algorithm, updates_per_step=2, learning_rate=1e-30)
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), algorithm)
-    mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
-    metrics = trained.update(groups, credits, mixed).metrics
+    metrics = trained.update(groups, credits, MIXED).metrics
     assert metrics["policy/updates"] == 2
     for term in COEFFICIENTS:
-        chosen = wanted(term, groups, demonstrations)
+        chosen = wanted(term, groups, DEMONSTRATIONS)
         loss, _ = by_hand(load_model(), chosen)
         name = term.removesuffix("_coefficient")
         assert metrics[f"auxiliary/{name}_loss"] == pytest.approx(loss, rel=1e-5)
         assert metrics[f"auxiliary/{name}_tokens"] == sum(len(places) for _, places in chosen)
 
 
-def test_they_are_off_unless_asked_for(
-    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
-) -> None:
+def test_they_are_off_unless_asked_for() -> None:
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), grpo())
-    mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
-    metrics = learner(load_model, grpo()).update(groups, credits, mixed).metrics
+    metrics = learner(grpo()).update(groups, credits, MIXED).metrics
     assert not [name for name in metrics if name.startswith("auxiliary")]
     assert make_algorithm("echo", {}).observation_coefficient == 0.1
     assert make_algorithm("vapo", {}).success_coefficient == 0.1
@@ -181,7 +147,7 @@ def test_what_a_branch_shares_is_predicted_in_its_parent() -> None:
     assert observed_tokens(branch).astype(int).tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
-def test_filtered_groups_failures_and_the_ungraded_are_in_no_term(make_groups: MakeGroups) -> None:
+def test_filtered_groups_failures_and_the_ungraded_are_in_no_term() -> None:
     coefficients = {"observation_coefficient": 1.0, "success_coefficient": 1.0}
     dapo = make_algorithm("dapo", coefficients)
     observation, success = auxiliary_terms(kept_groups(make_groups(REWARDS), dapo), dapo)
@@ -200,27 +166,21 @@ def test_filtered_groups_failures_and_the_ungraded_are_in_no_term(make_groups: M
     assert auxiliary_terms(make_groups([[None]]), grpo(**coefficients)) == []
 
 
-def test_a_group_that_compares_nothing_still_predicts_its_observations(
-    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
-) -> None:
+def test_a_group_that_compares_nothing_still_predicts_its_observations() -> None:
     """Demonstrations alone make no update: they accompany what was sampled."""
     groups = make_groups([[1.0, 1.0], [0.5]])
-    mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
     for term, updates in (("observation_coefficient", 1), ("demonstration_coefficient", 0)):
         algorithm = grpo(**{term: 0.1})
-        credits = estimate(groups, Signals(), algorithm)
-        metrics = learner(load_model, algorithm).update(groups, credits, mixed).metrics
+        metrics = update(learner(algorithm), groups, MIXED).metrics
         assert metrics["policy/updates"] == updates
         assert metrics["policy/trained_tokens"] == 0
         assert "policy/loss" not in metrics
         assert ("auxiliary/observation_loss" in metrics) is bool(updates)
 
 
-def test_a_term_that_is_not_finite_is_skipped_and_named(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_term_that_is_not_finite_is_skipped_and_named() -> None:
     algorithm = grpo(observation_coefficient=0.1)
-    trained = learner(load_model, algorithm)
+    trained = learner(algorithm)
     groups = make_groups([[1.0, 1.0]])
     credits = estimate(groups, Signals(), algorithm)
     with torch.no_grad():
@@ -231,11 +191,11 @@ def test_a_term_that_is_not_finite_is_skipped_and_named(
     assert all(p.grad is None for p in trained.model.parameters())
 
 
-def test_every_pass_mixes_in_each_demonstration_once(demonstrations: list[Tokens]) -> None:
+def test_every_pass_mixes_in_each_demonstration_once() -> None:
     names = [
-        e.name for step in range(3) for e in demonstrations_of_step(demonstrations, 2, step, 1)
+        e.name for step in range(3) for e in demonstrations_of_step(DEMONSTRATIONS, 2, step, 1)
     ]
     assert sorted(names[:3]) == sorted(names[3:]) == sorted(set(names))
-    again = demonstrations_of_step(demonstrations, 2, 2, 1)
+    again = demonstrations_of_step(DEMONSTRATIONS, 2, 2, 1)
     assert names[4:] == [e.name for e in again]
     assert demonstration_terms(again, grpo()) == []

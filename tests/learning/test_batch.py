@@ -1,8 +1,6 @@
 """Masks, denominators and the shift by one."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.learning.building import GRPO, make_groups
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.learning.batch import (
@@ -27,7 +26,6 @@ from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, TrajectoryId, Verdict
 
 CPU = torch.device("cpu")
-GRPO = make_algorithm("grpo", {})
 
 
 def worked_example() -> Tokens:
@@ -104,9 +102,7 @@ def test_packing_keeps_everything_within_the_budget(lengths: list[int], budget: 
         assert padded <= budget or len(members) == 1
 
 
-def test_ungraded_members_are_in_no_baseline_and_no_batch(
-    make_groups: Callable[..., list[Group]],
-) -> None:
+def test_ungraded_members_are_in_no_baseline_and_no_batch() -> None:
     with_ungraded = make_groups([[1.0, None, 0.0, None]])
     credits = estimate(with_ungraded, Signals(), GRPO)
     members = with_ungraded[0].trajectories
@@ -122,15 +118,13 @@ def all_of(groups: list[Group]) -> frozenset[TrajectoryId]:
     return frozenset(member.id for group in groups for member in group.graded)
 
 
-def test_a_trajectory_without_advantage_is_a_bug(make_groups: Callable[..., Any]) -> None:
+def test_a_trajectory_without_advantage_is_a_bug() -> None:
     groups = make_groups([[1.0, 0.0]])
     with pytest.raises(KeyError, match="g0"):
         policy_examples(groups, Credits({}, all_of(groups)), GRPO, mask_observations=True)
 
 
-def test_all_equal_groups_stay_in_denominators_unless_filtered(
-    make_groups: Callable[..., list[Group]],
-) -> None:
+def test_all_equal_groups_stay_in_denominators_unless_filtered() -> None:
     groups = make_groups([[1.0, 0.0], [1.0, 1.0]])
     credits = estimate(groups, Signals(), GRPO)
     kept = policy_examples(groups, credits, GRPO, mask_observations=True)

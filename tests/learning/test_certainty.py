@@ -1,30 +1,23 @@
 """Entropy and self-certainty against the model's own logits."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.learning.certainty import Certainty
 from turnwise.rewards.parts import CERTAINTY
 from turnwise.tokens import Tokens
-from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
-
-MakeGroups = Callable[..., list[Group]]
-LoadModel = Callable[..., Any]
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_both_are_means_over_sampled_tokens(
-    load_model: LoadModel, make_groups: MakeGroups, family: str, temperature: float
-) -> None:
+def test_both_are_means_over_sampled_tokens(family: str, temperature: float) -> None:
     model = load_model(family)
     member = make_groups([[1.0]])[0].trajectories[0]
     ids = torch.tensor(member.tokens.ids[None])
@@ -39,9 +32,7 @@ def test_both_are_means_over_sampled_tokens(
     assert made.self_certainty(member) == pytest.approx(float(certainty), rel=1e-4)
 
 
-def test_an_even_policy_has_all_entropy_and_no_certainty(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_an_even_policy_has_all_entropy_and_no_certainty() -> None:
     model = load_model("llama")
     with torch.no_grad():
         model.get_output_embeddings().weight.zero_()
@@ -51,13 +42,13 @@ def test_an_even_policy_has_all_entropy_and_no_certainty(
     assert made.self_certainty(member) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_an_episode_without_a_sampled_token(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_an_episode_without_a_sampled_token() -> None:
     made = Certainty(load_model(), LearningConfig(), 1.0)
     member = replace(make_groups([[1.0]])[0].trajectories[0], tokens=Tokens.empty())
     assert made.entropy(member) == made.self_certainty(member) == 0.0
 
 
-def test_ranges_are_those_of_the_functions(load_model: LoadModel) -> None:
+def test_ranges_are_those_of_the_functions() -> None:
     parts = Certainty(load_model(), LearningConfig(), 1.0).parts
     assert parts.keys() == CERTAINTY.keys()
     assert all(

@@ -2,14 +2,14 @@
 sampled, and for the weights the trajectory is one."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import changed, each, put, with_one
+from tests.learning.building import changed, each, load_model, make_groups, put, with_one
 from tests.rounding import assert_rounding, bounded
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, ImplicitRewardConfig, LearningConfig, SftConfig
@@ -21,19 +21,17 @@ from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.learning.signals.reward_terms import KLReward
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Trajectory, Verdict
 
 pytestmark = pytest.mark.numbers
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 LEARNING = LearningConfig()
 
 
 @pytest.fixture
-def groups(make_groups: MakeGroups) -> list[Group]:
+def groups() -> list[Group]:
     """Two groups; each member goes on in two more contexts."""
     generator = np.random.default_rng(5)
     return each(
@@ -105,7 +103,7 @@ def assert_values(critic: Critic, signals: Signals, members: Sequence[Trajectory
 @pytest.mark.long
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_an_update_reports_its_log_probabilities_of_each_context(
-    load_model: LoadModel, groups: list[Group], share_prefixes: bool
+    groups: list[Group], share_prefixes: bool
 ) -> None:
     """Of the first pass, whatever the number of passes; a group without a difference in rewards
     trains nothing, and has none."""
@@ -125,14 +123,14 @@ def test_an_update_reports_its_log_probabilities_of_each_context(
     assert all(np.isnan(logprobs[member.id]).all() for member in equal[0].trajectories)
 
 
-def test_scores_are_those_of_each_context(load_model: LoadModel, groups: list[Group]) -> None:
+def test_scores_are_those_of_each_context(groups: list[Group]) -> None:
     model = load_model()
     members = [member for group in groups for member in group.trajectories]
     found = sampled(sampled_logprobs(model, members, LEARNING, 1.0), members)
     assert_rounding([found], model, lambda exact: [by_hand(exact, members)])
 
 
-def test_values_are_those_of_each_context(load_model: LoadModel, groups: list[Group]) -> None:
+def test_values_are_those_of_each_context(groups: list[Group]) -> None:
     critic = Critic(load_model(), CriticConfig(), LEARNING)
     torch.nn.init.normal_(critic.head.weight)
     signals = critic.measure(groups)
@@ -146,7 +144,7 @@ def test_values_are_those_of_each_context(load_model: LoadModel, groups: list[Gr
 
 
 @pytest.mark.long
-def test_the_split_and_padding_change_no_value(load_model: LoadModel, groups: list[Group]) -> None:
+def test_the_split_and_padding_change_no_value(groups: list[Group]) -> None:
     """Contexts of other lengths in one micro-batch, and one that begins with a sampled token."""
     tokens = groups[0].trajectories[0].tokens.with_context(np.arange(0))
     tokens = tokens.with_sampled([3, 4, 5], [-3.0, -3.0, -3.0], 0, 9)
@@ -201,7 +199,7 @@ def test_copies_of_observations_are_trained_nowhere(groups: list[Group]) -> None
 @pytest.mark.parametrize("algorithm_name", ["grpo", "gspo", "dapo", "reinforce_pp"])
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_the_update_agrees_with_the_engine_across_contexts(
-    load_model: LoadModel, groups: list[Group], algorithm_name: str, share_prefixes: bool
+    groups: list[Group], algorithm_name: str, share_prefixes: bool
 ) -> None:
     """Log-probabilities as an engine gives them are found again: ratios begin at 1."""
     model = load_model()
@@ -229,9 +227,7 @@ def test_the_update_agrees_with_the_engine_across_contexts(
     assert metrics["policy/trained_tokens"] == trained
 
 
-def test_a_demonstration_is_learned_from_with_all_its_contexts(
-    load_model: LoadModel, groups: list[Group]
-) -> None:
+def test_a_demonstration_is_learned_from_with_all_its_contexts(groups: list[Group]) -> None:
     """Two demonstrations a step are six contexts of two, and never a context by itself."""
     demonstrations = [member.tokens for group in groups for member in group.trajectories]
     config = SftConfig(steps=3, batch_size=2)
@@ -243,7 +239,7 @@ def test_a_demonstration_is_learned_from_with_all_its_contexts(
 
 
 @pytest.mark.wing("algorithms")
-def test_process_rewards_stand_in_every_context(load_model: LoadModel, groups: list[Group]) -> None:
+def test_process_rewards_stand_in_every_context(groups: list[Group]) -> None:
     from turnwise_algorithms.signals.implicit_reward import ImplicitReward
 
     policy = load_model()

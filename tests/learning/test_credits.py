@@ -1,24 +1,19 @@
 """Credits: what an estimator is told of a trajectory, and what its advantages are over."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.learning.changing import each, with_one
+from tests.learning.building import GRPO, each, make_groups, with_one
 from turnwise.algorithms import make_algorithm
 from turnwise.learning.credits import estimate, estimator_inputs
 from turnwise.learning.signals.base import SignalArrays, Signals
-from turnwise.types import Action, Group, Outcome, Step, Trajectory, Turn, Verdict
-
-GRPO = make_algorithm("grpo", {})
-MakeGroups = Callable[..., list[Group]]
+from turnwise.types import Action, Outcome, Step, Trajectory, Turn, Verdict
 
 
-def test_the_penalty_is_taken_off_what_the_estimator_sees_alone(make_groups: MakeGroups) -> None:
+def test_the_penalty_is_taken_off_what_the_estimator_sees_alone() -> None:
     turns = (Turn(Action(""), Step(reward=0.25)),)
     (group,) = with_one(make_groups([[1.0, None, 0.5]]), 0, 0, turns=turns)
     first, _, last = group.trajectories
@@ -28,7 +23,7 @@ def test_the_penalty_is_taken_off_what_the_estimator_sees_alone(make_groups: Mak
     assert (other.shaped_reward, other.total_reward, last.reward) == (0.5, 0.5, 0.5)
 
 
-def test_what_was_measured_reaches_the_estimator(make_groups: MakeGroups) -> None:
+def test_what_was_measured_reaches_the_estimator() -> None:
     (group,) = make_groups([[1.0]])
     (member,) = group.trajectories
     numbers = np.arange(len(member.tokens), dtype=np.float32)
@@ -53,9 +48,7 @@ def beside(member: Trajectory, reward: float | None, turn: int) -> Trajectory:
     return replace(member, **child)
 
 
-def test_values_of_turns_are_means_of_what_was_played_on_from_them(
-    make_groups: MakeGroups,
-) -> None:
+def test_values_of_turns_are_means_of_what_was_played_on_from_them() -> None:
     """NaN where none of it has a grade; each member's are those of its own."""
     (group,) = each(make_groups([[1.0, 0.0]]), lambda m: replace(m, snapshots=(b"",) * 2))
     first, second = group.trajectories
@@ -66,13 +59,13 @@ def test_values_of_turns_are_means_of_what_was_played_on_from_them(
     np.testing.assert_array_equal(other, [np.nan, 0.25, 0.0])
 
 
-def test_a_reward_that_is_no_number_names_the_episode(make_groups: Callable[..., Any]) -> None:
+def test_a_reward_that_is_no_number_names_the_episode() -> None:
     with pytest.raises(ValueError, match="g1 episode 0: shaped_reward 0 is nan"):
         estimate(make_groups([[1.0, 0.0], [math.nan, 0.0]]), Signals(), GRPO)
 
 
 @pytest.mark.parametrize("dropped", ["group_filter", "trajectory_filter"])
-def test_whitening_counts_what_is_trained_alone(make_groups: MakeGroups, dropped: str) -> None:
+def test_whitening_counts_what_is_trained_alone(dropped: str) -> None:
     """With a group, or with trajectories, that a filter drops: as without them."""
     part = {"group_filter": "all_equal", "trajectory_filter": "overlong"}[dropped]
     algorithm = make_algorithm("reinforce_pp", {dropped: part})

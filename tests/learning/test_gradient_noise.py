@@ -1,21 +1,16 @@
 """The measured noise of a gradient is that of its groups, and measuring changes no update."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 
-from turnwise.algorithms import make_algorithm
+from tests.learning.building import GRPO, load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
 from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group
-
-GRPO = make_algorithm("grpo", {})
 
 
 def measured(gradients: np.ndarray, groups: int) -> dict[str, float]:
@@ -52,9 +47,7 @@ def test_one_group_says_nothing() -> None:
     assert measured(np.ones((0, 5)), 4) == {}
 
 
-def test_measuring_changes_no_update(
-    load_model: Callable[..., Any], make_groups: Callable[..., list[Group]]
-) -> None:
+def test_measuring_changes_no_update() -> None:
     """The gradient is summed in another order, and is the same."""
     weights, metrics = [], []
     for measure in (False, True):

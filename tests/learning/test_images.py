@@ -1,11 +1,10 @@
 """Images in records and batches: where they stand, what is trained, what is kept of them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model
 from turnwise.errors import NotSupportedError
 from turnwise.forward.hidden import hidden_states
 from turnwise.learning.auxiliary import observed_tokens
@@ -69,7 +68,7 @@ def test_examples_have_the_images_before_their_last_trained_token() -> None:
     assert collate([plain], torch.device("cpu")).images == ()
 
 
-def test_a_model_of_words_is_not_shown_images(load_model: Any) -> None:
+def test_a_model_of_words_is_not_shown_images() -> None:
     inputs = torch.ones(1, 4, dtype=torch.long)
     with pytest.raises(NotSupportedError, match="takes no images"):
         hidden_states(load_model(), inputs, inputs > 0, False, [[Image(1, 2, b"")]])

@@ -2,32 +2,28 @@
 micro-batches must not change, and exact resumption."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import put, with_one
+from tests.learning.building import load_model, make_groups, put, weights, with_one
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.learning.signals.reward_terms import KLReward
 from turnwise.types import Group, Trajectory
 
 IN_REWARD = make_algorithm("dr_grpo", {"kl_reward_coefficient": 0.3})
 REWARDS = [[1.0, 0.0, None], [0.5, 1.0], [1.0, 1.0]]
 ADAPTED = {"kl_target": 0.5, "kl_horizon": 10}
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 
-
-def learner(load_model: LoadModel, algorithm: Algorithm, **options: Any) -> PolicyLearner:
+def learner(algorithm: Algorithm, **options: Any) -> PolicyLearner:
     reference = load_model("llama") if algorithm.has_reference else None
     config = LearningConfig(**{"learning_rate": 1e-2, **options})
     return PolicyLearner(load_model("llama"), reference, config, algorithm, temperature=0.7)
@@ -53,16 +49,10 @@ def own_logprobs(model: torch.nn.Module, member: Trajectory) -> np.ndarray:
     return np.concatenate([[0.0], chosen.numpy()])
 
 
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 8192])
-def test_the_penalty_is_the_log_ratio_of_each_sampled_token(
-    load_model: LoadModel, make_groups: MakeGroups, budget: int
-) -> None:
-    trained = learner(load_model, IN_REWARD, tokens_per_micro_batch=budget)
+def test_the_penalty_is_the_log_ratio_of_each_sampled_token(budget: int) -> None:
+    trained = learner(IN_REWARD, tokens_per_micro_batch=budget)
     groups = make_groups(REWARDS)
     signals = measured(trained, groups)
     credits = estimate(groups, signals, IN_REWARD)
@@ -89,17 +79,17 @@ def test_the_penalty_is_the_log_ratio_of_each_sampled_token(
     assert report.metrics["policy/kl_coefficient"] == 0.3
 
 
-def test_without_a_term_nothing_is_done(load_model: LoadModel, make_groups: MakeGroups) -> None:
-    trained = learner(load_model, make_algorithm("dr_grpo", {}))
+def test_without_a_term_nothing_is_done() -> None:
+    trained = learner(make_algorithm("dr_grpo", {}))
     groups = make_groups(REWARDS)
     report = step(trained, groups)
     assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
 
 
-def test_degenerate_groups(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_degenerate_groups() -> None:
     """A group of one compares nothing, ungraded members are nowhere; the rewards of an all-equal
     group differ by their penalties."""
-    trained = learner(load_model, IN_REWARD)
+    trained = learner(IN_REWARD)
     groups = make_groups([[1.0], [None, None], [1.0, 1.0]])
     credits = estimate(groups, measured(trained, groups), IN_REWARD)
     trained.update(groups, credits)
@@ -107,20 +97,18 @@ def test_degenerate_groups(load_model: LoadModel, make_groups: MakeGroups) -> No
     assert not single.any()
     assert len(equal) == 2
     assert all(advantage.any() for advantage in equal)
-    nothing = learner(load_model, make_algorithm("dr_grpo", {"kl_reward_coefficient": 1}))
+    nothing = learner(make_algorithm("dr_grpo", {"kl_reward_coefficient": 1}))
     report = step(nothing, make_groups([[None]]))
     assert report.metrics["policy/updates"] == 0
     assert "policy/kl_reference" not in report.metrics
 
 
-def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty() -> None:
     groups = make_groups([[1.0, 0.0, 0.5]])
     groups = with_one(
         groups, 0, 1, source=np.zeros(len(groups[0].trajectories[1].tokens), np.uint8)
     )
-    masked, trained = groups[0].trajectories[1], learner(load_model, IN_REWARD)
+    masked, trained = groups[0].trajectories[1], learner(IN_REWARD)
     signals = measured(trained, groups)
     rewards, credits = signals.of(masked).token_rewards, estimate(groups, signals, IN_REWARD)
     assert rewards is not None
@@ -129,15 +117,13 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty(
     assert trained.update(groups, credits).problems == []
 
 
-def test_a_log_probability_that_is_none_is_found_by_the_update(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_log_probability_that_is_none_is_found_by_the_update() -> None:
     groups = make_groups(REWARDS)
     tokens = groups[1].trajectories[1].tokens
     groups = with_one(
         groups, 1, 1, logprob=put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
     )
-    report = step(learner(load_model, IN_REWARD), groups)
+    report = step(learner(IN_REWARD), groups)
     assert report.problems == ["the loss is not finite in g1 episode 1"]
     assert all(np.isfinite(value) for value in report.metrics.values())
 
@@ -145,12 +131,10 @@ def test_a_log_probability_that_is_none_is_found_by_the_update(
 @pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
 @pytest.mark.parametrize("target", [1e-3, 1e3])
-def test_the_coefficient_is_adapted(
-    load_model: LoadModel, make_groups: MakeGroups, placement: str, target: float
-) -> None:
+def test_the_coefficient_is_adapted(placement: str, target: float) -> None:
     """By at most a fifth of 6 in 10: 6 of the 7 are graded."""
     algorithm = make_algorithm("grpo", {placement: 0.2, "kl_target": target, "kl_horizon": 10})
-    trained = learner(load_model, algorithm)
+    trained = learner(algorithm)
     expected, misses = 0.2, []
     for seed in (0, 1, 2):
         metrics = step(trained, make_groups(REWARDS, seed)).metrics
@@ -165,20 +149,18 @@ def test_the_coefficient_is_adapted(
 
 @pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
-def test_the_update_uses_the_coefficient_as_it_is_now(
-    load_model: LoadModel, make_groups: MakeGroups, placement: str
-) -> None:
+def test_the_update_uses_the_coefficient_as_it_is_now(placement: str) -> None:
     """One that came to 0.5 does what one that began there does."""
     ends = []
     for begin in (0.1, 0.5):
-        trained = learner(load_model, make_algorithm("grpo", {placement: begin, **ADAPTED}))
+        trained = learner(make_algorithm("grpo", {placement: begin, **ADAPTED}))
         trained.kl_coefficient = 0.5
         for seed in (0, 1):
             report = step(trained, make_groups(REWARDS, seed))
         ends.append((weights(trained.model), report.metrics))
     assert torch.equal(ends[0][0], ends[1][0])
     assert ends[0][1] == ends[1][1]
-    other = learner(load_model, make_algorithm("grpo", {placement: 0.1, **ADAPTED}))
+    other = learner(make_algorithm("grpo", {placement: 0.1, **ADAPTED}))
     for seed in (0, 1):
         step(other, make_groups(REWARDS, seed))
     assert not torch.equal(weights(other.model), ends[0][0])
@@ -186,9 +168,9 @@ def test_the_update_uses_the_coefficient_as_it_is_now(
 
 @pytest.mark.long
 @pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
-def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups, placement: str) -> None:
+def test_resuming_is_exact(placement: str) -> None:
     algorithm = make_algorithm("grpo", {placement: 0.2, **ADAPTED})
-    whole, stopped, resumed = (learner(load_model, algorithm) for _ in range(3))
+    whole, stopped, resumed = (learner(algorithm) for _ in range(3))
     for trained in (whole, stopped):
         for seed in (0, 1):
             step(trained, make_groups(REWARDS, seed))
@@ -202,10 +184,8 @@ def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups, place
     torch.testing.assert_close(whole.state(), resumed.state(), rtol=0, atol=0)
 
 
-def test_a_skipped_update_in_the_loss_leaves_the_coefficient(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    trained = learner(load_model, make_algorithm("grpo", {"kl_coefficient": 0.2, **ADAPTED}))
+def test_a_skipped_update_in_the_loss_leaves_the_coefficient() -> None:
+    trained = learner(make_algorithm("grpo", {"kl_coefficient": 0.2, **ADAPTED}))
     groups = make_groups([[1.0, 0.0]])
     tokens = groups[0].trajectories[0].tokens
     groups = with_one(groups, 0, 0, logprob=put(tokens.logprob, tokens.mask, np.inf))
@@ -213,20 +193,20 @@ def test_a_skipped_update_in_the_loss_leaves_the_coefficient(
     assert trained.kl_coefficient == 0.2
 
 
-def test_a_reference_is_needed_for_the_reward_too(load_model: LoadModel) -> None:
+def test_a_reference_is_needed_for_the_reward_too() -> None:
     with pytest.raises(ConfigError, match="needs a reference"):
         PolicyLearner(load_model(), None, LearningConfig(), IN_REWARD)
 
 
 @pytest.mark.long
-def test_adapters_are_their_own_reference(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_adapters_are_their_own_reference() -> None:
     peft = pytest.importorskip("peft")
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = peft.LoraConfig(r=2, target_modules="all-linear")
         model = peft.get_peft_model(load_model("llama"), config)
     adapted = PolicyLearner(model, None, LearningConfig(learning_rate=1e-2), IN_REWARD, 0.7)
-    plain = learner(load_model, IN_REWARD)
+    plain = learner(IN_REWARD)
     for seed in (0, 1):
         groups = make_groups(REWARDS, seed)
         found, expected = measured(adapted, groups), measured(plain, groups)

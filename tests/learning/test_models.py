@@ -1,6 +1,5 @@
 """A whole update on each family of models and each way to train it, from a checkpoint on disk."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +8,24 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
+from tests.learning.building import GRPO, load_model, make_groups, update
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.forward.attention import recompute_layers
-from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
-from turnwise.learning.signals.base import Signals
 from turnwise.storage import checkpoint
-from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
 """peft asks transformers by an old name."""
-GRPO = make_algorithm("grpo", {})
 
 
-def update(model: Any, make_groups: MakeGroups, **options: Any) -> tuple[PolicyLearner, Any]:
+def updated_once(model: Any, **options: Any) -> tuple[PolicyLearner, Any]:
     algorithm = options.pop("algorithm", GRPO)
     learner = PolicyLearner(model, None, LearningConfig(**options), algorithm)
     groups = make_groups([[1.0, 0.0, 0.5], [0.0, 1.0]])
-    credits = estimate(groups, Signals(), algorithm)
-    return learner, learner.update(groups, credits)
+    return learner, update(learner, groups)
 
 
 def gradient_norm(report: UpdateReport) -> float:
@@ -43,23 +36,19 @@ def gradient_norm(report: UpdateReport) -> float:
 
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 @pytest.mark.parametrize("compute_dtype", ["auto", "bfloat16"])
-def test_every_family_trains(
-    load_model: LoadModel, make_groups: MakeGroups, family: str, compute_dtype: str
-) -> None:
+def test_every_family_trains(family: str, compute_dtype: str) -> None:
     model = load_model(family)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    _, report = update(model, make_groups, compute_dtype=compute_dtype)
+    _, report = updated_once(model, compute_dtype=compute_dtype)
     assert gradient_norm(report) > 0
     still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
     assert still == []
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
-def test_bfloat16_measures_nearly_the_same_policy(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    exact = update(load_model(), make_groups)[1].metrics
-    rounded = update(load_model(), make_groups, compute_dtype="bfloat16")[1].metrics
+def test_bfloat16_measures_nearly_the_same_policy() -> None:
+    exact = updated_once(load_model())[1].metrics
+    rounded = updated_once(load_model(), compute_dtype="bfloat16")[1].metrics
     for name in ("policy/entropy", "policy/approx_kl", "policy/logprob_gap"):
         assert exact[name] != rounded[name]
         assert rounded[name] == pytest.approx(exact[name], rel=0.03)
@@ -67,24 +56,20 @@ def test_bfloat16_measures_nearly_the_same_policy(
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
-def test_gradient_checkpointing_recomputes_and_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups, family: str
-) -> None:
+def test_gradient_checkpointing_recomputes_and_changes_nothing(family: str) -> None:
     model = load_model(family)
     model.activation_checkpointing_enable()
     calls = []
     model.get_decoder().layers[0].input_layernorm.register_forward_hook(lambda *_: calls.append(1))
-    learner, report = update(model, make_groups)
-    plain = update(load_model(family), make_groups)[1]
+    learner, report = updated_once(model)
+    plain = updated_once(load_model(family))[1]
     assert gradient_norm(report) == pytest.approx(gradient_norm(plain), rel=1e-5)
     # check_supported runs the layer twice, the update's one micro-batch forward and again backward
     assert len(calls) == 4
     assert not any(m.training for m in learner.model.modules() if not list(m.children()))
 
 
-def test_offloaded_activations_are_moved_and_change_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_offloaded_activations_are_moved_and_change_nothing() -> None:
     """What layers keep for the backward pass is packed by the offload, not by hooks outside it."""
 
     def updated(offload: bool) -> tuple[int, float]:
@@ -98,7 +83,7 @@ def test_offloaded_activations_are_moved_and_change_nothing(
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            report = update(model, make_groups)[1]
+            report = updated_once(model)[1]
         return len(kept), gradient_norm(report)
 
     (most, norm), (rest, same) = updated(False), updated(True)
@@ -108,9 +93,7 @@ def test_offloaded_activations_are_moved_and_change_nothing(
 
 @PEFT_WARNS
 @pytest.mark.parametrize("recompute", [False, True])
-def test_lora_trains_its_adapters_alone(
-    load_model: LoadModel, make_groups: MakeGroups, recompute: bool
-) -> None:
+def test_lora_trains_its_adapters_alone(recompute: bool) -> None:
     model = load_model()
     if recompute:
         model.activation_checkpointing_enable()
@@ -119,7 +102,7 @@ def test_lora_trains_its_adapters_alone(
         wrapped = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))
     before = {name: p.detach().clone() for name, p in wrapped.named_parameters()}
     algorithm = make_algorithm("grpo", {"kl_coefficient": 0.1})
-    learner, report = update(wrapped, make_groups, algorithm=algorithm, learning_rate=1e-2)
+    learner, report = updated_once(wrapped, algorithm=algorithm, learning_rate=1e-2)
     assert gradient_norm(report) > 0
     # Without adapters the model is its own reference, and adapters start as nothing.
     assert report.metrics["policy/kl_reference"] == pytest.approx(0, abs=1e-6)
@@ -127,16 +110,15 @@ def test_lora_trains_its_adapters_alone(
     assert changed
     assert all("lora_B" in name for name in changed)
     groups = make_groups([[1.0, 0.0]])
-    credits = estimate(groups, Signals(), algorithm)
-    assert learner.update(groups, credits).metrics["policy/kl_reference"] > 1e-5
+    assert update(learner, groups).metrics["policy/kl_reference"] > 1e-5
 
 
 @PEFT_WARNS
-def test_a_lora_checkpoint_loads_like_any_model(
-    load_model: LoadModel, make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
-) -> None:
-    wrapped = get_peft_model(load_model(), LoraConfig(r=2, target_modules="all-linear"))
-    learner, _ = update(wrapped, make_groups, learning_rate=1e-2)
+def test_a_lora_checkpoint_loads_like_any_model(tokenizer: Any, tmp_path: Path) -> None:
+    load_model().save_pretrained(tmp_path / "base")
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    wrapped = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear"))
+    learner, _ = updated_once(wrapped, learning_rate=1e-2)
     folder = checkpoint.save(tmp_path, 1, wrapped, tokenizer, {}, learner.state())
     assert (folder / "adapter_model.safetensors").is_file()
     assert checkpoint.load(folder).learner["updates"] == 1
@@ -147,14 +129,14 @@ def test_a_lora_checkpoint_loads_like_any_model(
         assert (loaded(ids).logits - load_model()(ids).logits).abs().max() > 1e-3
 
 
-def test_dropout_is_off(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_dropout_is_off() -> None:
     model = load_model("llama", attention_dropout=0.5).train()
-    plain = update(load_model("llama"), make_groups)[1]
-    assert gradient_norm(update(model, make_groups)[1]) == gradient_norm(plain)
+    plain = updated_once(load_model("llama"))[1]
+    assert gradient_norm(updated_once(model)[1]) == gradient_norm(plain)
 
 
-def test_bfloat16_weights_train(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_bfloat16_weights_train() -> None:
     model = load_model(dtype=torch.bfloat16)
-    _, report = update(model, make_groups, learning_rate=1e-2)
+    _, report = updated_once(model, learning_rate=1e-2)
     assert gradient_norm(report) > 0
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.fakes import save_small_model
+from tests.learning.building import GRPO, load_model, make_groups, update
 from turnwise.algorithms import make_algorithm
 from turnwise.config import (
     CriticConfig,
@@ -24,49 +25,41 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.optimizer import Optimizer
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.sft import SupervisedLearner
-from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.models.load import load_model as load_from_recipe
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
-GRPO = make_algorithm("grpo", {})
 PPO = make_algorithm("ppo", {})
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 RATE, UPDATES = 1e-6, 20
-
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 
 
 def flat(tensors: Any) -> torch.Tensor:
     return torch.cat([tensor.detach().double().flatten() for tensor in tensors])
 
 
-def lower(load_model: LoadModel) -> Any:
+def lower() -> Any:
     """A model in bfloat16."""
     return load_model(dtype=torch.bfloat16)
 
 
-def update(learner: PolicyLearner, groups: list[Group]) -> dict[str, float]:
-    credits = estimate(groups, Signals(), GRPO)
-    return learner.update(groups, credits).metrics
+def stepped(learner: PolicyLearner, groups: list[Group]) -> dict[str, float]:
+    return update(learner, groups).metrics
 
 
 @pytest.mark.long
-def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does() -> None:
     """Of one model, of numbers that bfloat16 has; the engine samples with the model's weights."""
     config = LearningConfig(learning_rate=RATE)
-    exact = PolicyLearner(lower(load_model).float(), None, config, GRPO)
-    rough = PolicyLearner(lower(load_model), None, config, GRPO)
+    exact = PolicyLearner(lower().float(), None, config, GRPO)
+    rough = PolicyLearner(lower(), None, config, GRPO)
     start = flat(rough.optimizer.parameters)
     assert torch.equal(start, flat(exact.optimizer.parameters))
     for seed in range(UPDATES):
         for learner in (exact, rough):
-            metrics = update(learner, make_groups(REWARDS, seed=seed))
+            metrics = stepped(learner, make_groups(REWARDS, seed=seed))
             assert metrics["policy/updates"] == 1
     wanted = flat(exact.optimizer.parameters) - start
     found = flat(rough.optimizer._masters) - start
@@ -83,9 +76,7 @@ def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does(
     assert visible[1] > 0
 
 
-def test_gradients_of_micro_batches_are_summed_in_float32(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_gradients_of_micro_batches_are_summed_in_float32() -> None:
     """Many small ones after a large one would be lost in bfloat16."""
     model = torch.nn.Linear(4, 1, bias=False, dtype=torch.bfloat16)
     Optimizer(model, 1e-3, LearningConfig(betas=(0.9, 0.99)))
@@ -95,20 +86,20 @@ def test_gradients_of_micro_batches_are_summed_in_float32(
     torch.testing.assert_close(model.weight.grad, torch.full((1, 4), 2.0))
 
 
-def policy_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
-    learner = PolicyLearner(lower(load_model), None, LearningConfig(learning_rate=RATE), GRPO)
-    return learner, lambda seed: update(learner, make_groups(REWARDS, seed=seed)), learner.model
+def policy_learner() -> Any:
+    learner = PolicyLearner(lower(), None, LearningConfig(learning_rate=RATE), GRPO)
+    return learner, lambda seed: stepped(learner, make_groups(REWARDS, seed=seed)), learner.model
 
 
-def supervised_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+def supervised_learner() -> Any:
     tokens = [m.tokens for group in make_groups(REWARDS) for m in group.trajectories]
     config = SftConfig(steps=9, batch_size=3, learning_rate=RATE, warmup_steps=0)
-    learner = SupervisedLearner(lower(load_model), tokens, config, LearningConfig(), 3)
+    learner = SupervisedLearner(lower(), tokens, config, LearningConfig(), 3)
     return learner, lambda _: learner.step(), learner.model
 
 
-def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
-    made = Critic(lower(load_model), CriticConfig(learning_rate=RATE), LearningConfig())
+def critic() -> Any:
+    made = Critic(lower(), CriticConfig(learning_rate=RATE), LearningConfig())
     torch.nn.init.ones_(made.head.weight)
 
     def step(seed: int) -> dict[str, float]:
@@ -119,14 +110,14 @@ def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
     return made, step, made
 
 
-def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+def implicit_reward() -> Any:
     from turnwise_algorithms.signals.implicit_reward import ImplicitReward
 
     def reference(members: Any) -> list[np.ndarray]:
         return [np.where(m.tokens.mask, m.tokens.logprob.astype(np.float64), 0.0) for m in members]
 
     config = ImplicitRewardConfig(learning_rate=RATE)
-    made = ImplicitReward(lower(load_model), reference, config, LearningConfig())
+    made = ImplicitReward(lower(), reference, config, LearningConfig())
 
     def step(seed: int) -> dict[str, float]:
         groups = make_groups(REWARDS, seed=seed)
@@ -147,10 +138,8 @@ NAMES = [*list(LEARNERS)[:-1], pytest.param("implicit_reward", marks=WING)]
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_every_learner_has_masters_and_resumes_exactly_through_a_file(
-    load_model: LoadModel, make_groups: MakeGroups, name: str
-) -> None:
-    assert_resumes_exactly(name, lambda: LEARNERS[name](load_model, make_groups))
+def test_every_learner_has_masters_and_resumes_exactly_through_a_file(name: str) -> None:
+    assert_resumes_exactly(name, lambda: LEARNERS[name]())
 
 
 def assert_resumes_exactly(name: str, make: Callable[[], Any]) -> None:
@@ -181,7 +170,7 @@ def pairs(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return list(zip(optimizer.parameters, optimizer._masters, strict=True))
 
 
-def test_weights_in_float32_are_their_own_masters(load_model: LoadModel) -> None:
+def test_weights_in_float32_are_their_own_masters() -> None:
     learner = PolicyLearner(load_model(), None, LearningConfig(), GRPO)
     assert all(master is parameter for parameter, master in pairs(learner.optimizer))
     assert learner.state()["masters"] == {}
@@ -213,7 +202,7 @@ def test_the_share_of_changed_weights_is_what_an_update_changed() -> None:
         assert optimizer.apply().weights_changed == 0
 
 
-def test_a_model_with_nothing_to_train_is_refused(load_model: LoadModel) -> None:
+def test_a_model_with_nothing_to_train_is_refused() -> None:
     frozen = load_model().requires_grad_(False)
     with pytest.raises(ConfigError, match="has no weight to train"):
         PolicyLearner(frozen, None, LearningConfig(), GRPO)
@@ -221,9 +210,7 @@ def test_a_model_with_nothing_to_train_is_refused(load_model: LoadModel) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_offloaded_optimizer_moves_weights_as_one_beside_them(
-    load_model: LoadModel, make_groups: MakeGroups, dtype: torch.dtype
-) -> None:
+def test_an_offloaded_optimizer_moves_weights_as_one_beside_them(dtype: torch.dtype) -> None:
     """And each goes on from the state of the other."""
 
     def learner(offload: bool) -> PolicyLearner:
@@ -233,10 +220,10 @@ def test_an_offloaded_optimizer_moves_weights_as_one_beside_them(
     plain, offloaded = learner(False), learner(True)
     assert all(master is not parameter for parameter, master in pairs(offloaded.optimizer))
     groups = make_groups(REWARDS)
-    assert update(plain, groups) == update(offloaded, groups)
+    assert stepped(plain, groups) == stepped(offloaded, groups)
     states = copy.deepcopy((plain.state(), offloaded.state()))
     assert states[0]["masters"].keys() == states[1]["masters"].keys()
     for one, state in ((plain, states[1]), (offloaded, states[0])):
         one.load_state(state)
-        update(one, groups)
+        stepped(one, groups)
     assert torch.equal(flat(plain.model.parameters()), flat(offloaded.model.parameters()))

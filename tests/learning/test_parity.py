@@ -9,14 +9,14 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.architectures import BOUND, Ends
 from benchmarks.tiny_models import tiny_config, tiny_model
-from tests.forward.test_rotations import switching
+from tests.forward.test_attention import switching
 from turnwise.config.engine import ROUNDED_PARITY
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedError
+from turnwise.forward.attention import fix_rotations
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.own_caches import OwnRunner
-from turnwise.forward.rotations import fix_rotations
 from turnwise.forward.rounding import InFloat32
 from turnwise.learning.parity import check_gap, check_parity, measure_parity
 

@@ -1,91 +1,76 @@
 """The policy update: metrics, skipped updates, exact resumption, the reference model."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import changed, each, put, with_one
+from tests.learning.building import (
+    GRPO,
+    changed,
+    each,
+    learner,
+    load_model,
+    make_groups,
+    put,
+    update,
+    weights,
+    with_one,
+)
 from tests.rounding import bounded
-from turnwise.algorithms import Algorithm, make_algorithm, table
+from turnwise.algorithms import make_algorithm, table
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group, Trajectory
+from turnwise.types import Trajectory
 
 pytestmark = pytest.mark.numbers
 
-GRPO = make_algorithm("grpo", {})
 EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
 GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
-
-
-def learner(
-    load_model: LoadModel, algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any
-) -> PolicyLearner:
-    reference = load_model(family) if algorithm.has_reference else None
-    config = LearningConfig(**{"learning_rate": 1e-2, **options})
-    return PolicyLearner(load_model(family), reference, config, algorithm)
-
-
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("rewards", [[[1.0]], [[0.3, 0.3]], [[None, None]], [[1.0, None]], []])
-def test_nothing_to_learn_makes_no_update(
-    load_model: LoadModel, make_groups: MakeGroups, rewards: list[list[float | None]]
-) -> None:
-    trained = learner(load_model, weight_decay=0.1)
+def test_nothing_to_learn_makes_no_update(rewards: list[list[float | None]]) -> None:
+    trained = learner(weight_decay=0.1)
     before = weights(trained.model)
     groups = make_groups(rewards)
-    credits = estimate(groups, Signals(), GRPO)
-    report = trained.update(groups, credits)
+    report = update(trained, groups)
     assert report.metrics["policy/updates"] == 0
     assert report.metrics["policy/trained_tokens"] == 0
     assert trained.optimizer.updates == 0
     assert torch.equal(before, weights(trained.model))
 
 
-def test_a_filter_looks_at_all_groups_of_a_step_whatever_the_number_of_updates(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_filter_looks_at_all_groups_of_a_step_whatever_the_number_of_updates() -> None:
     """Of four groups the two with the largest spread are in the first half; each is an update."""
     algorithm = make_algorithm("grpo", {"group_filter": "top_spread", "share": 0.5})
-    trained = learner(load_model, algorithm, updates_per_step=2)
+    trained = learner(algorithm, updates_per_step=2)
     groups = make_groups([[1.0, 0.0], [0.9, 0.0], [0.2, 0.0], [0.1, 0.0]])
-    credits = estimate(groups, Signals(), algorithm)
-    report = trained.update(groups, credits)
+    report = update(trained, groups)
     kept = [member for group in groups[:2] for member in group.graded]
     assert report.metrics["policy/updates"] == 2
     assert report.metrics["policy/trained_tokens"] == sum(m.tokens.mask.sum() for m in kept)
 
 
-def test_updates_raise_the_probability_of_what_was_rewarded(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    trained = learner(load_model, learning_rate=3e-3)
+def test_updates_raise_the_probability_of_what_was_rewarded() -> None:
+    trained = learner(learning_rate=3e-3)
     groups = make_groups([[1.0, 0.0]])
-    credits = estimate(groups, Signals(), GRPO)
-    losses = [trained.update(groups, credits).metrics["policy/loss"] for _ in range(4)]
+    losses = [update(trained, groups).metrics["policy/loss"] for _ in range(4)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.01
 
 
 @pytest.mark.long
-def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_metrics_of_an_on_policy_update() -> None:
     """Behaviour log-probabilities set to the trainer's own: no gap, ratios 1, no clipping."""
-    trained = learner(load_model, EVERYTHING)
+    trained = learner(EVERYTHING)
     groups = make_groups(REWARDS)
 
     @torch.no_grad()
@@ -103,8 +88,7 @@ def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: Make
     _, (bound,) = bounded(
         trained.model, lambda exact: [torch.cat([own(exact, member) for member in members])]
     )
-    credits = estimate(groups, Signals(), EVERYTHING)
-    report = trained.update(groups, credits)
+    report = update(trained, groups)
     assert report.problems == []
     metrics = report.metrics
     assert metrics["policy/logprob_gap"] < 2 * bound  # both of them are rounded
@@ -119,10 +103,8 @@ def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: Make
     assert metrics["policy/trained_tokens"] == expected
 
 
-def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    once, twice = (learner(load_model, updates_per_step=count) for count in (1, 2))
+def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update() -> None:
+    once, twice = (learner(updates_per_step=count) for count in (1, 2))
     groups = make_groups([[1.0, 0.0]])
     credits = estimate(groups, Signals(), GRPO)
     report = once.update(groups, credits)
@@ -133,15 +115,13 @@ def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update(
     assert again.metrics["policy/approx_kl"] != report.metrics["policy/approx_kl"]
 
 
-def test_two_epochs_are_two_passes_over_the_same_shares(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_two_epochs_are_two_passes_over_the_same_shares() -> None:
     """With ratios to the policy that sampled they are two updates on the same trajectories."""
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), GRPO)
     twice, once = (
-        learner(load_model, epochs=2, updates_per_step=2),
-        learner(load_model, updates_per_step=2),
+        learner(epochs=2, updates_per_step=2),
+        learner(updates_per_step=2),
     )
     report = twice.update(groups, credits)
     once.update(groups, credits)
@@ -151,16 +131,14 @@ def test_two_epochs_are_two_passes_over_the_same_shares(
     assert torch.equal(weights(once.model), weights(twice.model))
 
 
-def test_a_loss_that_is_not_finite_is_skipped_and_named(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_loss_that_is_not_finite_is_skipped_and_named() -> None:
     """The engine gave no log-probability for one sampled token."""
     groups = make_groups(REWARDS)
     tokens = groups[1].trajectories[1].tokens
     logprob = put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
     groups = with_one(groups, 1, 1, logprob=logprob)
     credits = estimate(groups, Signals(), GRPO)
-    trained = learner(load_model, updates_per_step=3, tokens_per_micro_batch=64)
+    trained = learner(updates_per_step=3, tokens_per_micro_batch=64)
     report = trained.update(groups, credits)
     assert report.metrics["policy/skipped_updates"] == 1
     assert report.metrics["policy/updates"] == 2
@@ -168,11 +146,9 @@ def test_a_loss_that_is_not_finite_is_skipped_and_named(
     assert all(np.isfinite(value) for value in report.metrics.values())
 
 
-def test_a_skipped_update_leaves_weights_and_optimizer_untouched(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_skipped_update_leaves_weights_and_optimizer_untouched() -> None:
     """The longest comes last, when the other micro-batches have left their gradients."""
-    trained = learner(load_model, tokens_per_micro_batch=64)
+    trained = learner(tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), GRPO)
     trained.update(groups, credits)
@@ -188,10 +164,8 @@ def test_a_skipped_update_leaves_weights_and_optimizer_untouched(
     assert all(p.grad is None for p in trained.model.parameters())
 
 
-def test_a_gradient_that_is_not_finite_is_skipped(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    trained = learner(load_model)
+def test_a_gradient_that_is_not_finite_is_skipped() -> None:
+    trained = learner()
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), GRPO)
     first = trained.optimizer.parameters[0]
@@ -204,13 +178,13 @@ def test_a_gradient_that_is_not_finite_is_skipped(
 
 
 @pytest.mark.long
-def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_resuming_is_exact() -> None:
     played = [make_groups(REWARDS, seed=seed) for seed in range(4)]
     steps = [(groups, estimate(groups, Signals(), GRPO)) for groups in played]
-    through = learner(load_model, warmup_steps=5)
+    through = learner(warmup_steps=5)
     for groups, credits in steps:
         through.update(groups, credits)
-    first, second = (learner(load_model, warmup_steps=5) for _ in range(2))
+    first, second = (learner(warmup_steps=5) for _ in range(2))
     for groups, credits in steps[:2]:
         first.update(groups, credits)
     second.model.load_state_dict(first.model.state_dict())
@@ -221,51 +195,44 @@ def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups) -> No
     torch.testing.assert_close(through.state(), second.state(), rtol=0, atol=0)
 
 
-def test_unmasked_observations_are_scored_by_the_current_policy(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    trained = learner(load_model, mask_observations=False, tokens_per_micro_batch=64)
+def test_unmasked_observations_are_scored_by_the_current_policy() -> None:
+    trained = learner(mask_observations=False, tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), GRPO)
-    report = trained.update(groups, credits)
+    report = update(trained, groups)
     assert report.problems == []
-    masked = learner(load_model).update(groups, credits)
+    masked = update(learner(), groups)
     assert report.metrics["policy/trained_tokens"] > masked.metrics["policy/trained_tokens"]
     assert report.metrics["policy/logprob_gap"] == pytest.approx(
         masked.metrics["policy/logprob_gap"], rel=1e-5
     )
 
 
-def test_reference_and_coefficient_go_together(load_model: LoadModel) -> None:
+def test_reference_and_coefficient_go_together() -> None:
     with pytest.raises(ConfigError, match="needs a reference"):
         PolicyLearner(load_model(), None, LearningConfig(), EVERYTHING)
     with pytest.raises(ConfigError, match="kl_coefficient is 0"):
         PolicyLearner(load_model(), load_model(), LearningConfig(), GRPO)
 
 
-def test_the_reference_stays_where_it_is(load_model: LoadModel, make_groups: MakeGroups) -> None:
-    trained = learner(load_model, EVERYTHING)
+def test_the_reference_stays_where_it_is() -> None:
+    trained = learner(EVERYTHING)
     assert trained.reference is not None
     before = weights(trained.reference)
     groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), EVERYTHING)
-    trained.update(groups, credits)
-    second = trained.update(groups, credits)
+    update(trained, groups)
+    second = update(trained, groups)
     assert torch.equal(before, weights(trained.reference))
     assert second.metrics["policy/kl_reference"] > 1e-4
 
 
 @pytest.mark.long
-def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_ratios_are_to_the_policy_before_the_update_unless_bypassed() -> None:
     """The behaviour log-probabilities of `make_groups` are not this model's own."""
     ratios = {}
     for correction in ("bypass", "truncated", "none"):
         algorithm = make_algorithm("grpo", {"correction": correction})
         groups = make_groups([[1.0, 0.0, 0.5]])
-        credits = estimate(groups, Signals(), algorithm)
-        metrics = learner(load_model, algorithm).update(groups, credits).metrics
+        metrics = update(learner(algorithm), groups).metrics
         ratios[correction] = metrics["policy/ratio_max"]
         assert ("correction/weight" in metrics) is (correction != "bypass")
     assert ratios["bypass"] != pytest.approx(1.0, abs=1e-3)
@@ -274,9 +241,7 @@ def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [row["name"] for row in table()])
-def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
-    load_model: LoadModel, make_groups: MakeGroups, name: str
-) -> None:
+def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> None:
     """And those that need what these groups have not say so; without an estimator there is no
     policy loss to make one."""
     algorithm = make_algorithm(name, {"k": 1} if name == "pass_at_k" else {})
@@ -285,13 +250,13 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
         with pytest.raises(ConfigError, match="needs reward_weights"):
             estimate(groups, Signals(), algorithm)
         return
-    if algorithm.needs - {"turn_rewards"}:  # without those, outcomes count
+    if algorithm.needs - {"turn_rewards", "self_teacher"}:  # without rewards, outcomes count
         needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             estimate(groups, Signals(), algorithm)
         return
     credits = estimate(groups, Signals(), algorithm)
-    trained = learner(load_model, algorithm)
+    trained = learner(algorithm)
     before = weights(trained.model)
     report = trained.update(groups, credits)
     updated = algorithm.estimator != "none"

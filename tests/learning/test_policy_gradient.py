@@ -1,15 +1,23 @@
 """The gradient of a policy update: what must not move it."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import changed, each, put
+from tests.learning.building import (
+    GRPO,
+    change,
+    changed,
+    each,
+    learner,
+    load_model,
+    make_groups,
+    put,
+    weights,
+)
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import Credits, estimate
@@ -20,7 +28,6 @@ from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
-GRPO = make_algorithm("grpo", {})
 EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
 GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
 TREATED = [
@@ -31,33 +38,6 @@ TREATED = [
     make_algorithm("grpo", {"kl_coefficient": 0.1, "divergence": "unbiased"}),
 ]
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
-
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
-
-
-def learner(
-    load_model: LoadModel, algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any
-) -> PolicyLearner:
-    reference = load_model(family) if algorithm.has_reference else None
-    config = LearningConfig(**{"learning_rate": 1e-2, **options})
-    return PolicyLearner(load_model(family), reference, config, algorithm)
-
-
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
-
-
-def change(trained: PolicyLearner, groups: list[Group]) -> torch.Tensor:
-    """The gradient of one update, read off plain gradient descent in the optimizer's place."""
-    credits = estimate(groups, Signals(), trained.algorithm)
-    parameters = trained.optimizer.parameters
-    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
-    trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
-    before = weights(trained.model).double()
-    report = trained.update(groups, credits)
-    assert report.metrics["policy/updates"] == 1
-    return before - weights(trained.model).double()
 
 
 def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
@@ -73,38 +53,30 @@ def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
 )
 @pytest.mark.parametrize("budget", [64, 100, 100_000])
 def test_the_gradient_does_not_depend_on_the_micro_batches(
-    load_model: LoadModel, make_groups: MakeGroups, algorithm: Algorithm, budget: int
+    algorithm: Algorithm, budget: int
 ) -> None:
     """64 gives a pass for nearly every trajectory, 100_000 one padded pass for all."""
-    whole = change(learner(load_model, algorithm), make_groups(REWARDS))
-    split = change(
-        learner(load_model, algorithm, tokens_per_micro_batch=budget), make_groups(REWARDS)
-    )
+    whole = change(learner(algorithm), make_groups(REWARDS))
+    split = change(learner(algorithm, tokens_per_micro_batch=budget), make_groups(REWARDS))
     assert_same_gradient(whole, split)
 
 
-def test_the_gradient_does_not_depend_on_the_order(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_the_gradient_does_not_depend_on_the_order() -> None:
     groups = make_groups(REWARDS)
     backwards = [Group(g.id, g.trajectories[::-1]) for g in make_groups(REWARDS)[::-1]]
-    assert_same_gradient(
-        change(learner(load_model), groups), change(learner(load_model), backwards)
-    )
+    assert_same_gradient(change(learner(), groups), change(learner(), backwards))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
-def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
-    load_model: LoadModel, make_groups: MakeGroups, name: str
-) -> None:
+def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(name: str) -> None:
     """An all-equal group has a part in the ranks; what tools wrote, and ungraded members, have
     none."""
     band = {"covariance_low": 0.0, "covariance_high": 99.0} if name == "clip_cov" else {}
     algorithm = make_algorithm(name, {"share": 0.2, **band})
     groups = make_groups([*REWARDS, [1.0, 1.0], [None, 0.0, 1.0]])
     credits = estimate(groups, Signals(), algorithm)
-    examples = learner(load_model, algorithm)._examples(groups, credits)
+    examples = learner(algorithm)._examples(groups, credits)
     members = {str(m.id): m for group in groups for m in group.graded}
     assert {example.name for example in examples} == set(members)
     advantage = np.concatenate(
@@ -125,39 +97,35 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
         )
     backwards = [Group(g.id, g.trajectories[::-1]) for g in groups[::-1]]
     assert_same_gradient(
-        change(learner(load_model, algorithm), groups),
-        change(learner(load_model, algorithm), backwards),
+        change(learner(algorithm), groups),
+        change(learner(algorithm), backwards),
     )
 
 
 @pytest.mark.long
-def test_leaving_out_zero_advantages_leaves_the_gradient_equal(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_leaving_out_zero_advantages_leaves_the_gradient_equal() -> None:
     """The saving against the same loss computed on every trajectory (a vanishing KL term)."""
     groups = [*REWARDS, [1.0, 1.0, 1.0]]
     computed = replace(GRPO, kl_coefficient=1e-30)
     assert_same_gradient(
-        change(learner(load_model), make_groups(groups)),
-        change(learner(load_model, computed), make_groups(groups)),
+        change(learner(), make_groups(groups)),
+        change(learner(computed), make_groups(groups)),
     )
-    smaller = change(learner(load_model), make_groups(REWARDS))
-    larger = change(learner(load_model), make_groups(groups))
+    smaller = change(learner(), make_groups(REWARDS))
+    larger = change(learner(), make_groups(groups))
     # 8 of 11 sequences have an advantage; all 11 are in the denominator.
     torch.testing.assert_close(larger, smaller * 8 / 11, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.long
-def test_what_stands_on_masked_tokens_has_no_influence(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_what_stands_on_masked_tokens_has_no_influence() -> None:
     """Advantages and log-probabilities on prompt and tool tokens are garbage here."""
     clean = make_groups(REWARDS)
     dirty = each(
         clean,
         lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)),
     )
-    trained, other = learner(load_model, EVERYTHING), learner(load_model, EVERYTHING)
+    trained, other = learner(EVERYTHING), learner(EVERYTHING)
     for groups, garbage, who in ((clean, 0.0, trained), (dirty, 77.0, other)):
         report = who.update(groups, credits_of(groups, garbage))
         assert not report.problems
@@ -176,26 +144,22 @@ def credits_of(groups: list[Group], garbage: float) -> Credits:
     return replace(credits, advantages=advantages)
 
 
-def test_observations_after_the_last_action_have_no_influence(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_observations_after_the_last_action_have_no_influence() -> None:
     short, seen = make_groups(REWARDS), [Segment([3] * 9, Source.TOOL)]
     long = each(short, lambda m: changed(m, tokens=m.tokens.with_segments(seen, 5)))
-    assert torch.equal(change(learner(load_model), short), change(learner(load_model), long))
+    assert torch.equal(change(learner(), short), change(learner(), long))
 
 
-def test_an_ungraded_member_changes_nothing(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_an_ungraded_member_changes_nothing() -> None:
     groups = make_groups([[1.0, 0.0, None, 0.5]])
     without = [Group("g0", tuple(m for m in groups[0].trajectories if m.reward is not None))]
-    first = change(learner(load_model), copy.deepcopy(without))
-    assert torch.equal(first, change(learner(load_model), groups))
+    first = change(learner(), copy.deepcopy(without))
+    assert torch.equal(first, change(learner(), groups))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
-def test_the_temperature_is_that_of_sampling(
-    load_model: LoadModel, make_groups: MakeGroups, temperature: float
-) -> None:
+def test_the_temperature_is_that_of_sampling(temperature: float) -> None:
     groups = make_groups(REWARDS)
     gradients = []
     for given in (1.0, temperature):

@@ -1,6 +1,5 @@
 """Routing replay: the learner sends tokens to the experts that they were sampled with."""
 
-import asyncio
 import copy
 from dataclasses import replace
 from types import MethodType
@@ -10,106 +9,45 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
-)
 
 from tests.fakes import byte_tokenizer, small_mixture, small_model
+from tests.forward.test_routers import moe
+from tests.learning.sampling import groups_of, played, updated
 from turnwise.algorithms import make_algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig
-from turnwise.engines.base import Sampling
-from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.routing import Replay, check_routing, recorded_experts, routers_in
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
-from turnwise.tokens import NO_EXPERT, Segment, Source, Tokens
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.tokens import NO_EXPERT, Tokens
 
 pytestmark = pytest.mark.numbers
 
 NEAR = 1e-5
 """The relative distance of the routers of two experts that take each other's place."""
-PROMPTS = ([70, 12, 5, 41, 120, 33], [70, 12, 5, 41, 120, 33], [9, 8, 7])
 
 
 def mixture() -> Any:
     """Experts in pairs whose routers are almost the same, of which three are chosen: so of one pair
     one alone is, and rounding decides which."""
     model: Any = small_mixture(byte_tokenizer())
-    for router in routers(model):
+    for router in routers_in(model):
         router.weight.data[1::2] = router.weight.data[::2] * (1 + NEAR)
     return model
-
-
-def routers(model: Any) -> list[Any]:
-    return routers_in(model)
 
 
 def nudged(model: Any) -> Any:
     """A copy in which the routers of each pair have changed places."""
     other = copy.deepcopy(model)
-    for router in routers(other):
+    for router in routers_in(other):
         router.weight.data = router.weight.data.view(-1, 2, 32).flip(1).reshape(-1, 32)
     return other
 
 
-async def _episode(engine: EmbeddedEngine, number: int, turns: int) -> Tokens:
-    tokens = Tokens.empty().with_segments([Segment(PROMPTS[number], Source.USER)], 0)
-    for turn in range(turns):
-        sampling = Sampling(9, seed=10 * number + turn, experts_from=tokens.routed)
-        found = await engine.generate(tokens.ids.tolist(), sampling, session=str(number))
-        sampled = found.tokens, found.logprobs, found.version
-        tokens = tokens.with_sampled(*sampled, turn, found.experts)
-        if turn + 1 < turns:
-            tokens = tokens.with_segments([Segment([44, 45, 46], Source.TOOL)], turn)
-    engine.close(str(number))
-    return tokens
-
-
-def played(model: Any, deterministic: bool = True, turns: int = 2) -> list[Tokens]:
-    """Three episodes, two of which begin with the same prompt."""
-
-    async def play() -> list[Tokens]:
-        engine = EmbeddedEngine(
-            model,
-            byte_tokenizer(),
-            max_sequences=2,
-            max_tokens=100,
-            deterministic=deterministic,
-        )
-        for number in range(len(PROMPTS)):
-            engine.open(str(number))
-        episodes = (_episode(engine, number, turns) for number in range(len(PROMPTS)))
-        return list(await asyncio.gather(*episodes))
-
-    return asyncio.run(play())
-
-
-def groups_of(played: list[Tokens]) -> list[Group]:
-    task = Task("a", "a")
-    verdict = Verdict(1.0, True)
-    members = tuple(
-        Trajectory(task, "a", number, 0, tokens, (), Outcome.SUCCESS, verdict)
-        for number, tokens in enumerate(played)
-    )
-    return [Group("a", members)]
-
-
-def updated(model: Any, played: list[Tokens], **settings: Any) -> dict[str, float]:
-    """The metrics of one update of a copy."""
-    groups = groups_of(played)
-    members = groups[0].graded
-    credits = Credits(
-        {one.id: one.tokens.mask.astype(np.float32) for one in members}, {one.id for one in members}
-    )
-    learner = PolicyLearner(
-        copy.deepcopy(model), None, LearningConfig(**settings), make_algorithm("grpo", {})
-    )
-    return learner.update(groups, credits).metrics
+def sampled(model: Any, deterministic: bool = True, turns: int = 2) -> list[Tokens]:
+    return played(model, deterministic, turns, experts=True)
 
 
 def without(played: list[Tokens]) -> list[Tokens]:
@@ -120,9 +58,9 @@ def without(played: list[Tokens]) -> list[Tokens]:
 @pytest.mark.parametrize("deterministic", [True, False], ids=["lockstep", "as they come"])
 def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool) -> None:
     model = mixture()
-    for tokens in played(model, deterministic):
+    for tokens in sampled(model, deterministic):
         assert tokens.experts is not None
-        with recorded_experts(routers(model)) as found, torch.no_grad():
+        with recorded_experts(routers_in(model)) as found, torch.no_grad():
             model(input_ids=torch.from_numpy(tokens.ids[None].copy()), use_cache=False)
         own = torch.stack(found, 1).sort(-1).values.numpy()
         recorded = np.sort(tokens.experts, -1)
@@ -135,7 +73,7 @@ def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool)
 @pytest.mark.long
 def test_the_learner_gives_what_was_sampled_though_its_routers_choose_otherwise() -> None:
     model = mixture()
-    tokens = played(model)
+    tokens = sampled(model)
     same = updated(nudged(model), tokens)
     assert same["policy/logprob_gap"] < 1e-4
     assert same["policy/routing_changed"] == 1
@@ -150,7 +88,7 @@ def test_one_wrong_expert_is_seen() -> None:
     processor has it. The wrong one is of the last token's last router, since what an earlier one
     does differently reaches the choices of those after it."""
     model = small_mixture(byte_tokenizer())
-    tokens = played(model)
+    tokens = sampled(model)
     right = updated(model, tokens)
     assert right["policy/logprob_gap"] < 1e-5
     assert right["policy/routing_changed"] == 0
@@ -168,7 +106,7 @@ def test_one_wrong_expert_is_seen() -> None:
 def test_a_reward_of_tokens_is_measured_as_the_model_routes() -> None:
     """And so is what is compared with it."""
     model = nudged(mixture())
-    tokens = played(mixture())
+    tokens = sampled(mixture())
     moved = [_rewarded(model, rows) for rows in (tokens, without(tokens))]
     assert all(torch.equal(*both) for both in zip(*moved, strict=True))
 
@@ -203,12 +141,12 @@ def _by_hand(router: Any, recorded: Tensor) -> None:
 
 @pytest.mark.long
 def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
-    tokens = played(mixture())[2]
+    tokens = sampled(mixture())[2]
     assert tokens.experts is not None
     model, other = nudged(mixture()), nudged(mixture())
     ids = torch.from_numpy(tokens.ids.copy())
     recorded = torch.from_numpy(tokens.experts[:-1].astype(np.int64))
-    for number, router in enumerate(routers(other)):
+    for number, router in enumerate(routers_in(other)):
         _by_hand(router, recorded[:, number])
     logits = other(input_ids=ids[None, :-1], use_cache=False).logits[0]
     exact = logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0]
@@ -221,14 +159,14 @@ def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
     exact.sum().backward()
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.allclose(one.grad, two.grad, 1e-3, 1e-4)
-    assert all(router.weight.grad.abs().max() > 1e-3 for router in routers(model))
+    assert all(router.weight.grad.abs().max() > 1e-3 for router in routers_in(model))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("padding", [0, 60], ids=["padded", "in a row"])
 def test_texts_together_have_what_each_has_alone(padding: int) -> None:
-    model, texts = nudged(mixture()), played(mixture())
-    longer = played(mixture(), turns=2 if not padding else 6)[0]
+    model, texts = nudged(mixture()), sampled(mixture())
+    longer = sampled(mixture(), turns=2 if not padding else 6)[0]
     rows = [*texts, longer]
 
     def scored(rows: list[Tokens]) -> tuple[Tensor, Replay]:
@@ -254,38 +192,17 @@ def test_a_model_without_experts_is_refused() -> None:
     with pytest.raises(NotSupportedError, match="Qwen3ForCausalLM is none"):
         check_routing(dense)
     with pytest.raises(ConfigError, match="no routing to record"):
-        played(dense)
+        sampled(dense)
 
 
 def test_routers_that_leave_the_choice_to_others_are_refused() -> None:
-    model = DeepseekV3ForCausalLM(
-        DeepseekV3Config(
-            vocab_size=64,
-            hidden_size=32,
-            intermediate_size=32,
-            moe_intermediate_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            n_routed_experts=8,
-            num_experts_per_tok=2,
-            n_group=2,
-            topk_group=1,
-            first_k_dense_replace=1,
-            q_lora_rank=16,
-            kv_lora_rank=16,
-            qk_rope_head_dim=8,
-            qk_nope_head_dim=8,
-            v_head_dim=8,
-        )
-    )
     with pytest.raises(NotSupportedError, match="by one top-k of their own"):
-        check_routing(model)
+        check_routing(moe("deepseek_v3"))
 
 
 @pytest.mark.long
 def test_another_number_of_routers_is_refused() -> None:
-    tokens = played(mixture())
+    tokens = sampled(mixture())
     wrong = [replace(one, experts=one.experts[:, :1]) for one in tokens if one.experts is not None]
     with pytest.raises(NotSupportedError, match="sampled with 1 routers"):
         updated(mixture(), wrong)

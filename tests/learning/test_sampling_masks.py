@@ -1,7 +1,5 @@
 """Sampling masks: the learner's probabilities are over the tokens that each was drawn among."""
 
-import asyncio
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +9,11 @@ import torch
 from torch import nn
 
 from tests.fakes import byte_tokenizer, small_model
-from tests.learning.test_routing_replay import PROMPTS, groups_of
-from turnwise.algorithms import make_algorithm
+from tests.learning.sampling import groups_of, played, updated
 from turnwise.config import ImplicitRewardConfig, LearningConfig, SelfTeacherConfig
-from turnwise.engines.base import Sampling
-from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.learning.credits import Credits
-from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.scoring import sampled_logprobs
-from turnwise.learning.signals.kl_reward import METRIC, KLReward
-from turnwise.tokens import KeptTokens, Segment, Source, Tokens
+from turnwise.learning.signals.reward_terms import METRIC, KLReward
+from turnwise.tokens import KeptTokens, Tokens
 
 pytestmark = pytest.mark.numbers
 
@@ -38,58 +31,12 @@ def policy() -> Any:
     return model
 
 
-async def _episode(engine: EmbeddedEngine, number: int, options: dict[str, Any]) -> Tokens:
-    tokens = Tokens.empty().with_segments([Segment(PROMPTS[number], Source.USER)], 0)
-    for turn in range(2):
-        sampling = Sampling(9, seed=10 * number + turn, returns_kept=True, **options)
-        found = await engine.generate(tokens.ids.tolist(), sampling, session=str(number))
-        sampled = found.tokens, found.logprobs, found.version
-        tokens = tokens.with_sampled(*sampled, turn, kept=found.kept)
-        tokens = tokens.with_segments([Segment([44, 45, 46], Source.TOOL)], turn)
-    engine.close(str(number))
-    return tokens
-
-
-def played(model: Any, deterministic: bool = True, **options: float) -> list[Tokens]:
-    """Three episodes of two turns, two of which begin with the same prompt."""
-
-    async def play() -> list[Tokens]:
-        settings = {"max_sequences": 2, "max_tokens": 100, "deterministic": deterministic}
-        engine = EmbeddedEngine(model, byte_tokenizer(), **settings)
-        for number in range(len(PROMPTS)):
-            engine.open(str(number))
-        episodes = (_episode(engine, number, options) for number in range(len(PROMPTS)))
-        return list(await asyncio.gather(*episodes))
-
-    return asyncio.run(play())
+def sampled(model: Any, deterministic: bool = True, **options: float) -> list[Tokens]:
+    return played(model, deterministic, returns_kept=True, **options)
 
 
 def without(played: list[Tokens]) -> list[Tokens]:
     return [replace(tokens, kept=None) for tokens in played]
-
-
-def updated(
-    model: Any,
-    played: list[Tokens],
-    options: dict[str, float],
-    algorithm: dict[str, Any] | None = None,
-    **settings: Any,
-) -> dict[str, float]:
-    """The metrics of one update of a copy."""
-    groups = groups_of(played)
-    members = groups[0].graded
-    credits = Credits(
-        {one.id: one.tokens.mask.astype(np.float32) for one in members}, {one.id for one in members}
-    )
-    made = make_algorithm("grpo", algorithm or {})
-    learner = PolicyLearner(
-        copy.deepcopy(model),
-        copy.deepcopy(model) if made.has_reference else None,
-        LearningConfig(**settings),
-        made,
-        options.get("temperature", 1.0),
-    )
-    return learner.update(groups, credits).metrics
 
 
 @pytest.mark.long
@@ -100,7 +47,7 @@ def test_the_engine_records_the_tokens_that_are_left(
 ) -> None:
     """Each sampled token is one of them, and its probability among them is the recorded one."""
     model = policy()
-    for tokens in played(model, deterministic, **options):
+    for tokens in sampled(model, deterministic, **options):
         assert tokens.kept is not None
         assert np.array_equal(tokens.kept.counts > 0, tokens.mask)
         with torch.no_grad():
@@ -120,7 +67,7 @@ def test_the_engine_records_the_tokens_that_are_left(
 @pytest.mark.parametrize("shared", [False, True], ids=["rows", "trees"])
 def test_the_learner_gives_what_was_sampled(options: dict[str, float], shared: bool) -> None:
     model = policy()
-    tokens = played(model, **options)
+    tokens = sampled(model, **options)
     masked = updated(model, tokens, options, share_prefixes=shared)
     assert masked["policy/logprob_gap"] < 1e-4
     assert masked["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
@@ -131,7 +78,7 @@ def test_the_learner_gives_what_was_sampled(options: dict[str, float], shared: b
 def test_one_token_more_is_seen() -> None:
     options = TRUNCATIONS[0]
     model = policy()
-    tokens = played(model, **options)
+    tokens = sampled(model, **options)
     sets = tokens[0].kept
     assert sets is not None
     rows = [sets[place : place + 1].ids for place in range(len(sets))]
@@ -148,7 +95,7 @@ def test_what_is_compared_is_over_the_same_tokens() -> None:
     """The reference and the policy before the update, which are the policy itself here."""
     options = TRUNCATIONS[0]
     model = policy()
-    tokens = played(model, **options)
+    tokens = sampled(model, **options)
     divergence = "policy/kl_reference"
     reference = {"kl_coefficient": 0.1}
     assert updated(model, tokens, options, reference)[divergence] == pytest.approx(0, abs=1e-6)
@@ -165,7 +112,7 @@ def test_what_is_compared_is_over_the_same_tokens() -> None:
 
 def test_a_kl_reward_is_over_the_same_tokens() -> None:
     model = policy()
-    tokens = played(model, **TRUNCATIONS[0])
+    tokens = sampled(model, **TRUNCATIONS[0])
 
     def measured(played: list[Tokens]) -> float:
         def reference(members: Any) -> Any:
@@ -184,7 +131,7 @@ def test_a_model_of_rewards_reads_the_whole_vocabulary() -> None:
     from turnwise_algorithms.signals.implicit_reward import ImplicitReward
 
     model = policy()
-    tokens = played(model, **TRUNCATIONS[0])
+    tokens = sampled(model, **TRUNCATIONS[0])
 
     def rewards(played: list[Tokens]) -> list[Any]:
         def reference(members: Any) -> Any:
@@ -211,14 +158,14 @@ def test_a_self_teachers_weights_are_ratios_over_the_same_tokens() -> None:
         found: torch.Tensor = teacher._divergences(lessons(groups_of(played)))[1].detach()
         return found
 
-    tokens = played(model, **TRUNCATIONS[0])
+    tokens = sampled(model, **TRUNCATIONS[0])
     assert torch.allclose(weights(tokens), torch.ones(()), 0, 1e-3)
     assert weights(without(tokens)).mean() < 0.99
 
 
 def test_observations_in_the_loss_are_over_the_whole_vocabulary() -> None:
     options = TRUNCATIONS[0]
-    tokens = played(policy(), **options)
+    tokens = sampled(policy(), **options)
     metrics = updated(policy(), tokens, options, mask_observations=False)
     assert metrics["policy/logprob_gap"] < 1e-4
     assert np.isfinite(metrics["policy/loss"])
@@ -229,4 +176,4 @@ def test_a_frozen_output_layer_learns_too() -> None:
     model = policy()
     head: nn.Module = model.lm_head
     head.requires_grad_(False)
-    assert updated(model, played(model, **options), options)["policy/gradient_norm"] > 0
+    assert updated(model, sampled(model, **options), options)["policy/gradient_norm"] > 0

@@ -1,11 +1,10 @@
 """Log-probabilities of given tokens against a float64 softmax, one sequence at a time."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.forward.logprobs import score_norms
 from turnwise.learning.scoring import sampled_logprobs, score
@@ -14,7 +13,7 @@ TEMPERATURE = 0.7
 
 
 @pytest.mark.parametrize("budget", [64, 10_000])
-def test_they_are_the_models_own_in_any_micro_batches(load_model: Any, budget: int) -> None:
+def test_they_are_the_models_own_in_any_micro_batches(budget: int) -> None:
     """Sequences of which nothing, a first token, or a token in the middle is wanted among them."""
     model = load_model("qwen3").eval()
     generator = np.random.default_rng(0)
@@ -38,7 +37,7 @@ def test_they_are_the_models_own_in_any_micro_batches(load_model: Any, budget: i
         np.testing.assert_allclose(row, expected, atol=1e-4)
 
 
-def test_those_of_a_trajectory_are_at_its_sampled_tokens(load_model: Any, make_groups: Any) -> None:
+def test_those_of_a_trajectory_are_at_its_sampled_tokens() -> None:
     members = make_groups([[1.0, 0.0]])[0].trajectories
     found = sampled_logprobs(load_model("qwen3").eval(), members, LearningConfig(), TEMPERATURE)
     for member, row in zip(members, found, strict=True):
@@ -47,7 +46,7 @@ def test_those_of_a_trajectory_are_at_its_sampled_tokens(load_model: Any, make_g
     assert sampled_logprobs(load_model("qwen3"), [], LearningConfig(), TEMPERATURE) == []
 
 
-def test_chunks_change_no_score_norm_and_certainty_has_none(load_model: Any) -> None:
+def test_chunks_change_no_score_norm_and_certainty_has_none() -> None:
     model, ids = load_model("llama").eval(), torch.arange(1, 13)[None]
     selected = torch.ones(1, 11, dtype=torch.bool)
     arguments = (model, ids[:, :-1], selected, ids[0, 1:], 1.0, False)

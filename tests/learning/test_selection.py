@@ -1,13 +1,12 @@
 """What enters a batch: facts of trajectories, and what a filter takes out of the loss."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import changed, each, put, with_one
+from tests.learning.building import GRPO, changed, each, load_model, make_groups, put, with_one
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import TurnFacts
 from turnwise.config import LearningConfig
@@ -34,11 +33,8 @@ from turnwise.types import (
     Verdict,
 )
 
-GRPO = make_algorithm("grpo", {})
 FINISHED = make_algorithm("grpo", {"trajectory_filter": "overlong"})
 ACTED = TurnFacts(acted=True)
-
-MakeGroups = Callable[..., list[Group]]
 
 
 def tool_turn(*results: tuple[str, str, bool]) -> Turn:
@@ -57,32 +53,29 @@ MALFORMED = Turn(Action("", error="Malformed"), Step(Observation("Malformed")))
 CUT_OFF = Turn(Action("", calls=(ToolCall("search", {"query": "a"}),)))
 
 
-def judged(make_groups: MakeGroups, *turns: Turn) -> list[TurnFacts]:
+def judged(*turns: Turn) -> list[TurnFacts]:
     (group,) = with_one(make_groups([[1.0]]), 0, 0, turns=turns)
     return list(facts(group.trajectories[0]).turns)
 
 
-def test_a_turn_acts_by_a_call_or_an_answer(make_groups: MakeGroups) -> None:
+def test_a_turn_acts_by_a_call_or_an_answer() -> None:
     silent = Turn(Action("only text"), Step(Observation("?")))
-    found = judged(make_groups, tool_turn(("a", "1", True)), MALFORMED, silent, CUT_OFF, ANSWER)
+    found = judged(tool_turn(("a", "1", True)), MALFORMED, silent, CUT_OFF, ANSWER)
     assert [turn.acted for turn in found] == [True, False, False, True, True]
     assert not any(turn.failed or turn.repeated for turn in found)
 
 
-def test_a_turn_failed_where_every_call_did(make_groups: MakeGroups) -> None:
+def test_a_turn_failed_where_every_call_did() -> None:
     both, one = [("a", "1", False), ("b", "2", False)], [("c", "1", False), ("d", "2", True)]
-    assert [t.failed for t in judged(make_groups, tool_turn(*both), tool_turn(*one))] == [
+    assert [t.failed for t in judged(tool_turn(*both), tool_turn(*one))] == [
         True,
         False,
     ]
 
 
-def test_a_turn_is_repeated_where_the_same_calls_give_the_same_again(
-    make_groups: MakeGroups,
-) -> None:
+def test_a_turn_is_repeated_where_the_same_calls_give_the_same_again() -> None:
     """Not where the world has changed, nor where something is new, nor within one turn."""
     found = judged(
-        make_groups,
         tool_turn(("a", "1", True), ("a", "1", True)),
         tool_turn(("a", "1", True)),
         tool_turn(("a", "2", True)),
@@ -93,14 +86,12 @@ def test_a_turn_is_repeated_where_the_same_calls_give_the_same_again(
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_every_budget_truncates(make_groups: MakeGroups, outcome: Outcome) -> None:
+def test_every_budget_truncates(outcome: Outcome) -> None:
     (group,) = with_one(make_groups([[1.0]]), 0, 0, outcome=outcome)
     assert facts(group.trajectories[0]).truncated is outcome.value.startswith("truncated")
 
 
-def test_a_filtered_member_stays_in_the_baseline_and_leaves_loss_and_denominators(
-    make_groups: MakeGroups,
-) -> None:
+def test_a_filtered_member_stays_in_the_baseline_and_leaves_loss_and_denominators() -> None:
     groups = with_one(make_groups([[1.0, 0.0, 0.4, None]]), 0, 1, outcome=Outcome.TRUNCATED_TOKENS)
     credits = estimate(groups, Signals(), FINISHED)
     assert [m.episode for m in kept_members(groups[0], FINISHED)] == [0, 2]
@@ -115,7 +106,7 @@ def test_a_filtered_member_stays_in_the_baseline_and_leaves_loss_and_denominator
     assert selection_metrics(groups, FINISHED) == {"batch/left_out": pytest.approx(1 / 3)}
 
 
-def updated(load_model: Any, groups: list[Group], **options: Any) -> torch.Tensor:
+def updated(groups: list[Group], **options: Any) -> torch.Tensor:
     model = load_model()
     credits = estimate(groups, Signals(), FINISHED)
     learner = PolicyLearner(model, None, LearningConfig(**options), FINISHED)
@@ -123,25 +114,21 @@ def updated(load_model: Any, groups: list[Group], **options: Any) -> torch.Tenso
     return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
 
 
-def test_the_gradient_knows_of_a_filtered_member_by_its_reward_alone(
-    load_model: Any, make_groups: MakeGroups
-) -> None:
+def test_the_gradient_knows_of_a_filtered_member_by_its_reward_alone() -> None:
     groups = make_groups([[1.0, 0.0, 0.4], [0.0, 1.0]])
     groups = with_one(groups, 0, 1, outcome=Outcome.TRUNCATED_TURNS)
-    result = updated(load_model, groups)
+    result = updated(groups)
     tokens = groups[0].trajectories[1].tokens
     sevens, source = np.full(len(tokens), 7), put(tokens.source, -1, Source.MODEL)
     other = with_one(groups, 0, 1, ids=sevens, source=source)
-    assert torch.equal(updated(load_model, other), result)
+    assert torch.equal(updated(other), result)
     other = with_one(groups, 0, 1, verdict=Verdict(0.9, True))
-    assert not torch.equal(updated(load_model, other), result)
-    split = updated(load_model, groups, tokens_per_micro_batch=64)
+    assert not torch.equal(updated(other), result)
+    split = updated(groups, tokens_per_micro_batch=64)
     torch.testing.assert_close(split, result, rtol=0, atol=1e-6)
 
 
-def test_a_batch_of_which_nothing_is_left_makes_no_update(
-    load_model: Any, make_groups: MakeGroups
-) -> None:
+def test_a_batch_of_which_nothing_is_left_makes_no_update() -> None:
     groups = each(
         make_groups([[1.0, 0.0]]), lambda member: changed(member, outcome=Outcome.TRUNCATED_TIME)
     )
@@ -152,6 +139,6 @@ def test_a_batch_of_which_nothing_is_left_makes_no_update(
     assert selection_metrics(groups, FINISHED) == {"batch/left_out": 1.0}
 
 
-def test_an_algorithm_without_a_filter_reports_nothing(make_groups: MakeGroups) -> None:
+def test_an_algorithm_without_a_filter_reports_nothing() -> None:
     assert selection_metrics(make_groups([[1.0, 0.0]]), GRPO) == {}
     assert selection_metrics(make_groups([[None]]), FINISHED) == {}

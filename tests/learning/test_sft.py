@@ -1,13 +1,13 @@
 """Supervised learning: the loss by hand, the order of demonstrations, exact resumption."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, random_tokens, weights
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
 from turnwise.learning.optimizer import warm_up, warm_up_then_cosine
@@ -16,14 +16,9 @@ from turnwise.tokens import Segment, Source, Tokens
 
 pytestmark = pytest.mark.numbers
 
-LoadModel = Callable[..., Any]
+RANDOM = np.random.default_rng(5)
+DEMONSTRATIONS = [random_tokens(RANDOM) for _ in range(6)]
 SFT = SftConfig(steps=6, batch_size=4, learning_rate=3e-3, warmup_steps=2)
-
-
-@pytest.fixture
-def demonstrations(make_tokens: Callable[..., Tokens]) -> list[Tokens]:
-    generator = np.random.default_rng(5)
-    return [make_tokens(generator) for _ in range(6)]
 
 
 def learner(
@@ -32,39 +27,33 @@ def learner(
     return SupervisedLearner(model, demonstrations, sft, LearningConfig(**options), seed=3)
 
 
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
-
-
-def test_the_loss_is_the_mean_over_the_models_tokens(
-    load_model: LoadModel, demonstrations: list[Tokens]
-) -> None:
+def test_the_loss_is_the_mean_over_the_models_tokens() -> None:
     """All six in one batch, each token's loss from full logits."""
     model = load_model()
     total, count = 0.0, 0
-    for tokens in demonstrations:
+    for tokens in DEMONSTRATIONS:
         ids = torch.tensor(tokens.ids)
         with torch.no_grad():
             logprobs = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
         for t in np.flatnonzero(tokens.mask):
             total -= logprobs[t - 1, ids[t]].item()
             count += 1
-    metrics = learner(model, demonstrations, SFT.model_copy(update={"batch_size": 6})).step()
+    metrics = learner(model, DEMONSTRATIONS, SFT.model_copy(update={"batch_size": 6})).step()
     assert metrics["sft/loss"] == pytest.approx(total / count, rel=1e-5)
     assert metrics["sft/trained_tokens"] == count
 
 
-def test_micro_batches_do_not_matter(load_model: LoadModel, demonstrations: list[Tokens]) -> None:
+def test_micro_batches_do_not_matter() -> None:
     norms = [
-        learner(load_model(), demonstrations, tokens_per_micro_batch=budget).step()
+        learner(load_model(), DEMONSTRATIONS, tokens_per_micro_batch=budget).step()
         for budget in (64, 10_000)
     ]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_it_learns_and_finishes(load_model: LoadModel, demonstrations: list[Tokens]) -> None:
+def test_it_learns_and_finishes() -> None:
     sft = SFT.model_copy(update={"steps": 30, "batch_size": 6})
-    trained = learner(load_model(), demonstrations, sft)
+    trained = learner(load_model(), DEMONSTRATIONS, sft)
     losses = []
     while not trained.finished:
         losses.append(trained.step()["sft/loss"])
@@ -72,21 +61,19 @@ def test_it_learns_and_finishes(load_model: LoadModel, demonstrations: list[Toke
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_every_pass_sees_each_demonstration_once(
-    load_model: LoadModel, demonstrations: list[Tokens]
-) -> None:
+def test_every_pass_sees_each_demonstration_once() -> None:
     """Three batches of four are two passes over six; the second pass has another order."""
-    trained = learner(load_model(), demonstrations)
+    trained = learner(load_model(), DEMONSTRATIONS)
     names = [e.name for step in range(3) for e in trained._batch(step)]
     assert sorted(names[:6]) == sorted(names[6:]) == sorted(set(names))
     assert names[:6] != names[6:]
 
 
-def test_resuming_is_exact(load_model: LoadModel, demonstrations: list[Tokens]) -> None:
-    through = learner(load_model(), demonstrations)
+def test_resuming_is_exact() -> None:
+    through = learner(load_model(), DEMONSTRATIONS)
     while not through.finished:
         through.step()
-    first, second = (learner(load_model(), demonstrations) for _ in range(2))
+    first, second = (learner(load_model(), DEMONSTRATIONS) for _ in range(2))
     for _ in range(3):
         first.step()
     second.model.load_state_dict(first.model.state_dict())
@@ -96,10 +83,8 @@ def test_resuming_is_exact(load_model: LoadModel, demonstrations: list[Tokens]) 
     assert torch.equal(weights(through.model), weights(second.model))
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(
-    load_model: LoadModel, demonstrations: list[Tokens]
-) -> None:
-    trained = learner(load_model(), demonstrations)
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    trained = learner(load_model(), DEMONSTRATIONS)
     trained.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
     before = weights(trained.model)
     assert trained.step()["sft/skipped_updates"] == 1
@@ -107,7 +92,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
     assert torch.equal(before, weights(trained.model))
 
 
-def test_demonstrations_without_a_token_to_learn_are_refused(load_model: LoadModel) -> None:
+def test_demonstrations_without_a_token_to_learn_are_refused() -> None:
     tokens = Tokens.empty()
     tokens = tokens.with_segments([Segment([1, 2, 3], Source.USER)], 0)
     with pytest.raises(DataError, match="no demonstration"):
@@ -123,7 +108,7 @@ def test_schedules_by_hand() -> None:
     assert cosine[6:] == pytest.approx([0.1, 0.1, 0.1])
 
 
-def test_weight_decay_leaves_out_vectors(load_model: LoadModel) -> None:
+def test_weight_decay_leaves_out_vectors() -> None:
     tokens = Tokens.empty()
     tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
     tokens = tokens.with_sampled([2], [-1.0], version=0, turn=0)

@@ -1,11 +1,12 @@
 """Updates with shared prefixes: trees compute what the sequences compute by themselves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
+from tests.learning.building import load_model, update
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.numbers
 
 CPU = torch.device("cpu")
 EVERYTHING = {"kl_coefficient": 0.1, "entropy_coefficient": 0.01}
-LoadModel = Callable[..., Any]
 STORIES = [
     ([4, 5, 6], [7, 8], [9, 10]),
     ([4, 5, 6], [7, 8], [9, 10]),
@@ -75,7 +75,7 @@ def groups() -> list[Group]:
 @pytest.mark.long
 @pytest.mark.parametrize(("family", "block"), [("qwen3", 5), ("llama", 128)])
 def test_logprobs_and_gradients_are_those_of_the_sequences(
-    load_model: LoadModel, family: str, block: int, monkeypatch: pytest.MonkeyPatch
+    family: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of tokens in several sequences the gradient is that of all of them."""
     monkeypatch.setattr(prefix_trees, "BLOCK", block)
@@ -116,9 +116,7 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
 
 @pytest.mark.long
 @pytest.mark.parametrize("overrides", [{}, {"correction": "truncated"}, EVERYTHING])
-def test_an_update_is_the_same_with_fewer_tokens(
-    load_model: LoadModel, overrides: dict[str, Any]
-) -> None:
+def test_an_update_is_the_same_with_fewer_tokens(overrides: dict[str, Any]) -> None:
     algorithm = make_algorithm("grpo", overrides)
 
     def updated(model: Any, shared: bool) -> tuple[torch.Tensor, dict[str, float], int]:
@@ -139,8 +137,7 @@ def test_an_update_is_the_same_with_fewer_tokens(
 
         learner.optimizer.apply = keep  # type: ignore[method-assign]
         played = groups()
-        credits = estimate(played, Signals(), algorithm)
-        metrics = learner.update(played, credits).metrics
+        metrics = update(learner, played).metrics
         hook.remove()
         return torch.cat(kept), metrics, sum(seen)
 
@@ -179,7 +176,7 @@ def test_trees_fit_into_micro_batches() -> None:
     assert [[len(members) for members, _ in batch] for batch in batches] == [[2, 2], [2, 2]]
 
 
-def test_a_model_with_another_attention_is_refused(load_model: LoadModel) -> None:
+def test_a_model_with_another_attention_is_refused() -> None:
     algorithm = make_algorithm("grpo", {})
     with pytest.raises(ConfigError, match="share_prefixes"):
         PolicyLearner(load_model("gemma2"), None, LearningConfig(share_prefixes=True), algorithm)

@@ -1,32 +1,26 @@
 """What an update records of each trained token, against computations by hand."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.signals.base import Signals
-from turnwise.learning.token_numbers import together
-from turnwise.types import Group
+from turnwise.learning.signals.base import Signals, together
 
 pytestmark = pytest.mark.numbers
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 REWARDS = [[1.0, 0.0, 0.3], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize("share_prefixes", [False, True])
-def test_entropies_are_those_of_the_distribution_that_was_sampled(
-    load_model: LoadModel, make_groups: MakeGroups, share_prefixes: bool
-) -> None:
+def test_entropies_are_those_of_the_distribution_that_was_sampled(share_prefixes: bool) -> None:
     """At the sampling temperature, before the update, whatever comes after the first pass."""
     model, groups, algorithm = load_model(), make_groups(REWARDS), make_algorithm("grpo", {})
     config = LearningConfig(epochs=2, learning_rate=1e-2, share_prefixes=share_prefixes)
@@ -43,9 +37,7 @@ def test_entropies_are_those_of_the_distribution_that_was_sampled(
         assert all(np.isnan(others[name]).all() for name in found[member.id].dtype.names or ())
 
 
-def test_weights_are_the_aggregation_s_where_nothing_else_is_chosen(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_weights_are_the_aggregation_s_where_nothing_else_is_chosen() -> None:
     """One over the sequences of the optimizer batch, shared by a sequence's own tokens; two updates
     are two batches."""
     groups = make_groups(REWARDS)
@@ -69,9 +61,7 @@ def test_weights_are_the_aggregation_s_where_nothing_else_is_chosen(
         {"token_filter": "clip_cov", "share": 0.2, "covariance_low": 0.0},
     ],
 )
-def test_weights_are_what_is_left_after_filters_and_corrections(
-    load_model: LoadModel, make_groups: MakeGroups, changes: dict[str, Any]
-) -> None:
+def test_weights_are_what_is_left_after_filters_and_corrections(changes: dict[str, Any]) -> None:
     """Where every ratio is 1, as in the first update of a decoupled objective, the loss is the sum
     of weight times advantage, with its sign turned."""
     groups = make_groups(REWARDS)

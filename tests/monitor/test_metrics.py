@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.learning.conftest import random_trajectory
+from tests.learning.building import random_trajectory
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.types import Action, Group, Step, ToolCall, ToolResult, Turn
 

@@ -11,20 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes import Capitals, Letters, byte_tokenizer, small_model
+from tests.fakes import Capitals, Letters, small_model
+from tests.rollout.playing import TOKENIZER, decode, encode, rolling
 from turnwise.config import RolloutConfig
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, summarise, truncate
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn
 
-TOKENIZER = byte_tokenizer()
 MODES = ("drop", "truncate", "summarise")
 
 
@@ -35,14 +31,6 @@ class Encyclopedia(Capitals):
     def lookup(self, country: str) -> str:
         """Look a country up."""
         return f"{country} " + "has rivers and hills. " * 4
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
-
-
-def decode(ids: np.ndarray) -> str:
-    return TOKENIZER.decode(ids.tolist())
 
 
 def play(mode: str, lookups: int, **changes: int) -> Trajectory:
@@ -64,10 +52,7 @@ def play(mode: str, lookups: int, **changes: int) -> Trajectory:
     sizes = {"max_turns": 20, "max_turn_tokens": 40, "max_tokens": 520, "max_tool_calls": 99}
     limits = RolloutConfig(**{**sizes, **changes, "max_ungraded_share": 1.0})
     limits = limits.model_copy(update={"context": mode})  # also where a recipe may not ask for it
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(
-        environment, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(1)
-    )
+    runner = rolling(environment, policy, limits, seats=1)
     (group,) = asyncio.run(runner.collect(environment.tasks("train")[:1], 1, 0, "test"))
     return group.trajectories[0]
 
@@ -219,8 +204,7 @@ def test_every_token_was_sampled_in_exactly_its_context(mode: str) -> None:
     limits = RolloutConfig(**sizes, context=mode)
     engine = EmbeddedEngine(model, TOKENIZER, max_sequences=2, max_tokens=500, deterministic=True)
     environment = Letters()
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(4))
+    runner = rolling(environment, engine, limits)
 
     async def collected() -> list[Trajectory]:
         (group,) = await runner.collect(environment.tasks("train")[:1], 4, 0, "test")

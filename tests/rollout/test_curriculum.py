@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.config import BySuccess
 from turnwise.errors import ConfigError
-from turnwise.rollout.curriculum import Curriculum, random_tasks
-from turnwise.rollout.order import tasks_of_step
+from turnwise.rollout.order import Curriculum, random_tasks, tasks_of_step
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 TASKS = [Task(f"t{number}", "question") for number in range(12)]

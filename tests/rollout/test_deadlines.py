@@ -12,27 +12,21 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals, byte_tokenizer
+from tests.fakes import Capitals
 from tests.rollout.clockwork import JumpingLoop
+from tests.rollout.playing import ANSWER, LOOKUP, encode, scaffold_of
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.times import Doing
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Trajectory, Verdict
 
-TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=6, max_turn_tokens=80, max_tokens=700)
-LOOKUP, ANSWER = "<lookup> France</lookup>", "<answer> Paris</answer>"
 A_HANG = 120.0
 """Seconds after which a test says that something hangs; nothing waits so long if all is well."""
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 class Recording(ScriptedEngine):
@@ -59,20 +53,18 @@ def episode(
     **options: Any,
 ) -> Trajectory:
     """Played by itself. Raises TimeoutError where it would never end."""
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     if trajectory is None:
         trajectory = Trajectory(environment.tasks("train")[0], "test/0/France", 0, seed=77)
 
     async def play() -> Trajectory:
-        semaphore = PrioritySemaphore(1)
         played = Episode(
             planned=trajectory,
             prototype=environment,
             limits=limits,
-            scaffold=scaffold,
+            scaffold=scaffold_of(environment),
             engine=engine,
             session="s",
-            semaphore=semaphore,
+            semaphore=PrioritySemaphore(1),
             **options,
         )
         async with asyncio.timeout(A_HANG):

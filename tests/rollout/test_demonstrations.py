@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.fakes import Arms, Capitals, byte_tokenizer
+from tests.fakes import Arms, Capitals
+from tests.rollout.playing import decode, scaffold_of
 from turnwise.config import RolloutConfig
+from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.demonstrations import (
     BEHAVIOURS,
@@ -20,17 +22,22 @@ from turnwise.rollout.demonstrations import (
     premature,
     thoughtless,
 )
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
 
 
-def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Trajectory]:
-    environment = Capitals()
-    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
-    tasks = environment.tasks("train")
-    return asyncio.run(demonstrate(environment, scaffold, LIMITS, tasks, shares, count, seed))
+def make(
+    shares: dict[str, float],
+    count: int = 12,
+    seed: int = 0,
+    environment: Environment | None = None,
+    limits: RolloutConfig = LIMITS,
+    turns: int | None = None,
+) -> list[Trajectory]:
+    environment = environment or Capitals()
+    given = environment, scaffold_of(environment), limits, environment.tasks("train")
+    return asyncio.run(demonstrate(*given, shares, count, seed, turns=turns))
 
 
 @pytest.mark.parametrize(
@@ -69,27 +76,16 @@ def test_the_thoughtless_act_as_the_oracle_does() -> None:
 
 
 def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
-    environment = Capitals()
-    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
     limits = LIMITS.model_copy(update={"max_turn_tokens": 4})
-    playing = demonstrate(
-        environment, scaffold, limits, environment.tasks("train"), {"faithful": 1.0}, 8, 0
-    )
     with pytest.raises(RunStoppedError, match="8 of 8 demonstrations by the environment's oracle"):
-        asyncio.run(playing)
+        make({"faithful": 1.0}, 8, limits=limits)
 
 
 def test_demonstrations_are_cut_after_their_turns_and_no_other_failure_is_let_through() -> None:
-    environment = Arms(pulls=20)
-    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
-    tasks = environment.tasks("train")
     limits = RolloutConfig(max_turns=20, max_tool_calls=20, max_turn_tokens=80, max_tokens=2000)
 
     def played(turns: int, limits: RolloutConfig = limits) -> list[Trajectory]:
-        shares = {"faithful": 1.0}
-        return asyncio.run(
-            demonstrate(environment, scaffold, limits, tasks, shares, 3, 0, turns=turns)
-        )
+        return make({"faithful": 1.0}, 3, 0, Arms(pulls=20), limits, turns)
 
     assert [one.outcome for one in played(5)] == [Outcome.TRUNCATED_TURNS] * 3
     assert {len(one.turns) for one in played(5)} == {5}
@@ -125,9 +121,8 @@ def test_scripts_that_end_without_a_call() -> None:
 
 
 def test_only_what_the_script_says_is_marked_as_the_models() -> None:
-    tokenizer = byte_tokenizer()
     for one in make({"faithful": 1.0}, count=3):
-        written = tokenizer.decode(one.tokens.ids[one.tokens.mask].tolist())
+        written = decode(one.tokens.ids[one.tokens.mask])
         assert written == one.written
         assert "<information>" not in written
 

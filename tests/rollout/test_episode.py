@@ -1,6 +1,7 @@
 """The agent loop: outcomes, budgets, provenance, leaks (promises 1, 3, 4, 8 and 10)."""
 
 import asyncio
+import math
 import os
 import random
 import threading
@@ -11,26 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fakes import CAPITALS, Capitals, byte_tokenizer
+from tests.fakes import CAPITALS, Capitals
 from tests.rollout.clockwork import run
+from tests.rollout.playing import ANSWER, LOOKUP, TOKENIZER, Sampled, decode, encode, rolling
 from turnwise.config import RolloutConfig
-from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError, RunStoppedError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Verdict
 
-TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 def play(
@@ -46,14 +40,9 @@ def play(
     said = iter(turns)
     last = turns[-1] if turns else ""
     engine = engine or ScriptedEngine(lambda session, prompt: encode(next(said, last)))
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(2))
-    task = Capitals().tasks("train")[0]
+    runner, task = rolling(environment, engine, limits), Capitals().tasks("train")[0]
     (group,) = by(lambda: runner.collect([task], 1, 0, "test"))
     return group.trajectories[0]
-
-
-LOOKUP, ANSWER = "<lookup> France</lookup>", "<answer> Paris</answer>"
 
 
 def test_success_and_every_token_accounted_for() -> None:
@@ -61,22 +50,20 @@ def test_success_and_every_token_accounted_for() -> None:
     assert trajectory.outcome == Outcome.SUCCESS
     assert trajectory.reward == 1.0
     tokens = trajectory.tokens
-    text = TOKENIZER.decode(tokens.ids.tolist())
+    text = decode(tokens.ids)
     shown = "\n<information> The capital is Paris.</information>\n"
     assert text == f"Capital of France?\n{LOOKUP}{shown}{ANSWER}"
-    assert TOKENIZER.decode(tokens.ids[tokens.mask].tolist()) == LOOKUP + ANSWER
+    assert decode(tokens.ids[tokens.mask]) == LOOKUP + ANSWER
     tool = tokens.ids[tokens.source == Source.TOOL]
-    assert TOKENIZER.decode(tool.tolist()) == " The capital is Paris."
+    assert decode(tool) == " The capital is Paris."
     assert (np.diff(tokens.turn) >= 0).all()
 
 
 def test_sampled_ids_are_kept_even_when_decoding_and_encoding_would_change_them() -> None:
-    class Unusual(ScriptedEngine):
-        """Spells the tag letter by letter, which the tokenizer never would."""
-
+    """The tag is spelt letter by letter, which the tokenizer never would."""
     letters = [TOKENIZER.convert_tokens_to_ids(letter) for letter in "<answer>Paris</answer>"]
     assert encode("<answer>Paris</answer>") != letters
-    trajectory = play([""], engine=Unusual(lambda session, prompt: letters))
+    trajectory = play([""], engine=ScriptedEngine(lambda session, prompt: letters))
     assert trajectory.tokens.ids[trajectory.tokens.mask].tolist() == letters
     assert trajectory.outcome == Outcome.SUCCESS
 
@@ -107,7 +94,7 @@ def test_half_of_a_surrogate_pair_is_text_that_can_be_encoded() -> None:
 
     trajectory = play([LOOKUP, ANSWER], Odd())
     assert trajectory.outcome == Outcome.SUCCESS
-    assert TOKENIZER.decode(trajectory.tokens.ids.tolist()).count("x?y") == 2
+    assert decode(trajectory.tokens.ids).count("x?y") == 2
     assert trajectory.verdict == Verdict(1.0, True, {"exact_match": 1.0}, "x?y")
     assert Task("id", half).prompt == "x?y"
 
@@ -122,7 +109,7 @@ def test_the_secret_reaches_neither_environment_nor_prompt() -> None:
 
     trajectory = play(["<answer> I pass</answer>"], Nosy())
     assert not seen[0].secret
-    assert "Paris" not in TOKENIZER.decode(trajectory.tokens.ids.tolist())
+    assert "Paris" not in decode(trajectory.tokens.ids)
     assert trajectory.reward == 0.0
 
 
@@ -131,7 +118,7 @@ def test_a_malformed_action_is_corrected_and_counts() -> None:
     assert trajectory.outcome == Outcome.SUCCESS
     assert len(trajectory.turns) == 3
     corrected = trajectory.tokens.ids[trajectory.tokens.source == Source.ENVIRONMENT]
-    assert "no complete action" in TOKENIZER.decode(corrected.tolist())
+    assert "no complete action" in decode(corrected)
     assert play(["no tags"]).outcome == Outcome.AGENT_PARSE_ERROR
 
 
@@ -145,9 +132,9 @@ def test_a_malformed_action_is_corrected_and_counts() -> None:
     ],
 )
 def test_budgets(changes: dict[str, Any], turns: list[str], outcome: Outcome) -> None:
-    trajectory = play(turns, limits=LIMITS.model_copy(update=changes))
-    assert trajectory.outcome == outcome
     limits = LIMITS.model_copy(update=changes)
+    trajectory = play(turns, limits=limits)
+    assert trajectory.outcome == outcome
     assert len(trajectory.tokens) <= limits.max_tokens
     assert len(trajectory.turns) <= limits.max_turns
     assert trajectory.tool_calls <= limits.max_tool_calls
@@ -155,40 +142,32 @@ def test_budgets(changes: dict[str, Any], turns: list[str], outcome: Outcome) ->
 
 
 def test_a_hung_model_is_infrastructure() -> None:
-    class Slow(ScriptedEngine):
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str
-        ) -> Completion:
-            await asyncio.sleep(1e5)
-            raise AssertionError
+    async def hang(prompt: Sequence[int]) -> Completion:
+        await asyncio.sleep(1e5)
+        raise AssertionError
 
-    trajectory = play([""], engine=Slow(lambda session, prompt: []), by=run)
+    trajectory = play([""], engine=Sampled(hang), by=run)
     assert trajectory.outcome == Outcome.INFRASTRUCTURE_MODEL
     assert trajectory.reward is None
 
 
 def test_waiting_for_the_model_may_take_longer_than_all_the_episodes_time() -> None:
-    class Queued(ScriptedEngine):
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str
-        ) -> Completion:
-            await asyncio.sleep(2 * LIMITS.max_seconds)
-            return await super().generate(prompt, sampling, session=session)
-
     said = iter(["no tags", ANSWER])
-    trajectory = play([""], engine=Queued(lambda session, prompt: encode(next(said))), by=run)
+
+    async def wait(prompt: Sequence[int]) -> Completion:
+        await asyncio.sleep(2 * LIMITS.max_seconds)
+        tokens = encode(next(said))
+        return Completion(tokens, [math.nan] * len(tokens), StopReason.END_OF_TEXT, 0)
+
+    trajectory = play([""], engine=Sampled(wait), by=run)
     assert trajectory.outcome == Outcome.SUCCESS
 
 
 def test_a_full_context_is_an_outcome() -> None:
-    class Full(ScriptedEngine):
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str
-        ) -> Completion:
-            return Completion([], [], StopReason.CONTEXT, 0)
+    async def full(prompt: Sequence[int]) -> Completion:
+        return Completion([], [], StopReason.CONTEXT, 0)
 
-    engine = Full(lambda session, prompt: [])
-    assert play([""], engine=engine).outcome == Outcome.TRUNCATED_CONTEXT
+    assert play([""], engine=Sampled(full)).outcome == Outcome.TRUNCATED_CONTEXT
 
 
 class Failing(Capitals):
@@ -242,72 +221,47 @@ def test_failures_that_are_not_the_agents_are_ungraded(
         assert type(error).__name__ in trajectory.problem
 
 
-def test_a_verdict_that_is_not_a_number_is_the_graders_failure() -> None:
-    class Undecided(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            return Verdict(float("nan"), False)
+class Judged(Capitals):
+    """Has the verdict that it is given."""
 
-    trajectory = play([ANSWER], Undecided())
-    assert trajectory.outcome == Outcome.GRADER_ERROR
-    assert trajectory.reward is None
+    def __init__(self, *given: Any, **parts: Any) -> None:
+        self.given = Verdict(*given, **parts)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        return self.given
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_number_that_is_none_among_parts_or_turns_is_the_graders_failure(bad: float) -> None:
+def test_a_verdict_that_is_none_is_the_graders_failure(bad: float) -> None:
     class Scored(Capitals):
         async def step(self, action: Action) -> Step:
             return replace(await super().step(action), reward=bad)
 
-    class Partial(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            return Verdict(1.0, True, {"right": 1.0, "style": bad})
-
-    class Reporting(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            return Verdict(1.0, True, turn_parts={"gain": [0.5, bad]})
-
-    class Rewarding(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            return Verdict(1.0, True, turn_rewards=[0.5, bad])
-
-    cases = {
-        "reward of turn 0 ": Scored(),
-        "part style ": Partial(),
-        "part gain of turn 1 ": Reporting(),
-        "reward of turn 1 ": Rewarding(),
+    none = f"{bad} is not a finite number"
+    cases: dict[str, Environment] = {
+        f"reward {none}": Judged(bad, False),
+        f"reward of turn 0 {none}": Scored(),
+        f"part style {none}": Judged(1.0, True, {"right": 1.0, "style": bad}),
+        f"part gain of turn 1 {none}": Judged(1.0, True, turn_parts={"gain": [0.5, bad]}),
+        f"reward of turn 1 {none}": Judged(1.0, True, turn_rewards=[0.5, bad]),
+        "success is 'no' instead of True or False": Judged(0.0, "no"),
     }
     for told, environment in cases.items():
         trajectory = play([LOOKUP, ANSWER], environment)
         assert trajectory.outcome == Outcome.GRADER_ERROR
         assert trajectory.reward is None
-        assert f"{told}{bad} is not a finite number" in trajectory.problem
-
-
-def test_a_success_that_is_a_text_is_the_graders_failure() -> None:
-    class Saying(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            return Verdict(0.0, "no")  # type: ignore[arg-type]
-
-    trajectory = play([LOOKUP, ANSWER], Saying())
-    assert trajectory.outcome == Outcome.GRADER_ERROR
-    assert trajectory.problem == "success is 'no' instead of True or False"
+        assert told in trajectory.problem
 
 
 def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
-    class Broken(ScriptedEngine):
-        def __init__(self, error: Exception) -> None:
-            super().__init__(lambda session, prompt: [])
-            self.error = error
+    errors = iter([InfrastructureError("server gone"), IndexError("a bug")])
 
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str
-        ) -> Completion:
-            raise self.error
+    async def broken(prompt: Sequence[int]) -> Completion:
+        raise next(errors)
 
-    trajectory = play([""], engine=Broken(InfrastructureError("server gone")))
-    assert trajectory.outcome == Outcome.INFRASTRUCTURE_MODEL
+    assert play([""], engine=Sampled(broken)).outcome == Outcome.INFRASTRUCTURE_MODEL
     with pytest.raises(ExceptionGroup) as caught:
-        play([""], engine=Broken(IndexError("a bug")))
+        play([""], engine=Sampled(broken))
     assert caught.group_contains(IndexError)
 
 
@@ -324,18 +278,12 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
                 raise OSError("gone")
             return await super().reset(task, seed)
 
+    def policy(session: str, prompt: list[int]) -> list[int]:
+        (city,) = (city for land, city in CAPITALS.items() if land in decode(prompt))
+        return encode(f"<answer>{city}</answer>")
+
     environment = Unlucky()
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    engine = ScriptedEngine(
-        lambda session, prompt: encode(
-            next(
-                f"<answer>{city}</answer>"
-                for land, city in CAPITALS.items()
-                if land in TOKENIZER.decode(prompt)
-            )
-        )
-    )
-    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(3))
+    runner = rolling(environment, policy, LIMITS, seats=3)
     groups = asyncio.run(runner.collect(environment.tasks("train"), 4, 0, "test"))
     assert [len(group.graded) for group in groups] == [0, 4]
     assert [member.episode for group in groups for member in group.trajectories] == [0, 1, 2, 3] * 2
@@ -383,16 +331,13 @@ def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
             return "Rome"
 
     environment = Hung()
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
 
     def policy(session: str, prompt: list[int]) -> list[int]:
-        text = TOKENIZER.decode(prompt)
+        text = decode(prompt)
         land = "France" if "France" in text else "Italy"
         return encode("<answer>Rome</answer>" if "Rome" in text else f"<lookup>{land}</lookup>")
 
-    runner = RolloutRunner(
-        environment, scaffold, ScriptedEngine(policy), LIMITS, PrioritySemaphore(40)
-    )
+    runner = rolling(environment, policy, LIMITS, seats=40)
     groups = asyncio.run(runner.collect(environment.tasks("train"), 20, 0, "test"))
     assert not returned
     over.set()
@@ -408,7 +353,7 @@ def test_the_secret_is_in_nothing_that_the_policy_or_its_tools_can_see() -> None
     visible += [repr(task.public()) for task in environment.tasks("train")]
     visible += list(os.environ.values())
     trajectory = play(["<lookup> nowhere</lookup>", "<answer> unknown</answer>"])
-    visible += [TOKENIZER.decode(trajectory.tokens.ids.tolist()), *trajectory.observed]
+    visible += [decode(trajectory.tokens.ids), *trajectory.observed]
     assert not [secret for secret in secrets for text in visible if secret in text]
 
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from tests.rollout.clockwork import Versioned, Waiting, run, runner
 from turnwise.errors import RunStoppedError
 from turnwise.rollout.order import tasks_of_step
-from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
-from turnwise.rollout.staleness import check_staleness, staleness_metrics, staleness_of
+from turnwise.rollout.pipeline import (
+    Pipeline,
+    Played,
+    beside_sampling,
+    check_staleness,
+    staleness_metrics,
+    staleness_of,
+)
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 

@@ -1,11 +1,5 @@
-"""The tiny models of the learning tests, which checkpoints are made of."""
+"""The learning tests' tokenizer, and what keeps progress bars off full disks."""
 
-from tests.learning.conftest import (
-    load_model,
-    model_folders,
-    no_progress_bars,
-    one_thread,
-    tokenizer,
-)
+from tests.learning.conftest import no_progress_bars, one_thread, tokenizer
 
-__all__ = ["load_model", "model_folders", "no_progress_bars", "one_thread", "tokenizer"]
+__all__ = ["no_progress_bars", "one_thread", "tokenizer"]

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.config import check_recipe
+from tests.storage.test_run_folder import begun
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.storage.audits import Finding, audits, read_audit, write_audit
-from turnwise.storage.run_folder import RunFolder
 
 
 def test_findings_come_back_and_damaged_files_are_named(tmp_path: Path) -> None:
     """What is no number is none; an earlier audit of the name is replaced."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    folder = begun(tmp_path)
     (folder.path / "audits").rmdir()  # as in a folder of an earlier version
     assert audits(folder.path) == {}
     finding = Finding("accuracy", 0.75, math.nan, math.nan, bound=1, passed=True, note="of 4")
@@ -32,8 +30,7 @@ def test_findings_come_back_and_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    folder = begun(tmp_path)
     (folder.path / "audits").rmdir()
     (folder.path / "audits").touch()
     with pytest.raises(InfrastructureError, match=r"judge\.json cannot be written"):

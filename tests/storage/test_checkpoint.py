@@ -5,7 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.learning.building import load_model
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.sft import SupervisedLearner
@@ -21,7 +22,6 @@ from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 from turnwise.tokens import Segment, Source, Tokens
 
-LoadModel = Callable[..., Any]
 STATE = {"cursor": 17, "seen": ["a", "b"]}
 LEARNER = {"moments": torch.arange(3.0), "updates": 4}
 TENSORS = "learner/shard-00001-model-00001-of-00001.safetensors"
@@ -56,7 +56,7 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir())
 
 
-def test_round_trip(load_model: LoadModel, tokenizer: Any, tmp_path: Path) -> None:
+def test_round_trip(tokenizer: Any, tmp_path: Path) -> None:
     model = load_model()
     folder = checkpoint.save(tmp_path, 12, model, tokenizer, STATE, LEARNER)
     assert folder == tmp_path / "step-000012" == checkpoint.latest(tmp_path)
@@ -70,9 +70,7 @@ def test_round_trip(load_model: LoadModel, tokenizer: Any, tmp_path: Path) -> No
     assert AutoTokenizer.from_pretrained(folder).encode("w3 w7") == [3, 7]
 
 
-def test_a_learner_resumes_from_disk_exactly(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_a_learner_resumes_from_disk_exactly(tokenizer: Any, tmp_path: Path) -> None:
     tokens = Tokens.empty()
     tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
     tokens = tokens.with_sampled([2, 3, 4], [0.0] * 3, version=0, turn=0)
@@ -97,7 +95,7 @@ def test_a_learner_resumes_from_disk_exactly(
     "file", ["config.json", "model.safetensors", "tokenizer.json", "learner.pt", TENSORS]
 )
 def test_a_full_disk_leaves_the_last_good_checkpoint(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path, file: str
+    tokenizer: Any, tmp_path: Path, file: str
 ) -> None:
     """Full at the last byte of each file; the optimizer's tensors are the largest of them."""
     learner = {"moments": torch.zeros(100_000), "pairs": [torch.zeros(50_000)]}
@@ -111,9 +109,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
     assert checkpoint.load(good).state == STATE
 
 
-def test_a_full_disk_at_the_first_checkpoint_says_so(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_a_full_disk_at_the_first_checkpoint_says_so(tokenizer: Any, tmp_path: Path) -> None:
     model = load_model()
     with files_of_at_most(100), pytest.raises(InfrastructureError, match="no earlier checkpoint"):
         checkpoint.save(tmp_path, 1, model, tokenizer, STATE, LEARNER)
@@ -137,9 +133,7 @@ checkpoint.save(root, 2, model, Tokenizer(), {}, {})
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_the_last_good_checkpoint(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_a_kill_leaves_the_last_good_checkpoint(tokenizer: Any, tmp_path: Path) -> None:
     """Another process is killed when the weights are written and the tokenizer is not."""
     good = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
     child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
@@ -153,9 +147,7 @@ def test_a_kill_leaves_the_last_good_checkpoint(
     assert names(tmp_path) == [again.name]
 
 
-def test_saving_a_step_again_replaces_it(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_saving_a_step_again_replaces_it(tokenizer: Any, tmp_path: Path) -> None:
     for cursor in (1, 2):
         checkpoint.save(tmp_path, 5, load_model(), tokenizer, {"cursor": cursor}, LEARNER)
     assert names(tmp_path) == ["step-000005"]
@@ -163,7 +155,7 @@ def test_saving_a_step_again_replaces_it(
 
 
 def test_a_kill_while_replacing_keeps_the_one_being_replaced(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
+    tokenizer: Any, tmp_path: Path
 ) -> None:
     folder = checkpoint.save(tmp_path, 5, load_model(), tokenizer, STATE, LEARNER)
     folder.rename(tmp_path / "step-000005.replaced")
@@ -172,7 +164,7 @@ def test_a_kill_while_replacing_keeps_the_one_being_replaced(
     assert checkpoint.load(kept).state == STATE
 
 
-def test_prune_keeps_the_newest(load_model: LoadModel, tokenizer: Any, tmp_path: Path) -> None:
+def test_prune_keeps_the_newest(tokenizer: Any, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     for step in (9, 10, 1_000_000):
         checkpoint.save(tmp_path, step, load_model(), tokenizer, {}, {})
@@ -181,9 +173,7 @@ def test_prune_keeps_the_newest(load_model: LoadModel, tokenizer: Any, tmp_path:
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1000000"
 
 
-def test_a_run_goes_on_from_its_latest_stage(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_from_its_latest_stage(tokenizer: Any, tmp_path: Path) -> None:
     """Whatever the step numbers, which each stage counts for itself."""
     stages = ((tmp_path / "cold_start", 9), (tmp_path, 5), (tmp_path / "preferences", 0))
     for root, step in stages:
@@ -211,7 +201,6 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_told_in_one_line(
-    load_model: LoadModel,
     tokenizer: Any,
     tmp_path: Path,
     file: str,
@@ -229,9 +218,7 @@ def test_damage_is_told_in_one_line(
     assert "step-000001" in str(caught.value)
 
 
-def test_bytes_that_are_no_optimizer_state_are_told(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_bytes_that_are_no_optimizer_state_are_told(tokenizer: Any, tmp_path: Path) -> None:
     folder = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
     size = (folder / "learner.pt").stat().st_size
     (folder / "learner.pt").write_bytes(b"\x00" * size)
@@ -239,9 +226,7 @@ def test_bytes_that_are_no_optimizer_state_are_told(
         checkpoint.load(folder)
 
 
-def test_loading_runs_no_code_from_the_checkpoint(
-    load_model: LoadModel, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_loading_runs_no_code_from_the_checkpoint(tokenizer: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is damaged"):
         checkpoint.load(
             checkpoint.save(tmp_path, 1, load_model(), tokenizer, {}, {"run": subprocess.run})

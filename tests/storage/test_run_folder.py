@@ -10,8 +10,7 @@ import pytest
 from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
-from turnwise.learning.signals.base import SignalArrays, Signals
-from turnwise.learning.token_numbers import NUMBERS
+from turnwise.learning.signals.base import NUMBERS, SignalArrays, Signals
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import LATER, read_columns, read_rows, trajectory_of
@@ -33,6 +32,12 @@ from turnwise.types import (
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
 
 
+def begun(place: Path) -> RunFolder:
+    folder = RunFolder.new(place / "run")
+    folder.begin(RECIPE)
+    return folder
+
+
 def member(reward: float | None) -> Trajectory:
     task = Task("t", "Who?", secret={"answers": ["classified"]})
     tokens = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
@@ -48,38 +53,26 @@ def member(reward: float | None) -> Trajectory:
     )
 
 
-def test_experts_come_back(tmp_path: Path) -> None:
-    experts = np.arange(12, dtype=np.int16).reshape(3, 2, 2)
+def test_experts_and_what_each_token_was_drawn_among_come_back(tmp_path: Path) -> None:
+    experts, kept = (
+        np.arange(12, dtype=np.int16).reshape(3, 2, 2),
+        KeptTokens.of([[], [], [3, 90_000]]),
+    )
     one = member(0.0)
-    routed = replace(one, tokens=replace(one.tokens, experts=experts))
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
-    folder.write_trajectories("step-000001", [Group("g", (routed, member(None)))])
+    one = replace(one, tokens=replace(one.tokens, experts=experts, kept=kept))
+    folder = begun(tmp_path)
+    folder.write_trajectories("step-000001", [Group("g", (one, member(None)))])
     rows = read_rows(folder.trajectory_files()[0])
-    found = [trajectory_of(row, routed.task).tokens.experts for row in rows]
-    assert found[1] is None
-    assert found[0] is not None
-    assert np.array_equal(found[0], experts)
-
-
-def test_the_tokens_that_each_was_drawn_among_come_back(tmp_path: Path) -> None:
-    one = member(0.0)
-    kept = KeptTokens.of([[], [], [3, 90_000]])
-    masked = replace(one, tokens=replace(one.tokens, kept=kept))
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
-    folder.write_trajectories("step-000001", [Group("g", (masked, member(None)))])
-    rows = read_rows(folder.trajectory_files()[0])
-    found = [trajectory_of(row, masked.task).tokens.kept for row in rows]
-    assert found[1] is None
-    assert found[0] is not None
-    assert found[0].ids.tolist() == [3, 90_000]
-    assert found[0].counts.tolist() == [0, 0, 2]
+    found, other = (trajectory_of(row, one.task).tokens for row in rows)
+    assert (other.experts, other.kept) == (None, None)
+    assert found.experts is not None
+    assert np.array_equal(found.experts, experts)
+    assert found.kept is not None
+    assert (found.kept.ids.tolist(), found.kept.counts.tolist()) == ([3, 90_000], [0, 0, 2])
 
 
 def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     penalised = member(0.0)
     signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
     credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)}, frozenset())
@@ -118,8 +111,7 @@ def test_a_trajectory_comes_back_whole(tmp_path: Path) -> None:
         ),
         verdict=Verdict(0.25, False, {"part": 0.25}, "said 3", {"gain": [0.0, 1.0, 0.0]}),
     )
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     folder.write_trajectories("evaluation-trained", [Group("g", (whole,))])
     (row,) = read_rows(*folder.trajectory_files())
     read = trajectory_of(row, whole.task)
@@ -137,8 +129,7 @@ def test_the_seconds_of_tools_are_kept_for_each_call(tmp_path: Path) -> None:
     call = ToolCall("add", {}, "0.0")
     timed, untimed = ToolResult(call, "3", seconds=0.25), ToolResult(call, "3")
     turns = (Turn(Action("x"), Step(None, (timed, untimed))), Turn(Action("no tag")))
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     folder.write_trajectories("other", [Group("g", (replace(member(1.0), turns=turns),))])
     (row,) = read_rows(*folder.trajectory_files())
     assert row["tool_seconds"] == [[0.25, None], []]
@@ -147,8 +138,7 @@ def test_the_seconds_of_tools_are_kept_for_each_call(tmp_path: Path) -> None:
 def test_a_long_trajectory_can_be_read_alone(tmp_path: Path) -> None:
     """Rows of few tokens are written together, those of many in groups of their own."""
     long = Tokens.empty().with_segments([Segment([1] * 50_000, Source.USER)], 0)
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     for name, tokens in (("short", member(1.0).tokens), ("long", long)):
         members = [replace(member(1.0), episode=number, tokens=tokens) for number in range(4)]
         folder.write_trajectories(name, [Group("g", tuple(members))])
@@ -160,8 +150,7 @@ def test_a_long_trajectory_can_be_read_alone(tmp_path: Path) -> None:
 
 def test_trajectories_of_earlier_versions_can_be_read(tmp_path: Path) -> None:
     """What they did not record is empty; what a trajectory cannot be read without is asked for."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     folder.write_trajectories("step-000001", [Group("g", (member(1.0),))])
     (file,) = folder.trajectory_files()
     (whole,) = read_rows(file)
@@ -175,8 +164,7 @@ def test_trajectories_of_earlier_versions_can_be_read(tmp_path: Path) -> None:
 
 
 def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     for step in (1, 2, 3):
         folder.append("metrics.jsonl", {"step": step})
         folder.write_trajectories(f"step-{step:06d}", [])
@@ -191,8 +179,7 @@ def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     with pytest.raises(DataError, match="--resume"):
         RunFolder.new(tmp_path / "run")
     with pytest.raises(DataError, match=r"no config\.toml"):
@@ -221,8 +208,7 @@ def test_metrics_leave_the_ungraded_out_of_rewards_and_count_them() -> None:
 
 
 def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     folder.append("metrics.jsonl", {"step": 1})
     other = RunFolder.new(tmp_path / "run", overwrite=True)
     assert len(folder.lines("metrics.jsonl")) == 1
@@ -254,8 +240,7 @@ def test_a_run_that_never_began_is_no_run(tmp_path: Path) -> None:
     ids=lambda line: ascii(line[:8]),
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     file = folder.path / "metrics.jsonl"
     text = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
     file.write_bytes(text.encode(errors="surrogateescape"))
@@ -268,16 +253,14 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize("torn", [b'{"step": 2, "cut', b"\0" * 40, b"\xff\xfe", b'{"step": 2}'])
 def test_a_torn_last_line_is_left_out(tmp_path: Path, torn: bytes) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\n' + torn)
     assert folder.lines("metrics.jsonl") == [{"step": 1}]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", "[" * 100_000])
 def test_damaged_small_files_are_one_line_that_says_what_to_do(tmp_path: Path, text: str) -> None:
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     for name in ("evaluations/trained.json", "report.json", "config.toml"):
         (folder.path / name).write_text(text)
     reads = [
@@ -293,8 +276,7 @@ def test_damaged_small_files_are_one_line_that_says_what_to_do(tmp_path: Path, t
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     """This process's memory, whose first page nobody may read, stands for a disk that fails."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     (folder.path / "metrics.jsonl").symlink_to("/proc/self/mem")
     with pytest.raises(DataError, match=r"metrics\.jsonl cannot be read: "):
         folder.lines("metrics.jsonl")
@@ -336,8 +318,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_is_named(tmp_path: Path) -> None:
     """/dev/full is full; what was there before stays, and nothing half-written is left."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     folder.write_evaluation("trained", {"step": 1})
     for name in ("metrics.jsonl", "trajectories/step-000001.parquet.partial"):
         (folder.path / name).symlink_to("/dev/full")
@@ -359,8 +340,7 @@ def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         RunFolder(tmp_path / "file" / "run", fresh=True).begin(RECIPE)
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(RECIPE)
+    folder = begun(tmp_path)
     (folder.path / "trajectories").rmdir()
     with pytest.raises(InfrastructureError, match=r"step-000001\.parquet cannot be written"):
         folder.write_trajectories("step-000001", [])

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from turnwise.config import check_recipe
+from tests.storage.test_run_folder import begun
 from turnwise.errors import DataError
 from turnwise.storage import timeline
-from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import MOST_SPANS, read_timeline, timeline_table
 from turnwise.times import Doing, EpisodeTimes, Span
 from turnwise.types import Group, Task, Trajectory
@@ -34,8 +33,7 @@ def test_spans_are_written_with_their_process_and_read_back(tmp_path: Path) -> N
     episodes = group(
         played(0, EpisodeTimes(now - 10, 3.0, spans, "worker 1 (process 7 on a)")), played(1, None)
     )
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    folder = begun(tmp_path)
     folder.write_timeline(4, [episodes], [("update", now - 2, now)])
     rows = read_timeline(folder.timeline_file(4)).to_pylist()
     assert [(row["process"], row["kind"], row["episode"]) for row in rows] == [

@@ -15,7 +15,7 @@ from turnwise.config import load_recipe
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import RunStoppedError
 from turnwise.monitor import no_signal
-from turnwise.rollout.staleness import StalenessError
+from turnwise.rollout.pipeline import StalenessError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
 from turnwise.algorithms import make_algorithm
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.distillation import distillation
 
 ESTIMATORS = functions("estimator")

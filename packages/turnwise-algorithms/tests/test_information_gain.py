@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
 from tests.algorithms.test_turns import episode, z_score
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.information_gain import information_gain
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.monte_carlo import counterfactual, remax
 
 ESTIMATORS = functions("estimator")

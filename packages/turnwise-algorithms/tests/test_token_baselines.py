@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms import make_algorithm
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.token_baselines import otb
 
 ESTIMATORS = functions("estimator")

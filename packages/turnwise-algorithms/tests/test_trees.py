@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
 from turnwise.algorithms.aggregation import Totals, token_mean
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.registry import make_algorithm
 from turnwise_algorithms.trees import (

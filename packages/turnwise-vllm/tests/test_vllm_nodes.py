@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from turnwise.config import StartedServers
-from turnwise.engines.places import PlaceLostError, ServerPlaces
+from turnwise.engines.base import PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.nodes import Nodes, NodeServer
 from vllm_stand_in import stand_in

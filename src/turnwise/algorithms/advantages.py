@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from turnwise.algorithms import outcome_advantages
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
-from turnwise.algorithms.estimators import Credit, spread, totals
+from turnwise.algorithms.estimators import Credit, EstimatorInput, Floats, Groups, spread, totals
 from turnwise.algorithms.parts import Trait, part
 from turnwise.conflicts import Need
 from turnwise.errors import ConfigError

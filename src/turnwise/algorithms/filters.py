@@ -1,18 +1,25 @@
-"""Filters of the groups and trajectories that are trained on; the others leave the denominators.
+"""Filters of the groups, trajectories and tokens that are trained on, and penalties on long ones.
 
-Groups are judged by the rewards of graded members, trajectories by a few plain facts; one that is
-left out of the loss stays in its group's baseline.
+Groups are judged by the rewards of graded members, trajectories by a few plain facts: what is left
+out leaves the denominators too, but a trajectory stays in its group's baseline. Penalties are taken
+off before trajectories are compared; evaluations, metrics of rewards and filters never see them.
+
+Tokens are ranked once for an optimizer batch, so that neither micro-batches nor chance have a part
+in it: entropy falls where their log-probability and advantage vary together, mostly in few of them
+(arXiv 2505.22617). Pure float64 numpy.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from turnwise.algorithms.estimator_input import Floats
+from turnwise.algorithms.estimators import Floats
 from turnwise.algorithms.outcome_advantages import differing
 from turnwise.algorithms.parts import part
-from turnwise.ranges import Share
+from turnwise.ranges import NonNegative, Range, Share
 
 GroupFilter = Callable[..., list[bool]]
 """(rewards of each group, **numbers) -> whether each is kept."""
@@ -115,3 +122,103 @@ def without_void_results(facts: TrajectoryFacts) -> bool:
 
 def _deviation(rewards: Floats) -> float:
     return float(rewards.std()) if differing(rewards) else 0.0
+
+
+RewardShaping = Callable[..., Floats]
+"""(sampled tokens int64[n], budget, **numbers) -> penalties float64[n], 0 or more, taken off
+rewards."""
+
+
+@part("reward_shaping", "none", "the task's reward")
+def unshaped(lengths: NDArray[np.int64], budget: int) -> Floats:
+    """0: the rewards are the task's."""
+    return np.zeros(len(lengths))
+
+
+@part(
+    "reward_shaping",
+    "overlong",
+    "less a penalty in the last share of the token budget (arXiv 2503.14476)",
+)
+def overlong(
+    lengths: NDArray[np.int64],
+    budget: int,
+    overlong_band: Annotated[float, Range(1e-6, 1)] = 0.2,
+    overlong_penalty: NonNegative = 1.0,
+) -> Floats:
+    """0 up to budget - band, then growing with each token to `overlong_penalty` at the budget; the
+    band is that share of the budget.
+
+    Source: DAPO (arXiv 2503.14476), equation 13, with a band of a fifth of 20,480 tokens, and 1.
+    """
+    band = overlong_band * budget
+    share: Floats = np.clip((lengths - (budget - band)) / band, 0.0, 1.0)
+    return overlong_penalty * share
+
+
+class Treatment(NamedTuple):
+    """The treatment of n trained tokens, float64[n] each."""
+
+    loss_scale: Floats
+    """Factor on the objective: 1, or 0 for a token taken out, which stays in the denominators."""
+    kl_penalty: Floats
+    """Weight of the divergence from the policy before the update, added to the loss; 0 for most."""
+
+
+TokenFilter = Callable[..., Treatment]
+"""(advantages float64[n], old log-probs float64[n], **numbers) -> treatment."""
+
+
+def covariances(advantages: Floats, logprobs: Floats) -> Floats:
+    """(A - mean A) (log pi - mean log pi): what each token adds to the covariance of the two."""
+    product: Floats = (advantages - advantages.mean()) * (logprobs - logprobs.mean())
+    return product
+
+
+@part("token_filter", "none", "all tokens alike")
+def none(advantages: Floats, logprobs: Floats) -> Treatment:
+    """All tokens alike."""
+    return Treatment(np.ones(len(advantages)), np.zeros(len(advantages)))
+
+
+@part(
+    "token_filter",
+    "clip_cov",
+    "without a few tokens of high covariance of log-prob and advantage (arXiv 2505.22617)",
+)
+def clip_cov(
+    advantages: Floats,
+    logprobs: Floats,
+    share: Share = 2e-4,
+    covariance_low: NonNegative = 1.0,
+    covariance_high: NonNegative = 5.0,
+) -> Treatment:
+    """Takes out the share of the tokens, one at least, with the largest covariance between low and
+    high; the paper draws them by lot."""
+    treatment = none(advantages, logprobs)
+    if len(advantages):
+        covariance = covariances(advantages, logprobs)
+        inside = (covariance > covariance_low) & (covariance < covariance_high)
+        chosen = _largest(np.where(inside, covariance, -np.inf), share)
+        treatment.loss_scale[chosen[inside[chosen]]] = 0.0
+    return treatment
+
+
+@part(
+    "token_filter",
+    "kl_cov",
+    "those of the highest covariance are held back by a KL term (arXiv 2505.22617)",
+)
+def kl_cov(
+    advantages: Floats, logprobs: Floats, share: Share = 2e-3, penalty: NonNegative = 1.0
+) -> Treatment:
+    """Penalises that share of the tokens, at least one, with the largest covariance."""
+    treatment = none(advantages, logprobs)
+    if len(advantages):
+        treatment.kl_penalty[_largest(covariances(advantages, logprobs), share)] = penalty
+    return treatment
+
+
+def _largest(numbers: Floats, share: float) -> np.ndarray:
+    """Their places; of equal numbers the earlier one."""
+    return np.argsort(-numbers, kind="stable")[: max(1, int(share * len(numbers)))]

@@ -10,8 +10,7 @@ from math import comb
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import Floats
-from turnwise.algorithms.estimators import of_rewards
+from turnwise.algorithms.estimators import Floats, of_rewards
 from turnwise.algorithms.parts import Trait, part
 from turnwise.conflicts import Need
 from turnwise.errors import ConfigError

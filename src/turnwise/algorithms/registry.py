@@ -7,9 +7,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
-from turnwise.algorithms.claims import check_algorithm
+from turnwise.algorithms.claims import check_algorithm, ratio_note
 from turnwise.algorithms.parts import PARTS, Number, Part, Setting, declared_part
-from turnwise.algorithms.ratios import ratio_note
 from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.wings import loaded, missing, wings

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_turns
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns
 from turnwise.algorithms.outcome_advantages import STANDARD_DEVIATION_FLOOR, differing, grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.conflicts import Need

@@ -6,8 +6,7 @@ value after it. Pure float64 numpy.
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import Credit, of_values
+from turnwise.algorithms.estimators import Credit, EstimatorInput, Floats, of_values
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.ranges import Positive, Share
 

@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
-from turnwise.engines.batches import Batch, image_inputs, next_batch
+from turnwise.engines.batches import Batch, find_donor, image_inputs, next_batch
 from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import SessionImages
 from turnwise.engines.recording import RoutingRecorder
@@ -30,13 +30,11 @@ from turnwise.engines.sampling import (
     sample,
     uniforms,
 )
-from turnwise.engines.schedule import Schedule
+from turnwise.engines.schedule import Schedule, WeightUpdate, match_weights
 from turnwise.engines.sessions import Future, PreparedRequest, Request, Session, fail, keep, run_of
-from turnwise.engines.sharing import find_donor
-from turnwise.engines.weights import WeightUpdate, match_weights
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.make_runner import make_runner
+from turnwise.forward.runner import ImageRunner
 from turnwise.tokens import Image
 
 

@@ -1,8 +1,28 @@
-"""The requests of the embedded engine: which wait, which run, and when more are admitted."""
+"""What happens between passes of the embedded engine: requests are admitted, new weights loaded."""
 
-from turnwise.engines.admission import is_due
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
 from turnwise.engines.cache_allocator import CacheAllocator
-from turnwise.engines.sessions import Request
+from turnwise.engines.sessions import Future, Request
+from turnwise.errors import ConfigError, unknown_name
+
+ADMIT_SHARE = 8
+"""Requests are prefilled together once there is one for every so many running ones."""
+PATIENCE = 16
+"""Forward passes after which to prefill anyway: few rows cost as much as many."""
+
+
+def is_due(running: float, ready: float, passes: float) -> bool:
+    """Whether to begin with `ready` turns beside `running` ones, so many passes after the last
+    ones."""
+    if running == 0 or ready * ADMIT_SHARE >= running:
+        return True
+    return ready > 0 and passes >= PATIENCE
 
 
 class Schedule:
@@ -68,3 +88,35 @@ class Schedule:
             request.fail(error)
         self.running.clear()
         self.waiting.clear()
+
+
+@dataclass(frozen=True)
+class WeightUpdate:
+    """New weights that wait for the end of a forward pass."""
+
+    changes: list[tuple[torch.Tensor, torch.Tensor]]
+    version: int
+    done: Future[None]
+
+    @torch.no_grad()
+    def load(self) -> None:
+        for target, source in self.changes:
+            target.copy_(source)
+
+
+def match_weights(
+    model: PreTrainedModel, weights: Mapping[str, Any]
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of the model's own tensor and its new values. Raises ConfigError for an unknown name or
+    a wrong shape."""
+    known = model.state_dict(keep_vars=True)
+    changes = []
+    for name, values in weights.items():
+        if name not in known:
+            raise unknown_name("weight", name, known)
+        source = torch.as_tensor(values)
+        if source.shape != known[name].shape:
+            shapes = f"{list(source.shape)}, the model's is {list(known[name].shape)}"
+            raise ConfigError(f"weight {name!r} has shape {shapes}")
+        changes.append((known[name], source))
+    return changes

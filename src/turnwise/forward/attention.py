@@ -1,7 +1,8 @@
-"""A model of transformers with another attention function for a while, and the function of training
-passes: PyTorch's own, in float32 where the pass is in bfloat16 on a CPU.
+"""Changes of a transformers model's attention: another function for a while, layers computed again,
+rotations that stay; and the function of training passes.
 
-There its backward pass takes about twice as long in bfloat16 as in float32.
+That is PyTorch's own, in float32 where the pass is in bfloat16 on a CPU, whose backward pass takes
+about twice as long in bfloat16.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -103,3 +104,41 @@ def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+FIXED = "default"
+"""The type of a module that no longer changes its angles."""
+
+
+@torch.no_grad()
+def fix_rotations(model: Any, longest: int) -> None:
+    """Give every rotary embedding, in place, the angles of a text of `longest` tokens for good, as
+    vLLM does by its `--max-model-len`; saved models are as before.
+
+    Some models turn their heads by other angles once a text is longer than it was trained on
+    (LongRoPE, arXiv 2402.13753: Phi-3 and Phi-4; dynamic NTK scaling), and transformers decides
+    that by a batch's longest row: a row would depend on its neighbours, and keys cached before
+    would not fit those after.
+    """
+    for module in model.modules():
+        kinds = getattr(module, "rope_type", None)
+        if isinstance(kinds, str) and _changes(kinds):
+            _turn(module, longest)
+            module.rope_type = FIXED
+        elif isinstance(kinds, dict) and any(map(_changes, kinds.values())):
+            for layers, kind in kinds.items():
+                if _changes(kind):
+                    _turn(module, longest, layers)
+            module.rope_type = {
+                layers: FIXED if _changes(kind) else kind for layers, kind in kinds.items()
+            }
+
+
+def _changes(kind: Any) -> bool:
+    return isinstance(kind, str) and (kind == "longrope" or "dynamic" in kind)
+
+
+def _turn(module: Any, longest: int, *layers: str) -> None:
+    device = next(module.buffers()).device
+    places = torch.tensor([[longest - 1]], device=device)
+    module(torch.zeros(1, device=device), places, *layers)

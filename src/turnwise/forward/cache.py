@@ -1,17 +1,23 @@
-"""The cache of keys and values: one pool of places, in which each history has a run of its own.
+"""The cache of keys and values: one pool of places, in which each history has a run of its own;
+masks over it, and the names by which models take their caches.
 
 A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no
 rows of a fixed length. Neighbouring runs of one size are read as one view: what is attended to is
-never copied.
+never copied. Places that are not filled are masked.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from turnwise.errors import ConfigError, NotSupportedError
 
 PADDING = -1
 """Position of an input that is not a token: it is written where nothing reads."""
@@ -222,3 +228,80 @@ def _spans(runs: Sequence[CacheExtent], lengths: Sequence[int], spare: int) -> l
             start, longest = row, length
         longest = max(longest, length)
     return [*spans, Span(slice(start, len(lengths)), runs[start], longest)]
+
+
+NAMES = ("cache", "past_key_values", "cache_params", "state")
+"""Names in use, the present one first; earlier versions know only the others."""
+
+
+def cache_name(model: Any) -> str | None:
+    """The name of a model's argument for its cache, or None, by the first `forward` that states
+    one: a derived class may pass it on unseen."""
+    kinds = [kind for kind in type(model).__mro__ if "forward" in vars(kind)]
+    for parameters in (inspect.signature(vars(kind)["forward"]).parameters for kind in kinds):
+        for name in NAMES:
+            if name in parameters:
+                return name
+    return None
+
+
+def cache_of(output: Any) -> Any:
+    """The cache that a model gives with its output, or None."""
+    given = (getattr(output, name, None) for name in NAMES)
+    return next((one for one in given if one is not None), None)
+
+
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+
+
+class Masks:
+    """The masks of a model's layers, one for each of its `kinds` of attention.
+
+    Raises ConfigError for attention that takes no mask, NotSupportedError for layers of another
+    kind.
+    """
+
+    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
+        settings = model.config.get_text_config()
+        self.kinds = _attention_kinds(model, settings)
+        self.window: int = getattr(settings, "sliding_window", None) or 0
+        self._model, self._dtype = model, dtype
+
+    def inputs(
+        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Place a pass's inputs; they, their positions, and the additive masks of each kind, [n, 1,
+        inputs, length]."""
+        device = self._model.device
+        placement = cache.place(runs, positions, device)
+        seen = torch.from_numpy(np.maximum(positions, 0)).to(device)
+        queries, keys = seen[:, None, :, None], torch.arange(placement.length, device=device)
+        masks = {kind: self._mask(kind, queries, keys) for kind in self.kinds}
+        return torch.from_numpy(ids).to(device), seen, masks
+
+    def _mask(self, kind: str, queries: Tensor, keys: Tensor) -> Tensor:
+        hidden = keys > queries
+        if kind == SLIDING:
+            hidden |= keys <= queries - self.window
+        mask = torch.zeros(hidden.shape, dtype=self._dtype, device=keys.device)
+        return mask.masked_fill_(hidden, torch.finfo(self._dtype).min)
+
+
+def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:
+    name = type(model).__name__
+    implementation = model.config._attn_implementation
+    if implementation not in ("sdpa", "eager"):
+        raise ConfigError(
+            f"the embedded engine cannot run {name} with {implementation!r} attention: "
+            "load it with attn_implementation='sdpa' or 'eager'"
+        )
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        raise NotSupportedError(f"{name} takes no position_ids")
+    types = getattr(settings, "layer_types", None)
+    if types is None:
+        types = [FULL if getattr(settings, "sliding_window", None) is None else SLIDING]
+    unknown = sorted(set(types) - {FULL, SLIDING})
+    if unknown:
+        raise NotSupportedError(f"{name} has {unknown[0]} layers, which are not masked here")
+    return tuple(sorted(set(types)))

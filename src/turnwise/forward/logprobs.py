@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
-from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states
-from turnwise.forward.kept import kept_at, without_left_out
-from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
+from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states, last_hidden
 from turnwise.forward.packing import Row, Slicing
 from turnwise.forward.routing import Replay
-from turnwise.forward.token_scores import token_scores
+from turnwise.forward.token_scores import kept_at, token_scores, without_left_out
 from turnwise.tokens import KeptTokens
 
 LOGITS_PER_CHUNK = 1 << 24
@@ -292,3 +291,63 @@ def _norms(
 def _certainties(layer: OutputLayer, hidden: Tensor) -> tuple[Tensor]:
     logprobs = layer(hidden)
     return (-logprobs.mean(dim=-1) - math.log(logprobs.shape[-1]),)
+
+
+_found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+
+def logit_factor(base: Any) -> float:
+    """The number by which a model multiplies its logits (Granite's and Cohere's scale, MiniCPM3's);
+    1 where its configuration, of a model not wrapped by peft, names none.
+
+    One says by which to multiply, and another by which to divide, under the same name: it is the
+    one of these that gives the model's own logits, and does not depend on the weights.
+    """
+    named = _named(base)
+    if named == [1.0]:
+        return 1.0
+    if base not in _found:
+        _found[base] = _nearest(base, named)
+    return _found[base]
+
+
+def softcapping(base: Any) -> float | None:
+    """Gemma's bound on logits: cap tanh(logits / cap); None for other models."""
+    settings = base.config.get_text_config()
+    caps = (
+        getattr(settings, name, None) for name in ("final_logit_softcapping", "logits_soft_cap")
+    )
+    return next((float(cap) for cap in caps if cap is not None), None)
+
+
+def bounded(logits: Tensor, cap: float | None) -> Tensor:
+    return logits if cap is None else cap * torch.tanh(logits / cap)
+
+
+def _named(base: Any) -> list[float]:
+    settings = base.config.get_text_config()
+    values = {
+        float(value)
+        for name, value in settings.to_dict().items()
+        if ("logit" in name or "lm_head" in name) and "cap" not in name and _is_positive(value)
+    }
+    if _is_positive(getattr(settings, "dim_model_base", None)):
+        values.add(settings.dim_model_base / settings.hidden_size)
+    return sorted({1.0, *values, *(1 / value for value in values)})
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def _nearest(base: Any, named: list[float]) -> float:
+    inputs = torch.tensor([ordinary_tokens(base, PROBE)], device=base.device)
+    head = base.get_output_embeddings()
+    states = last_hidden(base, inputs, autocast=False)[0]
+    plain = head(states.to(head.weight.dtype)).float()
+    own = base(input_ids=inputs, use_cache=False).logits[0].float()
+    cap = softcapping(base)
+    distances = [float((bounded(plain * factor, cap) - own).norm()) for factor in named]
+    return named[distances.index(min(distances))]

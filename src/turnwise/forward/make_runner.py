@@ -34,10 +34,9 @@ from turnwise.forward.equality import (
     past_boundaries,
     tolerance,
 )
-from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.images import reader_of
 from turnwise.forward.own_caches import OwnCaches, OwnRunner
-from turnwise.forward.runner import Runner
+from turnwise.forward.runner import ImageRunner, Runner
 from turnwise.forward.small_llama import is_small_llama
 from turnwise.forward.twin import shallow_twin_of
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import evaluating
-from turnwise.forward.cache import PADDING, CacheExtent
-from turnwise.forward.cache_names import cache_name, cache_of
+from turnwise.forward.cache import PADDING, CacheExtent, cache_name, cache_of
 
 
 @dataclass

@@ -1,15 +1,15 @@
-"""The experts that routers choose for each token: recorded in one pass, replayed in another.
+"""The routers of mixtures of experts, and their choices: recorded in one pass, replayed in another.
 
-Routing replay (R3, arXiv 2510.11370): the learner sends a token to the experts that it
-was sampled with, and weights them by its own router: g_i = exp(s_i) / sum over the recorded j of
-exp(s_j), where a model normalises over its choice, else as the model does. So gradients reach the
-router, and no expert changes because two passes round differently.
+Routing replay (R3, arXiv 2510.11370): the learner sends a token to the experts that it was sampled
+with, and weights them by its own router: g_i = exp(s_i) / sum over the recorded j of exp(s_j),
+where a model normalises over its choice, else as the model does. So gradients reach the router, and
+no expert changes because two passes round differently.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,57 @@ from torch.overrides import TorchFunctionMode
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import PROBE, ordinary_tokens
-from turnwise.forward.routers import routers_of
+from turnwise.forward.rounding import InFloat32
+
+
+def route_in_float32(model: nn.Module) -> None:
+    """Let every router of a model compute in float32, in place; saved models are as before.
+
+    Rounded to bfloat16, many of its logits are equal or change places, and the engine and the
+    learner, whose batches differ, would send a token to other experts.
+    """
+    for block in model.modules():
+        for router in routers_of(block):
+            kind: Any = type(router)
+            router.__class__ = _exact(kind)
+
+
+def routers_of(block: nn.Module) -> Iterator[nn.Module]:
+    """A block's routers, found by their shape: beside experts, with a row of weights for each."""
+    counts = {len(weight) for part in block.children() for weight in _stacked(part)}
+    for part in block.children():
+        weight = getattr(part, "weight", None)
+        if isinstance(weight, nn.Parameter) and weight.ndim == 2 and len(weight) in counts:
+            yield part
+
+
+def experts_of(block: nn.Module) -> Iterator[tuple[Any, int]]:
+    """The experts beside the router of a mixture, and their number."""
+    if any(routers_of(block)):
+        for part in block.children():
+            counts = {len(weight) for weight in part.parameters(recurse=False)}
+            if _stacked(part) and len(counts) == 1:
+                yield part, counts.pop()
+
+
+def _stacked(part: nn.Module) -> list[nn.Parameter]:
+    """The experts' matrices, which are one weight [experts, ., .]."""
+    return [weight for weight in part.parameters(recurse=False) if weight.ndim == 3]
+
+
+class _InFloat32(nn.Module):
+    """The forward pass of the next class in line, without lower precision."""
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        device = next(self.parameters()).device.type
+        with torch.autocast(device, enabled=False), InFloat32():
+            return super().forward(*arguments, **named)
+
+
+@cache
+def _exact(kind: Any) -> Any:
+    return kind if issubclass(kind, _InFloat32) else type(kind.__name__, (_InFloat32, kind), {})
+
 
 Choose = Callable[[int, Tensor], Tensor]
 """(number of the router, its own choice int64[tokens, k]) -> the choice to be made."""

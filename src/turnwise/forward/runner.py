@@ -1,23 +1,26 @@
 """Forward passes over runs of the cache: token ids in, next-token logits out.
 
-Models whose caches are their own run in `own_caches.py`.
+Models whose caches are their own run in `own_caches.py`. With spans, PyTorch's attention is called
+once for each and reads keys and values where they lie: in one tensor of all rows, as transformers
+wants them, they would have to be copied in every layer of every pass.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.errors import NotSupportedError
-from turnwise.forward.attention import evaluating
-from turnwise.forward.cache import CacheExtent, PoolCache
-from turnwise.forward.cache_names import cache_name
-from turnwise.forward.masks import Masks
+from turnwise.forward.attention import attending, evaluating
+from turnwise.forward.cache import CacheExtent, Masks, PoolCache, cache_name
+from turnwise.forward.images import ImageInputs, ImageReader
 from turnwise.forward.small_llama import specialised as written_out
-from turnwise.forward.span_attention import attention_in_spans
 
 
 class Runner:
@@ -121,3 +124,103 @@ def _check_spans(model: PreTrainedModel) -> None:
         raise NotSupportedError(f"{name} has no PyTorch attention")
     if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
         raise NotSupportedError(f"{name} passes nothing on to its attention")
+
+
+IN_SPANS = "turnwise_in_spans"
+"""Name of the attention function under which transformers finds it."""
+
+
+@contextmanager
+def attention_in_spans(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, the model attends by spans of the cache that its forward gets as `pool`; without one
+    as ever, so that another thread may run it meanwhile."""
+    with attending(model, IN_SPANS, _attend):
+        yield
+
+
+def _attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    pool: PoolCache | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """With a pool, what `key` and `value` hold is in it; a model that loses it on the way sees no
+    more than that, and is found out."""
+    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    if pool is None or attention_mask is None:
+        # A model that loses `pool` on the way has a mask longer than its keys. Cut to them it runs,
+        # and gives numbers that the comparison before a run refuses.
+        mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
+        return attend(module, query, key, value, mask, **options)[0], None
+    parts = [
+        attend(
+            module,
+            query[span.rows],
+            keys,
+            values,
+            attention_mask[span.rows, ..., : span.length],
+            **options,
+        )[0]
+        for span, keys, values in pool.layers[module.layer_idx].views()
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts), None
+
+
+class ImageRunner(Runner):
+    """The pass of a model that takes images: its decoder gets features in place of placeholders."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokens: int,
+        longest: int,
+        reader: ImageReader,
+        spans: bool = False,
+        specialised: bool = True,
+    ) -> None:
+        self.reader = reader
+        self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
+        self._images: ImageInputs | None = None
+        self._decoder_cache = str(cache_name(self._decoder))
+        super().__init__(model, tokens, longest, spans, specialised)
+
+    def forward_images(
+        self,
+        runs: Sequence[CacheExtent],
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        shown: ImageInputs | None,
+    ) -> torch.Tensor:
+        """Compute as `forward` does, with the images that some inputs stand for."""
+        self._images = shown
+        try:
+            return self.forward(runs, ids, positions)
+        finally:
+            self._images = None
+
+    def _general(
+        self,
+        ids: torch.Tensor,
+        seen: torch.Tensor,
+        masks: Any,
+        cache: PoolCache,
+        **arguments: Any,
+    ) -> torch.Tensor:
+        inputs: dict[str, Any] = {"position_ids": seen, self._decoder_cache: cache}
+        if self._images is None:
+            inputs["input_ids"] = ids
+        else:
+            inputs |= self.reader.arguments(self._decoder, ids, self._images)
+        with evaluating(self._modules):
+            output = self._decoder(
+                attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
+                use_cache=True,
+                **inputs,
+                **arguments,
+            )
+            logits: torch.Tensor = self._head(output.last_hidden_state[:, -1])
+        return logits

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
-from turnwise.forward.cache import CacheExtent, PoolCache, PoolLayer
+from turnwise.forward.cache import FULL, SLIDING, CacheExtent, Masks, PoolCache, PoolLayer
 from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
-from turnwise.forward.masks import FULL, SLIDING, Masks
 from turnwise.forward.twin import shallow_twin_of
 
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")

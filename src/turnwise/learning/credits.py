@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.advantages import whiten
-from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.estimators import Credit, mean_reward
+from turnwise.algorithms.estimators import Credit, EstimatorInput, mean_reward
 from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.kl_reward import METRIC
+from turnwise.learning.signals.reward_terms import METRIC
 from turnwise.types import Group, Trajectory, TrajectoryId
 
 

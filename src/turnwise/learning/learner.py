@@ -21,8 +21,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import Optimizer
 from turnwise.learning.ranks import Ranks
 from turnwise.learning.scoring import Measure, Sequenced
-from turnwise.learning.signals.base import Signal, Signals
-from turnwise.learning.token_numbers import TokenNumbers
+from turnwise.learning.signals.base import Signal, Signals, TokenNumbers
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
 

@@ -3,13 +3,18 @@
 A mean over tokens is the sum over all tokens by the number of all tokens: never a mean of means.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from turnwise.algorithms.losses import TokenLosses
 from turnwise.forward.routing import Replay
+from turnwise.learning.batch import Example
+from turnwise.learning.gradient_noise import GradientNoise
+from turnwise.learning.signals.base import NUMBERS, TokenNumbers
 
 
 @dataclass
@@ -118,3 +123,25 @@ class MetricSums:
             self.maxima[name] = max(self.maxima.get(name, value), value)
         for name, value in minima.items():
             self.minima[name] = min(self.minima.get(name, value), value)
+
+
+@dataclass(frozen=True)
+class UpdateMetrics:
+    gap: bool
+    """Whether the weights are still those that sampled: then the gap to the engine is measured."""
+    tokens: TokenNumbers | None
+    """Filled in the first pass over a step's trajectories; None later."""
+    noise: GradientNoise | None
+
+    def see(self, members: Sequence[Example], *numbers: Tensor) -> None:
+        """Keep the numbers of the members' trained tokens, float32[N] each, in the order of
+        `NUMBERS`."""
+        if self.tokens is None:
+            return
+        counts = [int(member.trained.sum()) for member in members]
+        seen = torch.stack([each.detach() for each in numbers]).cpu()
+        for member, own in zip(members, torch.split(seen, counts, dim=1), strict=True):
+            assert member.trajectory is not None  # made by `policy_examples`
+            places = member.start + np.flatnonzero(member.trained)
+            for name, values in zip(NUMBERS.names or (), own.numpy(), strict=True):
+                self.tokens[member.trajectory][name][places] = values

@@ -19,10 +19,9 @@ from transformers import (
 
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
-from turnwise.forward.attention import recompute_layers
+from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
-from turnwise.forward.rotations import fix_rotations
-from turnwise.forward.routers import route_in_float32
+from turnwise.forward.routing import route_in_float32
 from turnwise.models.in_files import keep_in_files
 from turnwise.models.places import check_folder, source_of
 from turnwise.seeds import derive

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from turnwise.algorithms.claims import claims_of
-from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.claims import claims_of, has_special_ratio, ratio_note, ratios_are_one
+from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.parts import BYPASS, PARTS, Requirement, Trait
-from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.conflicts import Claim, Need, check

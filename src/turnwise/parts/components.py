@@ -14,8 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.conflicts import Claim, Need, check
-from turnwise.engines.base import Engine, EngineSetup
-from turnwise.engines.places import ServerPlaces
+from turnwise.engines.base import Engine, EngineSetup, ServerPlaces
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, DataError

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
-from turnwise.engines.places import ServerPlaces
+from turnwise.engines.base import ServerPlaces
 from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
 from turnwise.learning.ranks import ALONE
 from turnwise.learning.signals.makers import Words

@@ -1,13 +1,21 @@
-"""The tasks of each step, as a function of the seed and the step alone.
+"""The tasks of each step: passes over all, or a choice by their recent rates of success.
 
-Nothing is remembered, so a resumed run neither skips a task nor repeats one.
+Passes are a function of seed and step, so a resumed run neither skips a task nor repeats one. A
+task that is always solved, or never, teaches a group-relative algorithm nothing: a filter drops its
+group when it has been played (DAPO, arXiv 2503.14476, section 3.2), a curriculum plays another (its
+band of success rates is our definition). Measured successes are kept in checkpoints.
 """
 
+import math
 import random
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from turnwise.config import BySuccess
+from turnwise.errors import ConfigError
 from turnwise.seeds import derive
-from turnwise.types import Task
+from turnwise.types import Group, Task
 
 
 def tasks_of_step(tasks: Sequence[Task], step: int, count: int, seed: int) -> list[Task]:
@@ -31,3 +39,90 @@ def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
     chosen = list(tasks)
     random.Random(derive(seed, "evaluation")).shuffle(chosen)
     return chosen[:count]
+
+
+UNPLAYED = -1.0
+"""A distance below every real one from the band: tasks never played are drawn first."""
+
+
+class Curriculum:
+    """Success rates of tasks, and the choice by them."""
+
+    def __init__(self, tasks: Sequence[Task], config: BySuccess, count: int) -> None:
+        """`count` is a step's tasks. Raises ConfigError where nothing is left to choose."""
+        if count - random_tasks(config, count) < 1:
+            raise ConfigError(
+                f"train.tasks_per_step is {count}, and curriculum.random_share takes all of them: "
+                "lower it, or play more tasks"
+            )
+        if count >= len(tasks):
+            raise ConfigError(
+                f"the curriculum chooses {count} of {len(tasks)} tasks: lower train.tasks_per_step"
+            )
+        self._tasks, self._config, self._count = tasks, config, count
+        self._lately: dict[str, deque[bool]] = {}
+
+    def tasks_of_step(self, step: int, seed: int) -> list[Task]:
+        """The `count` different tasks of a step, in any order.
+
+        A random share, rounded up, comes from the passes over all tasks, whatever was measured.
+        Then come tasks never played; those whose success rate is in the band; those nearest to it;
+        last those whose episodes were all ungraded. Among equals chance decides.
+        """
+        count = self._count
+        chance = random.Random(derive(seed, "train", "curriculum", step))
+        passes = tasks_of_step(self._tasks, step, random_tasks(self._config, count), seed)
+        ranked = list(self._tasks)
+        chance.shuffle(ranked)
+        ranked.sort(key=lambda task: self._distance(task.id))  # stable: equals stay shuffled
+        chosen = list({task.id: task for task in (*passes, *ranked[:count])}.values())[:count]
+        chance.shuffle(chosen)  # so that each of a step's updates gets some of both
+        return chosen
+
+    def measure(self, groups: Sequence[Group]) -> None:
+        """Take the graded episodes of a step into account, those that were filtered out as well."""
+        for group in groups:
+            for member in group.trajectories:
+                lately = self._lately.setdefault(member.task.id, self._empty())
+                if member.reward is not None and member.verdict is not None:
+                    lately.append(member.verdict.success)
+
+    def rate(self, task: str) -> float | None:
+        """Share of successes among the task's last `window` graded episodes, if any."""
+        lately = self._lately.get(task)
+        return sum(lately) / len(lately) if lately else None
+
+    def metrics(self) -> dict[str, float]:
+        """Share of all tasks that have a success rate, and share of these in the band."""
+        near = [self._distance(task) == 0.0 for task, lately in self._lately.items() if lately]
+        return {
+            "curriculum/measured": len(near) / len(self._tasks),
+            "curriculum/in_band": sum(near) / max(len(near), 1),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The measured successes of each task, oldest first."""
+        return {task: list(lately) for task, lately in self._lately.items()}
+
+    def load_state(self, state: Mapping[str, Sequence[bool]]) -> None:
+        self._lately = {}
+        for task, lately in state.items():
+            self._lately[task] = self._empty()
+            self._lately[task].extend(lately)
+
+    def _distance(self, task: str) -> float:
+        if task not in self._lately:
+            return UNPLAYED
+        rate = self.rate(task)
+        if rate is None:
+            return math.inf
+        lowest, highest = self._config.band
+        return max(lowest - rate, rate - highest, 0.0)
+
+    def _empty(self) -> deque[bool]:
+        return deque(maxlen=self._config.window)
+
+
+def random_tasks(config: BySuccess, count: int) -> int:
+    """How many of a step's `count` tasks are drawn whatever was measured: at least one."""
+    return math.ceil(config.random_share * count)

@@ -41,8 +41,7 @@ import pyarrow.parquet as pq
 from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError, unknown_name
 from turnwise.learning.credits import Credits
-from turnwise.learning.signals.base import Signals
-from turnwise.learning.token_numbers import TokenNumbers
+from turnwise.learning.signals.base import Signals, TokenNumbers
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked

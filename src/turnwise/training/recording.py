@@ -10,8 +10,7 @@ from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.curve import curve
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
-from turnwise.rollout.pipeline import Played
-from turnwise.rollout.staleness import staleness_metrics
+from turnwise.rollout.pipeline import Played, staleness_metrics
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, logprob_gap_bound
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned

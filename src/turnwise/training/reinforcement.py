@@ -24,11 +24,15 @@ from turnwise.errors import RunStoppedError
 from turnwise.monitor.no_signal import BEYOND_BOUND
 from turnwise.rewards.costs import CostMultipliers
 from turnwise.rollout.collect import Rollout, oversampled_groups
-from turnwise.rollout.curriculum import Curriculum
-from turnwise.rollout.order import tasks_of_step
-from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
+from turnwise.rollout.order import Curriculum, tasks_of_step
+from turnwise.rollout.pipeline import (
+    Pipeline,
+    Played,
+    StalenessError,
+    beside_sampling,
+    check_staleness,
+)
 from turnwise.rollout.schedule import RolloutSchedule
-from turnwise.rollout.staleness import StalenessError, check_staleness
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName

@@ -10,8 +10,7 @@ from turnwise.algorithms import make_algorithm
 from turnwise.config import check_recipe
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import signals_of
-from turnwise.learning.signals.kl_reward import KLReward
-from turnwise.learning.signals.penalty import Penalty
+from turnwise.learning.signals.reward_terms import KLReward, Penalty
 
 RECIPE = check_recipe({"name": "r", "environment": {"name": "e"}}, "test")
 TEXTS = SimpleNamespace(max_position_embeddings=64)

@@ -1,13 +1,13 @@
 """The critic: what it is trained on, that it learns, and that it resumes exactly."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.credits import Credits, estimate
@@ -18,11 +18,9 @@ from turnwise.types import Group
 pytestmark = pytest.mark.numbers
 
 PPO = make_algorithm("ppo", {})
-MakeGroups = Callable[..., list[Group]]
-LoadModel = Callable[..., Any]
 
 
-def critic(load_model: LoadModel, **options: Any) -> Critic:
+def critic(**options: Any) -> Critic:
     learning = LearningConfig(tokens_per_micro_batch=options.pop("micro", 8192))
     return Critic(load_model(), CriticConfig(**{"learning_rate": 1e-2, **options}), learning)
 
@@ -35,16 +33,14 @@ def credited(made: Critic, groups: list[Group]) -> Step:
     return groups, signals, estimate(groups, signals, PPO)
 
 
-def prepared(made: Critic, make_groups: MakeGroups) -> Step:
+def prepared(made: Critic) -> Step:
     return credited(made, make_groups([[1.0, 0.0, None], [0.5, 1.0]]))
 
 
-def test_values_stand_at_sampled_tokens_of_graded_trajectories(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
-    made = critic(load_model)
+def test_values_stand_at_sampled_tokens_of_graded_trajectories() -> None:
+    made = critic()
     torch.nn.init.normal_(made.head.weight)
-    groups, signals, _ = prepared(made, make_groups)
+    groups, signals, _ = prepared(made)
     assert signals.of(groups[0].trajectories[2]).values is None
     for member in groups[0].graded + groups[1].graded:
         values = signals.of(member).values
@@ -57,33 +53,29 @@ def test_values_stand_at_sampled_tokens_of_graded_trajectories(
 
 
 @pytest.mark.long
-def test_it_learns_what_to_expect(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_it_learns_what_to_expect() -> None:
     """The same trajectories again and again: the loss falls, and the values explain returns."""
-    made = critic(load_model, clip=10.0)
-    first = made.update(*prepared(made, make_groups))
+    made = critic(clip=10.0)
+    first = made.update(*prepared(made))
     for _ in range(40):
-        last = made.update(*prepared(made, make_groups))
+        last = made.update(*prepared(made))
     assert last["critic/loss"] < first["critic/loss"] / 10
     assert first["critic/explained_variance"] == 0
     assert last["critic/explained_variance"] > 0.9
 
 
-def test_the_split_into_micro_batches_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_the_split_into_micro_batches_changes_nothing() -> None:
     found = []
     for micro in (64, 8192):
-        made = critic(load_model, micro=micro)
-        metrics = made.update(*prepared(made, make_groups))
+        made = critic(micro=micro)
+        metrics = made.update(*prepared(made))
         found.append((metrics["critic/loss"], metrics["critic/gradient_norm"]))
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-def test_a_value_beyond_the_clip_has_no_gradient(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_value_beyond_the_clip_has_no_gradient() -> None:
     """Targets of 1 and old values of 0: a value that has come 0.6 of the way is left alone."""
-    made = critic(load_model, clip=0.5)
+    made = critic(clip=0.5)
     groups = make_groups([[1.0, 1.0]])
     step = credited(made, groups)
     torch.nn.init.constant_(made.head.bias, 0.6)
@@ -94,29 +86,27 @@ def test_a_value_beyond_the_clip_has_no_gradient(
     assert all(torch.equal(before[key], value) for key, value in made.state_dict().items())
 
 
-def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
-    whole, stopped = critic(load_model), critic(load_model)
+def test_it_resumes_exactly() -> None:
+    whole, stopped = critic(), critic()
     for made in (whole, stopped):
-        made.update(*prepared(made, make_groups))
-    resumed = critic(load_model)
+        made.update(*prepared(made))
+    resumed = critic()
     resumed.load_state(copy.deepcopy(stopped.state()))
     for made in (whole, resumed):
-        made.update(*prepared(made, make_groups))
+        made.update(*prepared(made))
     for key, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[key])
 
 
-def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
-    made = critic(load_model)
+def test_nothing_to_learn_makes_no_update() -> None:
+    made = critic()
     groups = make_groups([[None]])
     step = credited(made, groups)
     assert made.update(*step) == {}
     assert made.optimizer.updates == 0
 
 
-def moved(
-    load_model: LoadModel, make_groups: MakeGroups, clip: float, updates: int
-) -> tuple[torch.Tensor, dict[str, float], Critic]:
+def moved(clip: float, updates: int) -> tuple[torch.Tensor, dict[str, float], Critic]:
     """The head after one step in which two groups of the same rewards are learned from."""
     learning = LearningConfig(updates_per_step=updates)
     made = Critic(load_model(), CriticConfig(learning_rate=0.1, clip=clip), learning)
@@ -126,17 +116,13 @@ def moved(
     return made.head.weight.detach().clone(), metrics, made
 
 
-def test_it_makes_as_many_updates_as_the_policy(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_it_makes_as_many_updates_as_the_policy() -> None:
     for updates in (1, 2):
-        _, _, made = moved(load_model, make_groups, 0.5, updates)
+        _, _, made = moved(0.5, updates)
         assert made.optimizer.updates == updates
 
 
-def test_epochs_are_passes_over_the_same_targets(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_epochs_are_passes_over_the_same_targets() -> None:
     twice = Critic(load_model(), CriticConfig(), LearningConfig(epochs=2))
     once = Critic(load_model(), CriticConfig(), LearningConfig())
     step = credited(once, make_groups([[1.0, 0.0]]))
@@ -147,19 +133,15 @@ def test_epochs_are_passes_over_the_same_targets(
     assert torch.equal(once.head.weight, twice.head.weight)
 
 
-def test_the_clip_acts_from_the_second_update_of_a_step_on(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_the_clip_acts_from_the_second_update_of_a_step_on() -> None:
     """A first update finds the old values; by the second they have moved beyond a narrow clip."""
-    narrow, wide = (moved(load_model, make_groups, clip, 1)[0] for clip in (1e-6, 100.0))
+    narrow, wide = (moved(clip, 1)[0] for clip in (1e-6, 100.0))
     assert torch.equal(narrow, wide)
-    narrow, wide = (moved(load_model, make_groups, clip, 2)[0] for clip in (1e-6, 100.0))
+    narrow, wide = (moved(clip, 2)[0] for clip in (1e-6, 100.0))
     assert not torch.equal(narrow, wide)
 
 
-def test_a_share_without_a_target_makes_no_update(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_share_without_a_target_makes_no_update() -> None:
     made = Critic(load_model(), CriticConfig(), LearningConfig(updates_per_step=2))
     groups = make_groups([[None, None], [1.0, 0.0]])
     step = credited(made, groups)

@@ -1,32 +1,25 @@
 """Penalties: what they count, and what they leave as it was."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from tests.learning.changing import put, with_one
+from tests.learning.building import GRPO, make_groups, put, with_one
 from turnwise.algorithms import make_algorithm
 from turnwise.learning.credits import estimate
 from turnwise.learning.selection import kept_groups
-from turnwise.learning.signals.penalty import Penalty
+from turnwise.learning.signals.reward_terms import Penalty
 from turnwise.tokens import Source
-from turnwise.types import Group, Trajectory
+from turnwise.types import Trajectory
 
-GRPO = make_algorithm("grpo", {})
 SHAPED = make_algorithm("grpo", {"reward_shaping": "overlong", "overlong_band": 0.5})
 BUDGET = 12
-
-MakeGroups = Callable[..., list[Group]]
 
 
 def lengths(member: Trajectory) -> int:
     return int(member.tokens.mask.sum())
 
 
-def test_the_penalty_counts_what_the_policy_sampled_and_the_reward_stays(
-    make_groups: MakeGroups,
-) -> None:
+def test_the_penalty_counts_what_the_policy_sampled_and_the_reward_stays() -> None:
     groups = make_groups([[1.0, 1.0, 0.0, None], [0.5, None]])
     members = groups[0].graded
     assert len({lengths(m) for m in members}) > 1
@@ -46,7 +39,7 @@ def test_the_penalty_counts_what_the_policy_sampled_and_the_reward_stays(
     assert signals.metrics == {"reward/penalty": pytest.approx((sum(expected) + single) / 4)}
 
 
-def test_what_was_sampled_before_a_branch_is_of_the_response(make_groups: MakeGroups) -> None:
+def test_what_was_sampled_before_a_branch_is_of_the_response() -> None:
     groups = make_groups([[1.0]])
     (member,) = groups[0].trajectories
     whole = Penalty(SHAPED, 10).measure(groups).of(member).penalty
@@ -59,7 +52,7 @@ def test_what_was_sampled_before_a_branch_is_of_the_response(make_groups: MakeGr
     assert Penalty(SHAPED, 10).measure(branched).of(member).penalty == whole
 
 
-def test_groups_are_filtered_by_the_task_s_reward(make_groups: MakeGroups) -> None:
+def test_groups_are_filtered_by_the_task_s_reward() -> None:
     """Dynamic sampling asks whether a task is solved always or never; lengths are no answer."""
     dapo = make_algorithm("dapo", {"overlong_band": 1.0})
     groups = make_groups([[1.0, 1.0, 1.0], [1.0, 0.0]])
@@ -68,7 +61,7 @@ def test_groups_are_filtered_by_the_task_s_reward(make_groups: MakeGroups) -> No
     assert [group.id for group in kept_groups(groups, dapo)] == ["g1"]
 
 
-def test_an_algorithm_without_shaping_reports_nothing(make_groups: MakeGroups) -> None:
+def test_an_algorithm_without_shaping_reports_nothing() -> None:
     groups = make_groups([[1.0, 0.0]])
     signals = Penalty(GRPO, 1).measure(groups)
     assert [signals.of(member).penalty for member in groups[0].trajectories] == [0.0, 0.0]

@@ -1,28 +1,25 @@
 """Signals: measured without a trace in the trajectories, merged with one owner for each array."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.learning.building import load_model, make_groups
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.scoring import scored_by
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, measure, merged
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.kl_reward import KLReward
-from turnwise.learning.signals.penalty import Penalty
-from turnwise.types import Group, TrajectoryId
+from turnwise.learning.signals.reward_terms import KLReward, Penalty
+from turnwise.types import TrajectoryId
 
-MakeGroups = Callable[..., list[Group]]
 ONE, OTHER = TrajectoryId("g0", 0), TrajectoryId("g0", 1)
 
 
 @pytest.mark.wing("algorithms")
-def test_measuring_leaves_the_groups_equal(load_model: Any, make_groups: MakeGroups) -> None:
+def test_measuring_leaves_the_groups_equal() -> None:
     """Every array that is known of a trajectory is measured here, but those that a scaffold is
     needed for."""
     from turnwise_algorithms.signals.score_norms import ScoreNorms
@@ -64,7 +61,7 @@ def test_two_signals_cannot_own_one_array() -> None:
     assert [apart.by_trajectory[name].penalty for name in (ONE, OTHER)] == [0.5, 0.1]
 
 
-def test_two_trajectories_of_one_name_are_a_bug(make_groups: MakeGroups) -> None:
+def test_two_trajectories_of_one_name_are_a_bug() -> None:
     (member, other) = make_groups([[1.0, 0.0]])[0].trajectories
     with pytest.raises(ValueError, match="two trajectories g0 episode 0"):
         by_trajectory([member, other, member], [SignalArrays()] * 3)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_episode
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_episode
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_turns
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import turn_returns

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_group, of_turns
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_group, of_turns
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_tokens
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_tokens
 from turnwise.algorithms.outcome_advantages import rloo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.ranges import Share

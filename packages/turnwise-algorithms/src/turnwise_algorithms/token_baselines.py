@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_tokens
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_tokens
 from turnwise.algorithms.outcome_advantages import differing
 from turnwise.algorithms.parts import Requirement, part
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-from turnwise.algorithms.estimators import of_turns, totals
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns, totals
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.conflicts import Need

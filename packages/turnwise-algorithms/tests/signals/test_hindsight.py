@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from telling import Telling
-from tests.learning.changing import drawn_among_some, each, with_one
+from tests.learning.building import drawn_among_some, each, with_one
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.changing import changed
+from tests.learning.building import changed
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.fakes import Capitals, byte_tokenizer
-from tests.learning.changing import with_one
+from tests.learning.building import with_one
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError

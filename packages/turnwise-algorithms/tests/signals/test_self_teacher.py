@@ -10,7 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from tests.learning.changing import with_one
+from tests.learning.building import with_one
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from tests.learning.changing import with_one
+from tests.learning.building import with_one
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig, Recipe, check_recipe
 from turnwise.errors import ConfigError

@@ -7,7 +7,7 @@ from turnwise.config import Recipe, VllmEngineConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
-from turnwise.forward.routers import experts_of
+from turnwise.forward.routing import experts_of
 
 
 def check_cluster(recipe: Recipe) -> None:

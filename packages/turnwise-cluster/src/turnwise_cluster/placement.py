@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from turnwise.engines.places import PlaceLostError
+from turnwise.engines.base import PlaceLostError
 from turnwise.errors import ConfigError
 
 

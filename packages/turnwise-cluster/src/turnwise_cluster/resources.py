@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe, StartedServers
-from turnwise.engines.places import ServerPlaces
+from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
 from turnwise.learning.signals.choice import load_teacher

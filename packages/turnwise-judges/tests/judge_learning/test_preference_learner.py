@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.learning import test_optimizer, test_routing_replay
-from tests.learning.changing import changed, each, put, with_one
+from tests.learning.building import changed, each, put, with_one
 from turnwise.config import LearningConfig, PreferencesConfig
 from turnwise.errors import DataError
 from turnwise.tokens import Image, Segment, Source, Tokens
@@ -196,7 +196,7 @@ def test_it_has_masters_and_resumes_exactly_through_a_file(
     def make() -> Any:
         pairs = best_and_worst(make_groups(test_optimizer.REWARDS))
         config = PreferencesConfig(steps=9, batch_size=2, learning_rate=test_optimizer.RATE)
-        model = test_optimizer.lower(load_model)
+        model = load_model(dtype=torch.bfloat16)
         made = PreferenceLearner(model, pairs, config, LearningConfig(), 1.0, 3)
         return made, lambda _: made.step(), made.model
 
@@ -206,7 +206,7 @@ def test_it_has_masters_and_resumes_exactly_through_a_file(
 @pytest.mark.long
 def test_the_reference_is_routed_as_the_policy() -> None:
     model = test_routing_replay.nudged(test_routing_replay.mixture())
-    tokens = test_routing_replay.played(test_routing_replay.mixture())
+    tokens = test_routing_replay.sampled(test_routing_replay.mixture())
     config = PreferencesConfig(steps=1, batch_size=1)
     pairs = [(tokens[0], tokens[2])]
     trained = PreferenceLearner(copy.deepcopy(model), pairs, config, LearningConfig(), 1.0, 0)

@@ -26,7 +26,7 @@ from turnwise.engines.sampling import (
     check_sampling,
     end_tokens,
 )
-from turnwise.engines.weights import match_weights
+from turnwise.engines.schedule import match_weights
 from turnwise.errors import InfrastructureError
 from turnwise.forward.images import reader_of
 from turnwise.tokens import Image

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from turnwise import event_loop
 from turnwise.config import ROUNDED_PARITY, RunningServers, StartedServers, VllmEngineConfig
-from turnwise.engines.places import ServerPlaces
+from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise_vllm.client import look_at
 from turnwise_vllm.engine import VllmEngine

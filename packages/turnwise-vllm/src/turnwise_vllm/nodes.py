@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.config import StartedServers
-from turnwise.engines.places import ActorHandle, PlaceLostError, ServerPlaces
+from turnwise.engines.base import ActorHandle, PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
 from turnwise_vllm.process import LOOK_SECONDS, ServerProcess, check_interpreter

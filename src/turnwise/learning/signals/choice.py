@@ -13,10 +13,9 @@ from turnwise.forward.hidden import base_model
 from turnwise.learning.learner import ModelSignal, PolicyScores
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signal
-from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.learning.signals.makers import MakeSecond, Oracle, SignalMaker, Sources, Words
-from turnwise.learning.signals.penalty import Penalty
 from turnwise.learning.signals.registry import SIGNALS, signals_needed
+from turnwise.learning.signals.reward_terms import KLReward, Penalty
 from turnwise.models.load import load_model
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Task

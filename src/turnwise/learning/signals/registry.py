@@ -15,7 +15,7 @@ SIGNALS: Registry[type[Any]] = Registry(
     "derive the class from turnwise.learning.signals.makers.SignalMaker",
 )
 SIGNALS.register(
-    "critic", "turnwise.learning.signals.critic_maker:CriticMaker", "values of every sampled token"
+    "critic", "turnwise.learning.signals.value_head:CriticMaker", "values of every sampled token"
 )
 
 MEASURED = (

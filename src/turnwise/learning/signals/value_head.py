@@ -1,4 +1,5 @@
-"""A critic that is a head on the policy's own body: no second model, one number beside the logits.
+"""A critic that is a head on the policy's own body, one number beside the logits; and the maker of
+it, or of the separate critic.
 
 The head is trained like the separate critic, by an optimizer of its own, on what the body says when
 the policy has been updated. Beside each policy update the gradient of the value loss reaches the
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.config import LearningConfig, ValueHeadConfig
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe, SeparateCriticConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.forward.packing import Row
 from turnwise.learning.auxiliary import AuxiliaryLoss
@@ -24,6 +26,7 @@ from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic, target_count, value_lessons, values_of
+from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Words
 from turnwise.types import Group, Trajectory
 
 
@@ -103,3 +106,21 @@ class ValueLoss:
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
         return self.head.add_body_gradient(groups, self.signals, credits)
+
+
+class CriticMaker(SignalMaker):
+    """Makes the critic."""
+
+    def second_model(
+        self,
+        recipe: Recipe,
+        algorithm: Algorithm,
+        policy: nn.Module,
+        words: Words | None,
+        ranks: Ranks,
+    ) -> MakeSecond | None:
+        config, learning = recipe.algorithm.critic or SeparateCriticConfig(), recipe.learning
+        if isinstance(config, ValueHeadConfig):
+            return lambda own: ValueHead(own.model, config, learning, ranks, own.compute)
+        critic = Critic(policy, config, learning, ranks)
+        return lambda own: critic

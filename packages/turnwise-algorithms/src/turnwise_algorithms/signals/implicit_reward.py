@@ -26,8 +26,8 @@ from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_tra
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
-from turnwise.learning.signals.kl_reward import Scores
 from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Words, copied
+from turnwise.learning.signals.reward_terms import Scores
 from turnwise.types import Group, Trajectory
 
 

@@ -26,8 +26,8 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states, note_packing
-from turnwise.forward.kept import kept_at, without_left_out
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
+from turnwise.forward.token_scores import kept_at, without_left_out
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from turnwise.errors import NotSupportedError
-from turnwise.forward.routers import experts_of
+from turnwise.forward.routing import experts_of
 
 
 class Slices:

@@ -25,8 +25,7 @@ from cluster_tests.learners.test_learner import (
     recipe_of,
 )
 from cluster_tests.learners.test_saving import WITH_REFERENCE, gone_on, names_in, save, updated
-from tests.learning.changing import changed, each
-from tests.learning.conftest import VOCABULARY
+from tests.learning.building import VOCABULARY, changed, each
 from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals

@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from tests.learning.changing import put, with_one
+from tests.learning.building import put, with_one
 from turnwise.config import Recipe, check_recipe
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
@@ -20,8 +20,8 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import second_model
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.learning.signals.makers import Words
+from turnwise.learning.signals.reward_terms import KLReward
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
 from turnwise.storage import checkpoint

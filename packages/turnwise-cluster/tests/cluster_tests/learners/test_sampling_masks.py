@@ -13,7 +13,7 @@ from cluster_tests.learners.test_learner import (
     recipe_of,
 )
 from cluster_tests.learners.test_sequence import sliced
-from tests.learning.changing import drawn_among_some, each
+from tests.learning.building import drawn_among_some, each
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals

@@ -21,7 +21,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
 from turnwise.parts.components import Components, build_components
-from turnwise.rollout.oversampling import oversample
+from turnwise.rollout.collect import oversample
 from turnwise.rollout.remote_episode import Assignment, Sample, Workers
 from turnwise.rollout.runner import members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit

@@ -1,13 +1,48 @@
-"""The KL term as a reward: how far each sampled token is from the reference."""
+"""Terms of the reward beside the environment's: an algorithm's penalty, and the KL term."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
+from turnwise.tokens import Source
 from turnwise.types import Group, Trajectory
+
+SAMPLED = (Source.MODEL, Source.INHERITED)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """The penalty of every graded trajectory.
+
+    A length is the number of tokens that the policy sampled in one context, at most, those before a
+    branch included; the budget is `rollout.max_tokens`, which prompt and observations fill as well.
+    So an agent is not punished for results of tools.
+    """
+
+    algorithm: Algorithm
+    max_tokens: int
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """The metric is the mean penalty, absent where the algorithm shapes no reward."""
+        members = graded(groups)
+        lengths = np.array([_length(member) for member in members], np.int64)
+        penalties = self.algorithm.call("reward_shaping", lengths, self.max_tokens).tolist()
+        shaped = self.algorithm.reward_shaping != "none" and members
+        return Signals(
+            by_trajectory(members, [SignalArrays(penalty=penalty) for penalty in penalties]),
+            {"reward/penalty": fmean(penalties)} if shaped else {},
+        )
+
+
+def _length(member: Trajectory) -> int:
+    source = member.tokens.source
+    return max(int(np.isin(source[span], SAMPLED).sum()) for span in member.tokens.spans)
+
 
 METRIC = "policy/kl_reference"
 
