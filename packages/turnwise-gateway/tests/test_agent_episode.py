@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals, Rooms
 from tests.processes import ended
-from turnwise.config import CommandAgent, FunctionAgent, RoleConfig, RolloutConfig, ScaffoldConfig
+from turnwise.config import CommandAgent, FunctionAgent, RoleConfig, RolloutConfig
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.address import Address
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.programs import variables
 
 pytest.importorskip("uvicorn")
-LIMITS = RolloutConfig(
-    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
-)
-RIGHT = ["<answer> Paris</answer>"]
-SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
 
 
 def play(
@@ -39,23 +32,8 @@ def play(
     environment: Capitals | None = None,
 ) -> list[Trajectory]:
     """Episodes of one task."""
-    environment = environment or Capitals()
-    engine = engine or HashedEngine(RIGHT)
-    host = engine.host = make_host(agent, SCAFFOLD, TOKENIZER)
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(
-        environment, scaffold, engine, limits, PrioritySemaphore(50), player=host
-    )
-
-    async def work() -> list[Trajectory]:
-        try:
-            task = Capitals().tasks("train")[0]
-            (group,) = await runner.collect([task], episodes, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return list(group.trajectories)
-
-    return asyncio.run(work())
+    host, engine = make_host(agent, SCAFFOLD, TOKENIZER), engine or HashedEngine([RIGHT])
+    return list(group_of(host, engine, environment, limits, episodes=episodes).trajectories)
 
 
 def function(folder: Path, body: str, **settings: Any) -> FunctionAgent:
@@ -83,7 +61,7 @@ def test_the_environment_judges_the_last_reply(tmp_path: Path) -> None:
     assert played.outcome is Outcome.SUCCESS
     assert played.reward == 1.0
     assert played.answer == "Paris"
-    assert TOKENIZER.decode(played.tokens.ids.tolist()) == f"Capital of France?\n{RIGHT[0]}"
+    assert TOKENIZER.decode(played.tokens.ids.tolist()) == f"Capital of France?\n{RIGHT}"
     assert played.capture is not None
     assert played.capture.calls == 1
 
@@ -229,7 +207,7 @@ def test_an_agent_that_hangs_up_on_every_reply_has_failed(tmp_path: Path, body: 
             await asyncio.sleep(0.2)
             return await super().generate(*given, **others)
 
-    played = one(tmp_path, HANGING_UP + body, engine=Slow(RIGHT))
+    played = one(tmp_path, HANGING_UP + body, engine=Slow([RIGHT]))
     assert (played.outcome, played.reward) == (Outcome.AGENT_ABORT, 0.0)
     assert played.problem.startswith("the agent hung up on every reply")
     assert ("ValueError: cancelled" in played.problem) == ("raise" in body)
@@ -238,7 +216,7 @@ def test_an_agent_that_hangs_up_on_every_reply_has_failed(tmp_path: Path, body: 
 
 def test_an_agent_that_hangs_up_on_an_engine_that_fails_is_ungraded(tmp_path: Path) -> None:
     body = HANGING_UP + "await model._session.ask(request)\nawait model._session.ask(request)"
-    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    played = one(tmp_path, body, engine=HashedEngine([RIGHT], fails=[2]))
     assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
 
 
@@ -268,13 +246,13 @@ def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
             return await super().generate(*given, **others)
 
     limits = LIMITS.model_copy(update={"max_seconds": 0.3})
-    played = one(tmp_path, "await ask()\nawait ask()", engine=Slow(RIGHT), limits=limits)
+    played = one(tmp_path, "await ask()\nawait ask()", engine=Slow([RIGHT]), limits=limits)
     assert played.outcome is Outcome.SUCCESS
 
 
 def test_a_failing_engine_leaves_the_episode_ungraded(tmp_path: Path) -> None:
     body = "await ask()\nawait ask()"
-    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    played = one(tmp_path, body, engine=HashedEngine([RIGHT], fails=[2]))
     assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
     assert played.problem == "the engine is down"
 
@@ -288,7 +266,7 @@ def test_an_episode_whose_gateway_stops_is_ungraded(tmp_path: Path) -> None:
             return await super().generate(*given, **others)
 
     body = "await ask()\nraise ConnectionError('refused')"
-    played = one(tmp_path, body, engine=Stopping(RIGHT))
+    played = one(tmp_path, body, engine=Stopping([RIGHT]))
     assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
     assert played.problem.startswith("the gateway has stopped: ConnectionError: refused")
 
@@ -308,7 +286,7 @@ class Broken(HashedEngine):
 def test_a_bug_in_answering_costs_its_episode_and_one_in_all_ends_the_run(tmp_path: Path) -> None:
     body = "try:\n    await ask()\nexcept Exception:\n    pass\nreturn 'Paris'"
     agent = function(tmp_path, body)
-    played = play(agent, Broken(RIGHT), episodes=4)
+    played = play(agent, Broken([RIGHT]), episodes=4)
     assert sorted(one.outcome for one in played) == sorted(
         [Outcome.INFRASTRUCTURE_MODEL, Outcome.SUCCESS] * 2
     )
@@ -317,7 +295,7 @@ def test_a_bug_in_answering_costs_its_episode_and_one_in_all_ends_the_run(tmp_pa
     )
     limits = LIMITS.model_copy(update={"max_ungraded_share": 0.25})
     with pytest.raises(RunStoppedError, match="KeyError"):
-        play(agent, Broken(RIGHT), limits, episodes=4)
+        play(agent, Broken([RIGHT]), limits, episodes=4)
 
 
 PLAIN = """import json, urllib.request

@@ -14,22 +14,15 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals
 from tests.processes import ended
-from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
+from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig
 from turnwise.errors import InfrastructureError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Outcome, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
 
 pytest.importorskip("uvicorn")
-LIMITS = RolloutConfig(
-    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
-)
-RIGHT = "<answer> Paris</answer>"
-SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
 
 
 class Dying(HashedEngine):
@@ -98,24 +91,14 @@ def play(
     """One episode, and what holds of each: what is trained was sampled so, once."""
     engine, environment = engine or Dying(), Grading()
     environment.engine, environment.what = engine, graded
-    host = engine.host = make_host(agent, SCAFFOLD, TOKENIZER)
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1), player=host)
-
-    async def work() -> Trajectory:
-        try:
-            (group,) = await runner.collect(Capitals().tasks("train")[:1], 1, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return group.trajectories[0]
-
-    played = asyncio.run(work())
+    group = group_of(make_host(agent, SCAFFOLD, TOKENIZER), engine, environment, limits, places=1)
+    (one,) = group.trajectories
     assert engine.open_sessions == engine.busy == set()
-    check_record(played.tokens)
-    assert played.capture is not None
-    assert played.capture.trained == int(played.tokens.mask.sum()) <= engine.sampled
-    assert (played.reward is None) == (not played.outcome.graded)
-    return played
+    check_record(one.tokens)
+    assert one.capture is not None
+    assert one.capture.trained == int(one.tokens.mask.sum()) <= engine.sampled
+    assert (one.reward is None) == (not one.outcome.graded)
+    return one
 
 
 FUNCTION = """

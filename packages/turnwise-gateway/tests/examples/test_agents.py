@@ -1,24 +1,21 @@
 """The programs of examples/agents do what they are for, with a policy that does the right thing."""
 
-import asyncio
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from gateway_tests.playing import SCAFFOLD, group_of
 from tests.fakes import byte_tokenizer
 from turnwise.config import (
     AnyAgentConfig,
     CommandAgent,
     FunctionAgent,
     RolloutConfig,
-    ScaffoldConfig,
 )
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Outcome, Trajectory
@@ -38,17 +35,9 @@ def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
     task = made.tasks("train")[0]
     script = iter(made.oracle(task))
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
-    host = make_host(agent, ScaffoldConfig(options={"instructions": ""}), TOKENIZER)
-    runner = RolloutRunner(made, scaffold, engine, LIMITS, PrioritySemaphore(1), player=host)
-
-    async def work() -> Trajectory:
-        try:
-            (group,) = await runner.collect([task], 1, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return group.trajectories[0]
-
-    return asyncio.run(work())
+    host = make_host(agent, SCAFFOLD, TOKENIZER)
+    group = group_of(host, engine, made, LIMITS, tasks=[task], scaffold=scaffold)
+    return group.trajectories[0]
 
 
 def check(played: Trajectory, turns: int = 3) -> None:

@@ -2,7 +2,6 @@
 thing: the programs themselves, where they are installed (or named by a variable, such as
 `TURNWISE_TEST_CODEX=/tmp/codex/node_modules/.bin/codex`)."""
 
-import asyncio
 import os
 import re
 import shutil
@@ -12,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway_tests.playing import group_of
 from tests.scaffolds.families import family_tokenizer
 from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.native import NativeScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
@@ -76,16 +74,9 @@ def play(command: list[str], policy: Callable[[str], Action]) -> Trajectory:
     )
     config = ScaffoldConfig(name="native", options={"family": "qwen3"})
     host = make_host(CommandAgent(command=tuple(command)), config, TOKENIZER)
-    runner = RolloutRunner(made, SCAFFOLD, engine, LIMITS, PrioritySemaphore(1), player=host)
-
-    async def work() -> Trajectory:
-        try:
-            (group,) = await runner.collect(made.tasks("heldout"), 1, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return group.trajectories[0]
-
-    return asyncio.run(work())
+    tasks = made.tasks("heldout")
+    group = group_of(host, engine, made, LIMITS, tasks=tasks, scaffold=SCAFFOLD)
+    return group.trajectories[0]
 
 
 def check(played: Trajectory) -> None:

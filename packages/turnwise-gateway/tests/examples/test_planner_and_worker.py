@@ -1,17 +1,15 @@
 """The planner and the worker of examples/planner_and_worker.py: each has credit of its own."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
+from gateway_tests.playing import group_of
 from tests.fakes import byte_tokenizer
 from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.learning.roles import by_role
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Group, Outcome, Task, ToolCall
 from turnwise_gateway.agent_episode import make_host
@@ -49,16 +47,8 @@ def played(kind: str, town: str = "") -> tuple[Task, Group]:
     config = config.model_copy(update={"run": f"{ROOT}/{config.run}"})  # type: ignore[union-attr]
     scaffolding = load_recipe(str(RECIPE)).scaffold
     host = make_host(config, scaffolding, TOKENIZER)
-    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(1), player=host)
-
-    async def work() -> Group:
-        try:
-            (group,) = await runner.collect([task], 1, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return group
-
-    return task, asyncio.run(work())
+    group = group_of(host, engine, environment, LIMITS, tasks=[task], scaffold=scaffold)
+    return task, group
 
 
 def test_each_role_has_its_part_and_its_reward() -> None:

@@ -11,21 +11,14 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
-from tests.fakes import Capitals
-from turnwise.config import RemoteAgent, RolloutConfig, ScaffoldConfig
+from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
+from turnwise.config import RemoteAgent, RolloutConfig
 from turnwise.errors import ConfigError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.agent_episode import make_host
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
-LIMITS = RolloutConfig(
-    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
-)
-SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
 CLIENT = Path(__file__).parents[4] / "examples/agents/remote.py"
 KEY = {"authorization": "Bearer sesame"}
 Work = Callable[[str, Any], Awaitable[None]]
@@ -40,29 +33,18 @@ def play(
     work: Work, episodes: int = 1, limits: RolloutConfig = LIMITS, places: int = 50, **settings: Any
 ) -> list[Trajectory]:
     """Episodes that are offered while some agents work."""
-    environment, engine = Capitals(), HashedEngine(["<answer> Paris</answer>"])
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     host = make_host(RemoteAgent(run="remote", port=port, **settings), SCAFFOLD, TOKENIZER)
-    place = PrioritySemaphore(places)
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, limits, place, player=host)
 
-    async def all_of_it() -> list[Trajectory]:
-        tasks = Capitals().tasks("train")[:1]
-        playing = asyncio.create_task(runner.collect(tasks, episodes, 0, "test"))
-        try:
-            while not host.gateway.running:
-                await asyncio.sleep(0.01)
-            async with httpx.AsyncClient(timeout=20, trust_env=False) as client:
-                await work(f"http://127.0.0.1:{port}", client)
-            (group,) = await playing
-        finally:
-            playing.cancel()
-            await host.gateway.stop()
-        return list(group.trajectories)
+    async def meanwhile() -> None:
+        while not host.gateway.running:
+            await asyncio.sleep(0.01)
+        async with httpx.AsyncClient(timeout=20, trust_env=False) as client:
+            await work(f"http://127.0.0.1:{port}", client)
 
-    return asyncio.run(all_of_it())
+    engine, counts = HashedEngine([RIGHT]), {"episodes": episodes, "places": places}
+    return list(group_of(host, engine, None, limits, meanwhile=meanwhile, **counts).trajectories)
 
 
 async def ask(client: Any, offer: Any) -> str:

@@ -1,6 +1,5 @@
 """An agent in a sandbox: the gateway is what it can reach, its folder is what it leaves."""
 
-import asyncio
 import json
 import os
 import socket
@@ -12,24 +11,18 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals
 from tests.processes import ended
 from tests.sandboxes import working
-from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig
+from turnwise.config import CommandAgent, RolloutConfig
 from turnwise.errors import ConfigError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.sandbox.settings import SandboxSettings
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
 from turnwise_sandbox.sandbox import Sandbox
 
 pytest.importorskip("uvicorn")
-LIMITS = RolloutConfig(
-    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
-)
-SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
 
 
 class InFolder(Capitals):
@@ -70,20 +63,11 @@ def play(
     (folder / "mine").mkdir()
     (folder / "mine" / "given").write_text("before")
     config = CommandAgent(command=("python3", "-c", PROGRAM + lines), sandbox=table)
-    environment, engine = InFolder(), HashedEngine(["<answer> Paris</answer>"])
+    environment = InFolder()
     environment.place, environment.left = folder / "mine", {}
     host = make_host(config, SCAFFOLD, TOKENIZER)
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1), player=host)
-
-    async def work() -> Trajectory:
-        try:
-            (group,) = await runner.collect(Capitals().tasks("train")[:1], 1, 0, "test")
-        finally:
-            await host.gateway.stop()
-        return group.trajectories[0]
-
-    return asyncio.run(work()), environment.left
+    group = group_of(host, HashedEngine([RIGHT]), environment, limits)
+    return group.trajectories[0], environment.left
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """OpenTelemetry spans: one for each episode and each call, and no text unless it is asked for."""
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +8,13 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, encode
-from tests.fakes import Capitals
-from turnwise.config import FunctionAgent, RolloutConfig, ScaffoldConfig
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.tags import TagsScaffold
+from gateway_tests.playing import RIGHT, SCAFFOLD, group_of
+from turnwise.config import FunctionAgent
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.spans import Spans
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("opentelemetry.sdk")
-LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)
-SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
 AGENT = """
 async def run(task, model):
     await model.chat([{"role": "user", "content": task.prompt}])
@@ -42,19 +36,10 @@ def play(folder: Path, texts: bool, fails: tuple[int, ...] = ()) -> Any:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     file = folder / "agent.py"
     file.write_text(AGENT)
-    environment, engine = Capitals(), HashedEngine(["<answer> Paris</answer>"], fails)
+    engine = HashedEngine([RIGHT], fails)
     host = make_host(FunctionAgent(run=f"{file}:run"), SCAFFOLD, TOKENIZER)
     host = replace(host, spans=Spans("mine", texts, provider))
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(9), player=host)
-
-    async def work() -> None:
-        try:
-            await runner.collect(Capitals().tasks("train")[:1], 2, 0, "train/3")
-        finally:
-            await host.stop()
-
-    asyncio.run(work())
+    group_of(host, engine, episodes=2)
     return exporter.get_finished_spans()
 
 

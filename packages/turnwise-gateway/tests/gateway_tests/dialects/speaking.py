@@ -20,13 +20,13 @@ def body(dialect: str, said: Sequence[Any], **fields: Any) -> dict[str, Any]:
     return {"model": "policy", INPUT[dialect]: list(said), **bound, **fields}
 
 
-def tool(dialect: str, name: str) -> dict[str, Any]:
+def tool(dialect: str, name: str, **more: Any) -> dict[str, Any]:
     schema = {"type": "object", "properties": {}}
     if dialect == "messages":
-        return {"name": name, "input_schema": schema}
+        return {"name": name, "input_schema": schema, **more}
     if dialect == "responses":
-        return {"type": "function", "name": name, "parameters": schema}
-    return {"type": "function", "function": {"name": name, "parameters": schema}}
+        return {"type": "function", "name": name, "parameters": schema, **more}
+    return {"type": "function", "function": {"name": name, "parameters": schema, **more}}
 
 
 def written(dialect: str, conversation: Sequence[Message]) -> list[Any]:

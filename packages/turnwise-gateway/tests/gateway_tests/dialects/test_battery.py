@@ -1,17 +1,24 @@
 """What the gateway answers, in every dialect: of the shape that the clients publish, and with the
-meaning that the reply has; and what it reads, however an agent may write it."""
+meaning that the reply has; and what it reads, however an agent may write it.
+
+Clients build their types without checking, so a missing field would not be seen by talking to them.
+"""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import anthropic.types
+import anthropic.types.shared
 import openai.types.chat
 import openai.types.responses
 import pytest
+from pydantic import TypeAdapter
 
-from gateway_tests.dialects.serving import CHOICES
-from gateway_tests.dialects.speaking import ALL, INPUT, body, pieced, told, written
+from gateway_tests.dialects.serving import CHOICES, TWO
+from gateway_tests.dialects.speaking import ALL, INPUT, body, data, pieced, told, written
 from turnwise.types import ToolCall
+from turnwise_gateway.dialects import messages
 from turnwise_gateway.requests import (
     Choice,
     Message,
@@ -22,11 +29,13 @@ from turnwise_gateway.requests import (
     ToolSchema,
 )
 
-SHAPES: dict[str, Any] = {
-    "chat_completions": openai.types.chat.ChatCompletion,
-    "responses": openai.types.responses.Response,
-    "messages": anthropic.types.Message,
+SHAPES: dict[str, tuple[Any, Any]] = {
+    "chat_completions": (openai.types.chat.ChatCompletion, openai.types.chat.ChatCompletionChunk),
+    "responses": (openai.types.responses.Response, openai.types.responses.ResponseStreamEvent),
+    "messages": (anthropic.types.Message, anthropic.types.RawMessageStreamEvent),
 }
+"""The types of a reply as a whole, and of its events."""
+IDS = {"chat_completions": "chatcmpl-", "responses": "resp_", "messages": "msg_"}
 ENDINGS = {
     "chat_completions": {"stop": "stop", "calls": "tool_calls", "length": "length"},
     "responses": {"stop": "completed", "calls": "completed", "length": "incomplete"},
@@ -74,6 +83,18 @@ def numbers(usage: dict[str, Any]) -> tuple[Any, ...]:
     return read, wrote, usage.get("total_tokens"), about.get("reasoning_tokens")
 
 
+def event_type(part: Any, kind: str) -> Any:
+    """The type of an event: `part` itself, or out of a union the one whose `type` is this."""
+    if not kind:
+        return part
+    (found,) = (
+        one
+        for one in get_args(get_args(part)[0])
+        if get_args(one.model_fields["type"].annotation) == (kind,)
+    )
+    return found
+
+
 def expected_ending(dialect: str, choice: Choice) -> str:
     if dialect == "messages" and choice.stopped_at:
         return "stop_sequence"
@@ -85,9 +106,10 @@ def expected_ending(dialect: str, choice: Choice) -> str:
 def test_a_reply_is_what_it_says(dialect: str, choice: Choice) -> None:
     reply = Reply("s1-2", "policy", (choice,), 57, 1_700)
     whole = json.loads(json.dumps(ALL[dialect].body(REQUEST, reply), allow_nan=False))
-    read = SHAPES[dialect].model_validate(whole, strict=True)
+    read = SHAPES[dialect][0].model_validate(whole, strict=True)
     found = heard(dialect, read)
-    assert found["id"].endswith("s1-2")
+    assert found["id"] == f"{IDS[dialect]}s1-2"
+    assert whole.get("created", whole.get("created_at", 1_700)) == 1_700
     assert (found["text"], found["thought"]) == (choice.text, choice.thought)
     assert found["calls"] == [(one.id, one.name, one.arguments) for one in choice.calls]
     assert found["ending"] == expected_ending(dialect, choice)
@@ -97,6 +119,30 @@ def test_a_reply_is_what_it_says(dialect: str, choice: Choice) -> None:
     else:
         total = 57 + choice.sampled
         assert numbers(whole["usage"]) == (57, choice.sampled, total, choice.thought_tokens)
+
+
+REPLIES = {"two": TWO} | {
+    name: Reply("s1-2", "policy", (one,), 57, 1_700) for name, one in CHOICES.items()
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+@by_dialect
+def test_replies_and_events_have_all_fields(dialect: str, reply: Reply) -> None:
+    whole, part = SHAPES[dialect]
+    request = replace(REQUEST, logprobs=True)
+    whole.model_validate(ALL[dialect].body(request, reply), strict=True)
+    checks: dict[str, TypeAdapter[Any]] = {}
+    for event in data(ALL[dialect].events(request, reply)):
+        kind = event.get("type", "")
+        checks[kind] = checks.get(kind) or TypeAdapter(event_type(part, kind))
+        checks[kind].validate_python(event, strict=True)
+
+
+def test_counts_and_errors_have_all_fields() -> None:
+    anthropic.types.MessageTokensCount.model_validate(messages.counted(5), strict=True)
+    told = messages.error(RefusedError("No."))
+    anthropic.types.shared.ErrorResponse.model_validate(told, strict=True)
 
 
 @by_choice

@@ -10,6 +10,7 @@ from gateway_tests.dialects.serving import PLAIN, check_refused
 from gateway_tests.dialects.speaking import ALL, body, tool, written
 from turnwise.chat.turns import AskedCall, ChatTurn
 from turnwise.types import ToolCall
+from turnwise_gateway.dialects.registry import DIALECTS
 from turnwise_gateway.endpoints import _choice
 from turnwise_gateway.rendering import continuation
 from turnwise_gateway.requests import Message, RefusedError, Request
@@ -110,6 +111,38 @@ def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -
     place = "tool_choice.function.name" if dialect == "chat_completions" else "tool_choice.name"
     check_refused(lambda: read(one_tool, "a", "b"), place)
     check_refused(lambda: read(any_tool), "tool_choice")
+
+
+def test_the_paths_are_those_of_the_services() -> None:
+    assert sorted(DIALECTS) == ["/v1/chat/completions", "/v1/messages", "/v1/responses"]
+    assert {dialect.PATH: dialect for dialect in DIALECTS.values()} == DIALECTS
+
+
+@by_dialect
+def test_a_request_knows_its_dialect(dialect: str) -> None:
+    bound = {"max_output_tokens" if dialect == "responses" else "max_tokens": 5}
+    request = ALL[dialect].read(body(dialect, written(dialect, [USER])) | bound)
+    assert (request.dialect, request.max_tokens) == (dialect, 5)
+    assert request.messages == (USER,)
+
+
+@by_dialect
+def test_what_all_dialects_refuse_is_refused_by_name(dialect: str) -> None:
+    offered = tool(dialect, "weather")
+    none: Any = {"type": "none"} if dialect == "messages" else "none"
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"model": None}, "model"),
+        ({"tools": [offered, offered]}, "tools[1].name"),
+        ({"tools": [offered], "tool_choice": none}, "tool_choice"),
+    ]
+    place = "tools[0].function" if dialect == "chat_completions" else "tools[0]"
+    names = ("(", "a.b", "<x>", "x" * 129, "")
+    refused += [({"tools": [tool(dialect, name)]}, f"{place}.name") for name in names]
+    for name, value in (("defer_loading", True), ("allowed_callers", ["programmatic"])):
+        refused.append(({"tools": [tool(dialect, "weather", **{name: value})]}, f"{place}.{name}"))
+    said = written(dialect, [USER])
+    for fields, field in refused:
+        check_refused(lambda fields=fields: ALL[dialect].read(body(dialect, said) | fields), field)
 
 
 CALLING = Message("assistant", "", (ToolCall("clock", {}, "c"),))

@@ -8,12 +8,8 @@ import pytest
 
 from gateway_tests.dialects.serving import (
     CALLING,
-    CALLS,
-    CUT_OFF,
-    PLAIN,
     PNG,
     SILENT,
-    THOUGHT,
     WEATHER,
     WORDS,
     check_refused,
@@ -243,29 +239,6 @@ def test_a_request_without_messages_is_refused() -> None:
 def test_a_body_that_is_no_object_is_refused() -> None:
     with pytest.raises(RefusedError, match="the body: must be an object"):
         messages.read([USER])  # type: ignore[arg-type]
-
-
-def test_a_reply_as_a_whole() -> None:
-    body = messages.body(read(thinking={"type": "adaptive"}), CALLING)
-    assert (body["id"], body["stop_reason"], body["stop_sequence"]) == (
-        "msg_s1-2",
-        "tool_use",
-        None,
-    )
-    assert (body["usage"]["input_tokens"], body["usage"]["output_tokens"]) == (57, 31)
-    thinking, text, *calls = body["content"]
-    assert (thinking["thinking"], text["text"]) == (THOUGHT, WORDS)
-    assert [(call["id"], call["input"]) for call in calls] == [
-        (call.id, call.arguments) for call in CALLS
-    ]
-
-
-def test_why_a_reply_ended() -> None:
-    assert messages.body(read(), PLAIN)["stop_reason"] == "end_turn"
-    assert messages.body(read(), CUT_OFF)["stop_reason"] == "max_tokens"
-    stopped = Reply("r", "m", (Choice("It", stopped_at="."),), 1, 2)
-    body = messages.body(read(), stopped)
-    assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", ".")
 
 
 def test_a_reply_without_words_is_its_calls() -> None:

@@ -9,14 +9,10 @@ import pytest
 
 from gateway_tests.dialects.serving import (
     CALLING,
-    CALLS,
-    CUT_OFF,
     PLAIN,
     PNG,
     SILENT,
-    THOUGHT,
     WEATHER,
-    WORDS,
     check_refused,
 )
 from turnwise.types import ToolCall
@@ -216,29 +212,15 @@ def test_tools_in_a_namespace_are_called_by_its_name_and_theirs() -> None:
 
 def test_a_reply_as_a_whole() -> None:
     body = responses.body(read(tools=[TOOL], max_output_tokens=9), CALLING)
-    assert (body["id"], body["status"], body["created_at"]) == ("resp_s1-2", "completed", 1_700)
     assert (body["max_output_tokens"], body["tools"][0]["parameters"]) == (9, WEATHER)
-    usage = body["usage"]
-    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (57, 31, 88)
-    thinking, message, first, second = body["output"]
-    assert thinking["summary"] == [{"type": "summary_text", "text": THOUGHT}]
-    assert (message["role"], message["content"][0]["text"]) == ("assistant", WORDS)
-    assert [call["call_id"] for call in (first, second)] == ["call_1", "call_2"]
-    assert json.loads(first["arguments"]) == CALLS[0].arguments
-    assert len({item["id"] for item in body["output"]}) == 4
+    assert [item["type"] for item in body["output"]] == [
+        *("reasoning", "message", "function_call", "function_call")
+    ]
 
 
 def test_a_reply_without_words_is_its_calls() -> None:
     kinds = [item["type"] for item in responses.body(read(), SILENT)["output"]]
     assert kinds == ["function_call", "function_call"]
-
-
-def test_a_reply_that_was_cut_off_is_incomplete() -> None:
-    body = responses.body(read(), CUT_OFF)
-    assert body["status"] == body["output"][0]["status"] == "incomplete"
-    assert body["incomplete_details"] == {"reason": "max_output_tokens"}
-    last = list(responses.events(read(), CUT_OFF))[-1]
-    assert last.startswith("event: response.incomplete\n")
 
 
 def test_events_are_numbered_and_named() -> None:

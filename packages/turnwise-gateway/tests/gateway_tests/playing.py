@@ -1,0 +1,55 @@
+"""Episodes of an agent, played by a runner, for tests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tests.fakes import Capitals
+from turnwise.config import RolloutConfig, ScaffoldConfig
+from turnwise.environments.base import Environment
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Group, Task
+from turnwise_gateway.agent_episode import AgentHost
+
+LIMITS = RolloutConfig(
+    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
+)
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+RIGHT = "<answer> Paris</answer>"
+
+
+def group_of(
+    host: AgentHost,
+    engine: Any,
+    environment: Environment | None = None,
+    limits: RolloutConfig = LIMITS,
+    *,
+    episodes: int = 1,
+    places: int = 50,
+    tasks: Sequence[Task] = (),
+    scaffold: Scaffold | None = None,
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> Group:
+    """Episodes of one task, one capital if none is given; the host has ended then."""
+    environment = environment or Capitals()
+    scaffold = scaffold or TagsScaffold(host.tokenizer, environment.tools(), instructions="")
+    place = PrioritySemaphore(places)
+    runner = RolloutRunner(environment, scaffold, engine, limits, place, player=host)
+    engine.host = host
+
+    async def work() -> Group:
+        tasks_ = tasks or Capitals().tasks("train")[:1]
+        playing = asyncio.create_task(runner.collect(tasks_, episodes, 0, "test"))
+        try:
+            if meanwhile is not None:
+                await meanwhile()
+            (group,) = await playing
+        finally:
+            playing.cancel()
+            await host.stop()
+        return group
+
+    return asyncio.run(work())
