@@ -63,9 +63,7 @@ def test_the_environment_is_the_example_and_has_thirty_lines() -> None:
 
 def test_all_columns_of_a_trajectory_are_explained() -> None:
     page = (ROOT / "docs/how-to/run_folder.md").read_text().partition("## Columns")[2]
-    named = [
-        column for row in re.findall(r"^- (`.*?): ", page, re.M) for column in row.split(", ")
-    ]
+    named = [column for row in re.findall(r"^- (`.*?): ", page, re.M) for column in row.split(", ")]
     assert sorted(named) == sorted(f"`{column}`" for column in SCHEMA.names)
 
 
