@@ -6,6 +6,7 @@ import pytest
 
 from turnwise.environments.registry import make_environment
 from turnwise.errors import MissingExtraError
+from turnwise_environments.tools.mcp import McpServer
 
 NEEDED = {
     "frozen_lake": ("gymnasium", "games", {}),
@@ -25,3 +26,9 @@ def test_a_missing_package_names_the_extra(name: str, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'turnwise\[{extra}\]'"):
         make_environment(name, options)
+
+
+def test_a_missing_mcp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(MissingExtraError, match=r"turnwise\[mcp\]"):
+        McpServer(url="http://localhost:1/mcp")

@@ -16,7 +16,7 @@ import pytest
 
 from browser_sites import HOST, START, Everything, opened
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.measurement import Play, played_all
 from turnwise_environments.tools.browser.chromium import Browser, find_chromium, marked
@@ -301,12 +301,6 @@ def test_without_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Non
     own.parent.mkdir(parents=True)
     own.touch()
     assert find_chromium() == str(own)
-
-
-def test_without_playwright(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "playwright", None)
-    with pytest.raises(MissingExtraError, match=r"turnwise\[browser\]"):
-        Browser()
 
 
 def test_options_that_make_no_sense() -> None:

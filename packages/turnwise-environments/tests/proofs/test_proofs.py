@@ -1,7 +1,10 @@
-"""The environment of proofs: the kernel judges, checks help, and what only looks like work earns
-nothing."""
+"""Theorems as they are drawn: true, none of it needless, different in both splits. The environment:
+the kernel judges, checks help, and what only looks like work earns nothing."""
 
+import itertools
 import random
+from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,9 +12,104 @@ from environment_playing import answered, calling, judged, played, prototype, re
 from turnwise.types import Task
 from turnwise_environments.measurement import all_tasks, spread
 from turnwise_environments.proofs.environment import HOLDS, INSTRUCTIONS, Proofs
-from turnwise_environments.rewards.proofs import RULES, check, parse
+from turnwise_environments.proofs.tasks import ATOMS, Theorem, results
+from turnwise_environments.rewards.proofs import RULES, Formula, check, parse, written
 
-pytestmark = pytest.mark.long
+made = prototype("proofs")
+WORLDS = [
+    dict(zip(ATOMS, row, strict=True))
+    for row in itertools.product([False, True], repeat=len(ATOMS))
+]
+
+
+def holds(formula: Formula, world: Mapping[str, bool]) -> bool:
+    """A second judge: Python's own operators."""
+    text = written(formula).replace("~", " not ").replace("&", " and ").replace("|", " or ")
+    if formula[0] == "->":
+        return not holds(formula[1], world) or holds(formula[2], world)
+    if "->" not in text:
+        return bool(eval(text, {"false": False, **world}))
+    if formula[0] == "~":
+        return not holds(formula[1], world)
+    parts = [holds(part, world) for part in formula[1:]]
+    return all(parts) if formula[0] == "&" else any(parts)
+
+
+def theorem(task: Task) -> Theorem:
+    premises = tuple(parse(one) for one in task.secret["premises"])
+    steps = int(task.info["steps"])
+    return Theorem(premises, parse(task.secret["conclusion"]), task.secret["proof"], steps)
+
+
+def test_every_theorem_follows_from_all_of_its_premises_and_from_no_fewer(made: Proofs) -> None:
+    for task in spread(all_tasks(made), 150):
+        found = theorem(task)
+
+        def follows(premises: tuple[Formula, ...], shown: Formula = found.conclusion) -> bool:
+            possible = [w for w in WORLDS if all(holds(one, w) for one in premises)]
+            return all(holds(shown, world) for world in possible)
+
+        assert follows(found.premises)
+        assert any(all(holds(one, world) for one in found.premises) for world in WORLDS)
+        for place in range(len(found.premises)):
+            assert not follows(found.premises[:place] + found.premises[place + 1 :])
+
+
+def test_known_proofs_have_as_many_steps_as_they_say_and_nothing_twice(made: Proofs) -> None:
+    for task in all_tasks(made):
+        found = theorem(task)
+        shown = results(check(found.proof, found.premises, found.conclusion))
+        assert len(set(shown)) == len(shown) == found.steps
+        assert not {formula for formula, _ in shown} & set(found.premises)
+
+
+def test_no_theorem_of_one_split_is_in_the_other_under_other_names(made: Proofs) -> None:
+    train, heldout = (
+        {theorem(task).shape for task in made.tasks(split)} for split in ("train", "heldout")
+    )
+    assert len(train) == len(heldout) == 1000
+    assert not train & heldout
+
+
+def test_tasks_are_of_all_grades_and_their_proofs_of_all_rules(made: Proofs) -> None:
+    for split in ("train", "heldout"):
+        grades = Counter(task.info["steps"] for task in made.tasks(split))
+        assert grades.keys() == {1, 2, 3, 4, 5}
+        assert min(grades.values()) >= 80
+    rules = {
+        line.reason
+        for task in all_tasks(made)
+        for line in check(task.secret["proof"], theorem(task).premises, theorem(task).conclusion)
+    }
+    assert rules == {
+        *("premise", "assume", "&i", "&e", "|i", "|e", "->i", "->e", "~i", "~e", "~~e", "false-e")
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ((["p -> q", "p"], "q"), (["r", "r -> s"], "s"), True),
+        ((["p -> q", "p"], "q"), (["p -> q", "q"], "p"), False),
+        ((["p | q"], "q | p"), (["s | p"], "p | s"), True),
+        ((["p | q"], "q | p"), (["p | q"], "q | q"), False),
+    ],
+)
+def test_a_shape_is_what_renaming_and_reordering_leave(
+    one: tuple[list[str], str], other: tuple[list[str], str], same: bool
+) -> None:
+    shapes = [
+        Theorem(tuple(map(parse, premises)), parse(conclusion), "", 0).shape
+        for premises, conclusion in (one, other)
+    ]
+    assert (shapes[0] == shapes[1]) is same
+
+
+def test_formulas_are_written_as_they_are_read() -> None:
+    for text in ("p & (q & r)", "(p -> q) -> r", "p -> q -> r", "~(p | q) & ~~r", "(p | q) & r"):
+        assert written(parse(text)) == text
+    assert written(parse("((p & q) & (r))")) == "p & q & r"
+
 
 PREMISES, CONCLUSION = ["p -> q", "~q", "r"], "~p & r"
 KNOWN = """\
@@ -26,13 +124,12 @@ KNOWN = """\
 STATED = {"premises": PREMISES, "conclusion": CONCLUSION}
 TASK = Task("one", "Prove ~p & r.", {**STATED, "proof": KNOWN}, STATED)
 
-made = prototype("proofs")
-
 
 def first(lines: int) -> str:
     return "\n".join(KNOWN.split("\n")[:lines])
 
 
+@pytest.mark.long
 def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
     for task in spread(all_tasks(made), 60):
         rows = task.secret["proof"].split("\n")
@@ -41,6 +138,7 @@ def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
         assert reward(made, task, answered("\n".join(rows[1:]))) == 0.0
 
 
+@pytest.mark.long
 def test_another_proof_will_do(made: Proofs) -> None:
     other = KNOWN.replace("8. ~p & r &i 7 3", "8. ~p copy 7\n9. ~p & r &i 8 3")
     for text in (other, other.replace("\n", "; "), other.replace("\n", "\n\n")):
@@ -62,12 +160,14 @@ CHEATS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_fail(made: Proofs, name: str) -> None:
     verdict = judged(made, TASK, answered(CHEATS[name]))
     assert (verdict.reward, verdict.success) == (0.0, False)
 
 
+@pytest.mark.long
 def test_the_tool_says_what_is_wrong_and_what_is_missing(made: Proofs) -> None:
     wrong = first(4) + "\n5. r ->e 1 4"
     proofs = [wrong, first(5), first(7), KNOWN]
@@ -81,6 +181,7 @@ def test_the_tool_says_what_is_wrong_and_what_is_missing(made: Proofs) -> None:
     ]
 
 
+@pytest.mark.long
 def test_turns_earn_what_they_show_for_the_first_time(made: Proofs) -> None:
     wrong = first(5) + "\n6. false ~e 1 2"
     checks = [calling("check", proof=one) for one in (first(3), wrong, first(6), first(6), KNOWN)]
@@ -99,6 +200,7 @@ LOOKS_LIKE_WORK = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOOKS_LIKE_WORK)
 def test_what_is_taken_for_granted_is_no_progress(made: Proofs, name: str) -> None:
     proof = LOOKS_LIKE_WORK[name]
@@ -107,6 +209,7 @@ def test_what_is_taken_for_granted_is_no_progress(made: Proofs, name: str) -> No
     assert verdict.parts["derived"] == 0.0
 
 
+@pytest.mark.long
 def test_lines_are_counted_up_to_the_first_wrong_one(made: Proofs) -> None:
     wrong = first(3) + "\n\n4. q ->e 1 2\n5. r premise"
     parts = judged(made, TASK, answered(wrong)).parts
@@ -114,12 +217,14 @@ def test_lines_are_counted_up_to_the_first_wrong_one(made: Proofs) -> None:
     assert judged(made, TASK, answered("")).parts == {"checked_lines": 0.0, "derived": 0.0}
 
 
+@pytest.mark.long
 def test_the_instructions_name_every_rule_and_their_proof_holds() -> None:
     assert all(f"\n{name}: " in INSTRUCTIONS for name in RULES)
     proof = INSTRUCTIONS[INSTRUCTIONS.index("1. p -> q premise") :]
     assert check(proof, [parse("p -> q"), parse("~q")], parse("~p"))
 
 
+@pytest.mark.long
 def test_random_actions_are_lines_of_a_proof(made: Proofs) -> None:
     (action,) = made.random_actions(TASK.public(), random.Random(0))
     assert judged(made, TASK, action).parts["checked_lines"] == pytest.approx(3 / 4)

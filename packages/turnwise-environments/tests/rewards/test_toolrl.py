@@ -1,5 +1,5 @@
-"""ToolRL's reward as parts: every granularity against the published formulas, on the paper's own
-records and altered copies of them, and the changes of weight over the steps."""
+"""Tool calls, how they are read, and ToolRL's reward: every granularity against a second
+computation by the published formulas, on drawn calls, the paper's records and altered copies."""
 
 import asyncio
 import json
@@ -7,10 +7,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.rewards.episodes import episode
 from turnwise.config import RewardConfig
@@ -18,54 +21,179 @@ from turnwise.rewards.composition import make_reward
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, ToolCall, Trajectory, Turn
 from turnwise_environments.rewards.toolrl import (
+    MAX_CHARACTERS,
     calls_of,
+    overlap,
     read_calls,
+    same_value,
     toolrl_calls,
     toolrl_correctness,
     toolrl_form,
+    toolrl_format,
     write_calls,
 )
 
-TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
-EXPECTED = [ToolCall("a", {"x": 1, "y": 2}), ToolCall("b", {"z": 3})]
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from([0, 1, 1.0, True, "1", None, [1], {"k": 1}])
+CALLS = st.lists(
+    st.builds(ToolCall, NAMES, st.dictionaries(st.sampled_from("xyz"), VALUES, max_size=3)),
+    max_size=4,
+)
 
 
-def jaccard(first: list[str], second: list[str]) -> float:
-    if first == second:
-        return 1.0
-    if not first or not second:
-        return 0.0
-    common = sum((Counter(first) & Counter(second)).values())
-    return common / (len(first) + len(second) - common)
+def jaccard(first: list[str], second: list[str]) -> Fraction:
+    """By pairing equal elements off, one at a time."""
+    rest, common = list(second), 0
+    for element in first:
+        if element in rest:
+            rest.remove(element)
+            common += 1
+    return Fraction(common, len(first) + len(rest)) if first or second else Fraction(1)
 
 
-def published(gold: list[Any], given: list[Any], granularity: str) -> float:
-    """The paper's formulas, with JSON's own values, in -3 to 3."""
-    if gold == given:
-        return 3.0
+def published(expected: list[ToolCall], given: list[ToolCall], granularity: str) -> Fraction:
+    """The paper's formulas (3.3) step by step, in fractions."""
+    if not expected:
+        return Fraction(0)
     if granularity == "coarse":
-        return -3.0
-    score = jaccard([one["name"] for one in gold], [one["name"] for one in given])
-    highest, used = 1.0, set()
-    for one in gold:
-        wanted = one["parameters"]
-        highest += 1.0 if granularity == "intermediate" else 1.0 + len(wanted)
-        best, at = 0.0, None
+        return Fraction(3 if expected == given else -3)
+    total = jaccard([call.name for call in expected], [call.name for call in given])
+    most, used = Fraction(1), set()
+    for call in expected:
+        wanted = call.arguments
+        most += 1 if granularity == "intermediate" else 1 + len(wanted)
+        best, chosen = Fraction(0), None
         for place, other in enumerate(given):
-            if place in used or other["name"] != one["name"]:
+            if place in used or other.name != call.name:
                 continue
-            found = other["parameters"]
+            found = other.arguments
             if granularity == "intermediate":
-                points = float(one == other)
+                points = Fraction(canonical(wanted) == canonical(found))
             else:
                 points = jaccard(list(wanted), list(found))
-                points += sum(key in found and found[key] == wanted[key] for key in wanted)
+                points += sum(
+                    key in found and canonical(found[key]) == canonical(wanted[key])
+                    for key in wanted
+                )
             if points > best:
-                best, at = points, place
-        if at is not None:
-            used.add(at)
-            score += best
-    return 6 * score / highest - 3
+                best, chosen = points, place
+        if chosen is not None:
+            used.add(chosen)
+            total += best
+    return 6 * total / most - 3
+
+
+def canonical(value: Any) -> str:
+    """A spelling that is the same for values that are equal as JSON."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return repr(value)
+    if isinstance(value, (int, float)):
+        return f"number {float(value)!r}"
+    if isinstance(value, list):
+        return f"[{','.join(map(canonical, value))}]"
+    return (
+        "{" + ",".join(sorted(f"{key!r}:{canonical(entry)}" for key, entry in value.items())) + "}"
+    )
+
+
+@given(CALLS, CALLS)
+def test_correctness_is_the_formula(expected: list[ToolCall], given: list[ToolCall]) -> None:
+    found = toolrl_correctness(expected, given)
+    assert found == pytest.approx(float(published(expected, given, "fine")), abs=1e-12)
+    assert -3 <= found <= 3
+
+
+@given(CALLS)
+def test_the_ends_of_the_range(calls: list[ToolCall]) -> None:
+    assert toolrl_correctness(calls, calls) == (3.0 if calls else 0.0)
+    assert toolrl_correctness(calls, None) == (-3.0 if calls else 0.0)
+    assert toolrl_correctness(calls, []) == (-3.0 if calls else 0.0)
+    others = [ToolCall("other", call.arguments) for call in calls]
+    assert toolrl_correctness(calls, others) == (-3.0 if calls else 0.0)
+
+
+@given(CALLS, CALLS)
+def test_a_call_too_many_never_helps_a_perfect_answer(
+    calls: list[ToolCall], more: list[ToolCall]
+) -> None:
+    if calls and more:
+        assert toolrl_correctness(calls, [*calls, *more]) < 3.0
+
+
+@given(st.lists(NAMES), st.lists(NAMES))
+def test_overlap(first: list[str], second: list[str]) -> None:
+    assert overlap(first, second) == pytest.approx(float(jaccard(first, second)))
+    assert overlap(first, second) == overlap(second, first)
+    assert (overlap(first, second) == 1.0) == (Counter(first) == Counter(second))
+
+
+@given(VALUES, VALUES)
+def test_values_are_equal_as_json(first: Any, second: Any) -> None:
+    assert same_value(first, second) == (canonical(first) == canonical(second))
+
+
+@given(CALLS)
+def test_what_is_written_is_read(calls: list[ToolCall]) -> None:
+    if calls:
+        assert read_calls(write_calls(calls)) == calls
+        assert read_calls(f"\n {write_calls(calls)}  \n\n") == calls
+
+
+UNREADABLE = {
+    "": "there is no call",
+    " \n ": "there is no call",
+    "search(x)": "call 1 is not JSON: Expecting value",
+    '{"name": "a", "parameters": {}} and more': "call 2 is not JSON",
+    '{"name": "a", "parameters": {}': "call 1 is not JSON",
+    '{"name": "a"}': "call 1 is not an object with name and parameters",
+    '{"name": "a", "arguments": {}}': "call 1 is not an object",
+    '{"name": "a", "parameters": {}, "x": 1}': "call 1 is not an object",
+    '[{"name": "a", "parameters": {}}]': "call 1 is not an object",
+    '{"name": 1, "parameters": {}}': "name is a string",
+    '{"name": "a", "parameters": [1]}': "parameters an object",
+    '{"name": "a", "name": "b", "parameters": {}}': "a key is there twice",
+    '{"name": "a", "parameters": {"x": NaN}}': "NaN is no JSON number",
+    "[" * 10_000: "call 1 is not JSON",
+    '{"name": "a", "parameters": {"x": ' + "9" * 5000 + "}}": "call 1 is not JSON",
+    " " * (MAX_CHARACTERS + 1): "longer than",
+}
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_what_cannot_be_read_says_why(text: str) -> None:
+    with pytest.raises(ValueError, match=UNREADABLE[text]):
+        read_calls(text)
+
+
+FORMS = [
+    ("<think>a</think><tool_call>b</tool_call>", ("think", "tool_call"), 1.0),
+    (" <think>a\nb</think>\n<tool_call>\nb\n</tool_call>\n", ("think", "tool_call"), 1.0),
+    ("<think>use <tool_call> then</think><tool_call>b</tool_call>", ("think", "tool_call"), 1.0),
+    ("<think>a</think><tool_call>b</tool_call>", ("think", "response"), 0.0),
+    ("<think>a</think><tool_call>b</tool_call><response>c</response>", ("think", "tool_call"), 0.0),
+    ("<tool_call>b</tool_call>", ("think", "tool_call"), 0.0),
+    ("<tool_call>b</tool_call><think>a</think>", ("think", "tool_call"), 0.0),
+    ("<think>a</think>so<tool_call>b</tool_call>", ("think", "tool_call"), 0.0),
+    ("<think>a</think><think>a</think><tool_call>b</tool_call>", ("think", "tool_call"), 0.0),
+    (
+        "<think>a</think><tool_call>b</tool_call><tool_call>b</tool_call>",
+        ("think", "tool_call"),
+        0.0,
+    ),
+    ("<think> </think><tool_call>b</tool_call>", ("think", "tool_call"), 0.0),
+    ("<think>a</think><tool_call>b", ("think", "tool_call"), 0.0),
+    ("", ("think", "tool_call"), 0.0),
+    ("<think>a" * 2000, ("think", "tool_call"), 0.0),
+]
+
+
+@pytest.mark.parametrize(("text", "fields", "form"), FORMS)
+def test_format(text: str, fields: tuple[str, ...], form: float) -> None:
+    assert toolrl_format(text, fields) == form
+
+
+TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
+EXPECTED = [ToolCall("a", {"x": 1, "y": 2}), ToolCall("b", {"z": 3})]
 
 
 def altered(calls: list[Any], stream: random.Random) -> Iterator[list[Any]]:
@@ -93,13 +221,15 @@ def test_it_is_the_published_formula_on_every_record(granularity: Any) -> None:
         if not mark:
             continue
         gold = [json.loads(line) for line in rest.partition("</tool_call>")[0].split("\n") if line]
-        for given in altered(gold, stream):
+        for made in altered(gold, stream):
             one, other = (
                 [ToolCall(call["name"], call["parameters"]) for call in calls]
-                for calls in (gold, given)
+                for calls in (gold, made)
             )
-            found = toolrl_correctness(one, other, granularity)
-            assert found == pytest.approx(published(gold, given, granularity), abs=1e-9)
+            found, wanted = (
+                count(one, other, granularity) for count in (toolrl_correctness, published)
+            )
+            assert found == pytest.approx(float(wanted), abs=1e-9)
             compared += 1
     assert compared > 3000
 
