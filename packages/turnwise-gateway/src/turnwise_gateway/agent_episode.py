@@ -71,10 +71,8 @@ class AgentHost:
     roles: Mapping[str, Role] = field(default_factory=dict)
     """The agent's roles by name; empty for one, the policy."""
     said: set[str] = field(default_factory=set)
-    """Warnings that were given."""
 
     def episode(self, **parts: Any) -> "AgentEpisode":
-        """See `Player`."""
         return AgentEpisode(host=self, **parts)
 
     async def stop(self) -> None:
@@ -115,7 +113,6 @@ def make_host(
 
 
 def _role(name: str, policy: Policy, frozen: Mapping[str, Engine]) -> Role:
-    """A role's policy, as the gateway asks it."""
     if isinstance(policy, FrozenPolicy):
         return FrozenRole(frozen[policy.checkpoint])
     if isinstance(policy, EndpointPolicy):
@@ -136,7 +133,6 @@ class AgentEpisode(Episode):
     capture: Capture | None = field(default=None, init=False)
     """The account of its calls, when it has ended."""
     usage: Usage = field(default_factory=Usage, init=False)
-    """The kinds of its requests."""
     tools_called: int = field(default=0, init=False)
     """Calls of the environment's tools by the agent."""
     _broken: EpisodeEnded | None = field(default=None, init=False)
@@ -151,7 +147,6 @@ class AgentEpisode(Episode):
         return replace(super().trajectory, capture=self.capture)
 
     async def run(self) -> Trajectory:
-        """See `EpisodeLoop`; in a span, where there are spans."""
         if self.host.spans is None:
             return await super().run()
         with self.host.spans.episode(self.planned) as self._spans:

@@ -28,7 +28,6 @@ from turnwise_gateway.session import MODEL, GivenReward, Session
 RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 """Runs one of the environment's tools, by its name, with arguments."""
 TABLE = ("answer", "reward", "success", "parts", "roles")
-"""The keys of a table that an agent may return."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ class Model:
     """
 
     base_url: str
-    """The address for OpenAI's clients."""
     anthropic_base_url: str
-    """The address for Anthropic's."""
     api_key: str
     name: str = MODEL
     """The model's name in requests: the first role."""
@@ -144,7 +141,6 @@ class FunctionPlayer:
 
     @calls_user_code
     async def called(self, task: Task, model: Model) -> Any:
-        """The function's result."""
         if inspect.iscoroutinefunction(self._function):
             return await self._function(task, model)
         result = await in_thread(partial(self._function, task, model))

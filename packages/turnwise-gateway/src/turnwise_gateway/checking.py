@@ -28,19 +28,15 @@ AROUND = 12
 
 @dataclass(frozen=True)
 class Check:
-    """The account of one episode."""
-
     outcome: str
     reward: float | None
     problem: str
     counts: Mapping[str, Any]
-    """Numbers and names for a table, by what they are."""
     forks: list[str]
     """Where each context parts from an earlier one, in a sentence."""
 
     @property
     def ending(self) -> str:
-        """How it ended, with its reward and its problem."""
         reward = "no reward" if self.reward is None else f"reward {self.reward:g}"
         return f"{self.outcome}, {reward}{f': {self.problem}' if self.problem else ''}"
 
@@ -109,7 +105,6 @@ def _findings(check: Check) -> Iterator["Finding"]:
 
 
 def _agent(command: list[str]) -> list[str]:
-    """The override of a recipe that names the agent."""
     if not command:
         return []
     if len(command) == 1 and ".py:" in command[0]:

@@ -37,7 +37,6 @@ class Exchange:
     number: int
     """Its number in the episode, from 0, in the order of asking."""
     context: "Context"
-    """The context in which it is sampled."""
     shown: tuple[Message, ...]
     """The messages since the reply before it in its context."""
     keys: tuple[Key, ...]
@@ -45,24 +44,19 @@ class Exchange:
     before: Tokens
     """The context without them, to go back to if nothing is sampled."""
     start: int = 0
-    """Place in the context at which it begins."""
     written: Sequence[int] = ()
-    """Its tokens."""
     action: Action | None = None
     """None while it is sampled."""
     message: Message | None = None
-    """The message that the agent gets."""
     key: Key = ()
     """The parts by which it is known again."""
     delivered: bool = False
-    """Whether the agent has it."""
     finished: int = -1
     """Its number in the order in which replies were finished."""
     reward: float | None = None
 
     @property
     def end(self) -> int:
-        """Place behind it."""
         return self.start + len(self.written)
 
     @property
@@ -88,7 +82,6 @@ class Context:
 
     @property
     def role(self) -> str:
-        """The role that it is of."""
         return self.tools[0]
 
     @property
@@ -116,8 +109,6 @@ class _Place:
 
 
 class Contexts:
-    """All contexts of an episode."""
-
     def __init__(self, leave_out_thoughts: bool = False) -> None:
         """`leave_out_thoughts` as templates do, those before the last words of a user."""
         self._leave_out = leave_out_thoughts
@@ -176,7 +167,6 @@ class Contexts:
     def finish(
         self, exchange: Exchange, completion: Completion, action: Action, message: Message
     ) -> None:
-        """Keep what was sampled."""
         exchange.written, exchange.action = completion.tokens, action
         exchange.message, exchange.key = message, key_of(message)
         exchange.finished = self._finished
@@ -196,7 +186,6 @@ class Contexts:
             self._contexts.remove(context)
 
     def sampled(self) -> Counter[str]:
-        """The number of tokens that were sampled for each role."""
         counts: Counter[str] = Counter()
         for one in self.exchanges:
             counts[one.context.role] += len(one.written)

@@ -25,7 +25,6 @@ class EndpointSpeaker:
 
     endpoint: ChatEndpoint
     name: str
-    """The model's name at the endpoint."""
     limits: RolloutConfig
     written: int = field(default=0, init=False)
     """Tokens of its replies, as the endpoint counts them."""
@@ -73,7 +72,6 @@ class EndpointSpeaker:
 
 
 def _written(message: Message) -> Mapping[str, Any]:
-    """A message as chat completions have it."""
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call, "content": message.text}
     if not message.calls:

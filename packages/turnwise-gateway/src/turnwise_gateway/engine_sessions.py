@@ -14,8 +14,6 @@ from turnwise.engines.base import Engine
 
 
 class EngineSessions:
-    """The sessions of one episode."""
-
     def __init__(self, engine: Engine, name: str, *, short: bool = False) -> None:
         """The episode's own session, `name`, is open; where all are `short` there is none."""
         self._engine, self._name = engine, name

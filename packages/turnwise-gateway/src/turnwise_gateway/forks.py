@@ -12,13 +12,11 @@ class Fork:
     """A context that shares its beginning with an earlier one. Example: Fork(1, 0, 120, 180)."""
 
     context: int
-    """Its number, from 0."""
     other: int
     """The earlier context that it shares most with."""
     shared: int
     """Tokens that both begin with."""
     length: int
-    """Its tokens."""
 
 
 def forks(tokens: Tokens) -> list[Fork]:
@@ -33,7 +31,6 @@ def forks(tokens: Tokens) -> list[Fork]:
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> int:
-    """The number of tokens with which both begin."""
     length = min(len(one), len(other))
     different = np.flatnonzero(one[:length] != other[:length])
     return int(different[0]) if len(different) else length

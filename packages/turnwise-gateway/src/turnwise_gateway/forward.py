@@ -12,7 +12,6 @@ import os
 import sys
 
 PLACE = "http://gateway.invalid"
-"""The gateway's address in the variables."""
 
 
 async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -24,7 +23,6 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
 
 
 async def forward(socket: str, command: list[str]) -> int:
-    """The command's exit status, as a shell has it."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

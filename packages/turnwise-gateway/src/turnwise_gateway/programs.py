@@ -91,7 +91,6 @@ def _unstarted(program: str, why: str) -> InfrastructureError:
 
 
 def variables(task: Task, address: Address, model: str) -> dict[str, str]:
-    """The environment variables by which a program finds the policy, and its task as JSON."""
     return {
         "OPENAI_BASE_URL": address.openai,
         "OPENAI_API_BASE": address.openai,

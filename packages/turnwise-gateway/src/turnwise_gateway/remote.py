@@ -22,15 +22,12 @@ LONGEST_POLL = 60.0
 
 @dataclass
 class Offer:
-    """A task that waits for an agent."""
-
     task: Task
     address: Address
     model: str
     """The name of the model that its variables have."""
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     withdrawn: bool = False
-    """Whether its episode has ended before."""
 
     @property
     def described(self) -> dict[str, Any]:

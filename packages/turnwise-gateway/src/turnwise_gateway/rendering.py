@@ -31,10 +31,7 @@ UNFIT = KeyError, TypeError, ValueError, TemplateError
 
 
 class Scaffolds:
-    """The scaffolds of an agent's requests: one for each set of tools that it offers.
-
-    Example: Scaffolds(recipe.scaffold, tokenizer).of(request)
-    """
+    """The scaffolds of an agent's requests: one for each set of tools that it offers."""
 
     def __init__(
         self,
@@ -162,8 +159,6 @@ def past_turn(scaffold: Scaffold, message: Message) -> list[int]:
 
 
 def _rendered(render: Callable[[], list[Segment]]) -> list[Segment]:
-    """The scaffold's segments. Raises RefusedError where the template refuses the messages, or an
-    image cannot be read."""
     try:
         return render()
     except (*UNFIT, InfrastructureError) as error:

@@ -12,11 +12,7 @@ Ending = Literal["stop", "calls", "length"]
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a conversation, as an agent sends it.
-
-    >>> Message("tool", "18 degrees", call="call_1").role
-    'tool'
-    """
+    """A message of a conversation, as an agent sends it."""
 
     role: Role
     text: str
@@ -30,10 +26,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ToolSchema:
-    """A tool of the agent's own, which runs it.
-
-    Example: ToolSchema("search", "Search the library.", {"type": "object", "properties": {}}).
-    """
+    """A tool of the agent's own, which runs it."""
 
     name: str
     description: str
@@ -45,27 +38,20 @@ class ToolSchema:
 
 @dataclass(frozen=True)
 class Request:
-    """A request for one reply, or several.
-
-    Example: Request((Message("user", "Hello."),), dialect="messages").
-    """
+    """A request for one reply, or several."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
     dialect: str = ""
-    """The name of the format that it came in."""
     model: str = ""
-    """The model's name as the agent gave it."""
     max_tokens: int | None = None
     """The most tokens of a reply; None is the recipe's bound."""
     stop: tuple[str, ...] = ()
     """Strings that end a reply, and are not part of it."""
     count: int = 1
-    """Replies asked for."""
     logprobs: bool = False
     """Whether the reply lists its tokens with their log-probabilities."""
     stream: bool = False
-    """Whether the reply is sent as server-sent events."""
     ignored: tuple[str, ...] = ()
     """Fields that have no bearing here, such as `temperature`, which is the recipe's."""
     stream_usage: bool = False
@@ -79,8 +65,6 @@ class Request:
 
 @dataclass(frozen=True)
 class SampledToken:
-    """A token as a reply lists it."""
-
     bytes: bytes
     """UTF-8, which may end or begin inside a character."""
     logprob: float
@@ -106,7 +90,6 @@ class Choice:
     sampled: int = 0
     """Number of its tokens."""
     tokens: Sequence[SampledToken] = ()
-    """Its tokens, if they were asked for."""
     thought_tokens: int = 0
     """Number of tokens that its thought is, written by itself."""
     stopped_at: str = ""
@@ -123,16 +106,13 @@ class Reply:
     choices: tuple[Choice, ...]
     prompt_tokens: int
     created: int
-    """Seconds since 1970."""
 
     @property
     def sampled(self) -> int:
-        """Tokens of all choices."""
         return sum(choice.sampled for choice in self.choices)
 
     @property
     def thought(self) -> int:
-        """Tokens of all choices' thoughts."""
         return sum(choice.thought_tokens for choice in self.choices)
 
 

@@ -30,8 +30,6 @@ NO_CALL = "the agent's tool_choice demands a call of a tool"
 
 @dataclass(frozen=True)
 class Spoken:
-    """The reply to a request."""
-
     choices: tuple[Choice, ...]
     prompt_tokens: int
     exchanges: Sequence[Exchange] = ()

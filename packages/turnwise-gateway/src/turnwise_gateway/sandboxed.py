@@ -52,7 +52,6 @@ class UnixFolder:
 
     @property
     def place(self) -> Path:
-        """The socket's path, when it has been made."""
         assert self._path is not None
         return self._path / NAME
 

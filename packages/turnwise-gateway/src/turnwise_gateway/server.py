@@ -67,7 +67,6 @@ class Gateway:
 
     @property
     def running(self) -> bool:
-        """Whether the server answers."""
         return self._serving is not None and not self._serving.done()
 
     async def open(self, session: Session) -> Address:

@@ -53,11 +53,8 @@ class FrozenRole:
 
 @dataclass(frozen=True)
 class EndpointRole:
-    """A role that another model plays."""
-
     endpoint: ChatEndpoint
     name: str
-    """The model's name at the endpoint."""
 
 
 Role = FrozenRole | EndpointRole | None
@@ -98,7 +95,6 @@ class Session:
     """The episode's spans of OpenTelemetry (`spans.py`), if any are asked for."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-    """Seconds since 1970."""
     reward: GivenReward | None = field(default=None, init=False)
     """The reward that was given through the gateway."""
     role_rewards: dict[str, float] = field(default_factory=dict, init=False)
@@ -111,9 +107,7 @@ class Session:
     failure: str = field(default="", init=False)
     """The failure of the engine, unless a later reply was given."""
     requests: int = field(default=0, init=False)
-    """Requests at its address that are under way."""
     bug: BaseException | None = field(default=None, init=False)
-    """An error of turnwise's own in answering."""
 
     def __post_init__(self) -> None:
         self.contexts = Contexts(self.leave_out_thoughts)
@@ -194,7 +188,6 @@ class Session:
             raise
 
     def arrived(self, reply: Reply) -> None:
-        """Note that the agent has a reply."""
         for exchange in self._exchanges.get(reply.id, ()):
             exchange.delivered = True
 
@@ -354,7 +347,6 @@ class Session:
         return role
 
     def _speaker(self, name: str) -> Sampler | EndpointSpeaker:
-        """The policy of a role in this episode."""
         role = self.roles.get(name)
         if isinstance(role, EndpointRole):
             return EndpointSpeaker(role.endpoint, role.name, self.limits)
@@ -393,6 +385,5 @@ def _over(name: str, most: int) -> RefusedError:
 
 
 def _key(request: Request) -> str:
-    """A name of a request, equal for equal ones."""
     images = [one.images for one in request.messages]  # which their messages do not show
     return hashlib.sha256(repr((request, images)).encode()).hexdigest()

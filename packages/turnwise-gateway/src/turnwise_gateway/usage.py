@@ -23,7 +23,6 @@ class Usage:
     """Replies by how they ended: `stop`, `calls`, `length`, or `malformed`."""
 
     def count(self, request: Request, exchanges: Sequence[Exchange], reply: Reply) -> None:
-        """Add one."""
         self.dialects[request.dialect] += 1
         self.tools.update(tool.name for tool in request.tools)
         self.ignored.update(request.ignored)

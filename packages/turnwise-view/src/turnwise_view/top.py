@@ -34,7 +34,6 @@ NUMBERS = {
 RECENT = 10
 """Steps of the mean beside the newest step's number."""
 SENTENCES = 3
-"""The newest warnings that are shown, at most."""
 LOOK_SECONDS = 1.0
 
 
@@ -58,7 +57,6 @@ def top(
 
 
 def state(run: Path) -> str:
-    """The state of a run, as the dashboard names it."""
     from turnwise_view.dashboard.runs import overview
 
     return str(overview("", run)["state"])

@@ -133,7 +133,6 @@ def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
 
 
 def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
-    """Chosen episodes in ATIF, as a zip of one file each."""
     import io
     import zipfile
 

@@ -80,7 +80,6 @@ def read(body: Mapping[str, Any]) -> Request:
 
 
 def body(request: Request, reply: Reply) -> dict[str, Any]:
-    """The reply as a whole."""
     choices = [
         {
             "index": index,
@@ -94,7 +93,6 @@ def body(request: Request, reply: Reply) -> dict[str, Any]:
 
 
 def events(request: Request, reply: Reply) -> Iterator[str]:
-    """The reply in server-sent events, one choice after the other."""
     head = _head(reply, "chat.completion.chunk") | ({"usage": None} if request.stream_usage else {})
     for index, choice in enumerate(reply.choices):
         for delta in _deltas(choice):
@@ -113,7 +111,6 @@ def events(request: Request, reply: Reply) -> Iterator[str]:
 
 
 def error(refused: RefusedError) -> dict[str, Any]:
-    """The body of an error."""
     return openai_error(refused)
 
 

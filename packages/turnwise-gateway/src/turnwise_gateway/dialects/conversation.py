@@ -10,7 +10,6 @@ from turnwise_gateway.dialects.fields import Fields
 from turnwise_gateway.requests import Message, ToolSchema
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-"""The names of tools that the services take."""
 
 Kinds = Mapping[str, Callable[[Fields], str | bytes]]
 """What reads a part of a message, by its kind: a text, or an image as PNG."""
@@ -26,7 +25,6 @@ class Conversation:
         self._waiting: dict[str, deque[str]] = {}
 
     def add(self, message: Message) -> None:
-        """Append a message."""
         self._messages.append((message, []))
         if message.role == "assistant":
             self._ids, self._waiting = set(), {}
@@ -154,7 +152,6 @@ def _check_named(choice: Fields, tools: Sequence[ToolSchema]) -> None:
 
 
 def read_stops(fields: Fields, name: str) -> tuple[str, ...]:
-    """Strings that end a reply."""
     stops = fields.texts(name)
     if "" in stops:
         raise fields.refused(name, "must not have an empty string")

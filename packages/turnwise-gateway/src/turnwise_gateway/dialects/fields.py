@@ -12,7 +12,6 @@ from turnwise_gateway.bounds import check_depth
 from turnwise_gateway.requests import RefusedError
 
 PNG = b"\x89PNG\r\n\x1a\n"
-"""The first bytes of every PNG file."""
 PNG_URL = "data:image/png;base64,"
 
 
@@ -42,7 +41,6 @@ class Fields:
         return tuple(self._ignored)
 
     def refused(self, name: str, reason: str) -> RefusedError:
-        """The error that names one of its fields."""
         place = self._place(name)
         return RefusedError(f"{place}: {reason}", field=place)
 
@@ -75,7 +73,6 @@ class Fields:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A truth value."""
         value = self._left.pop(name, default)
         if not isinstance(value, bool):
             raise self.refused(name, "must be true or false")
@@ -103,7 +100,6 @@ class Fields:
         return [self._child(one, f"{name}[{number}]") for number, one in enumerate(value)]
 
     def text_or_object(self, name: str, default: str) -> "str | Fields":
-        """A string, or an object."""
         value = self._left.get(name, default)
         return self.text(name, default) if isinstance(value, str) else self.object(name)
 

@@ -81,14 +81,12 @@ def read(body: Mapping[str, Any]) -> Request:
 
 
 def body(request: Request, reply: Reply) -> dict[str, Any]:
-    """The reply as a whole."""
     choice = reply.choices[0]
     content = _blocks(request, choice)
     return {**_head(reply), "content": content, **_ending(choice), "usage": _usage(reply)}
 
 
 def events(request: Request, reply: Reply) -> Iterator[str]:
-    """The reply in server-sent events, block by block."""
     begun = {
         "stop_reason": None,
         "stop_sequence": None,
@@ -107,12 +105,10 @@ def events(request: Request, reply: Reply) -> Iterator[str]:
 
 
 def counted(tokens: int) -> dict[str, Any]:
-    """The body that says how many tokens a request has."""
     return {"input_tokens": tokens}
 
 
 def error(refused: RefusedError) -> dict[str, Any]:
-    """The body of an error."""
     return {"type": "error", "error": {"type": refused.kind, "message": refused.message}}
 
 

@@ -32,7 +32,6 @@ def _events(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> Iterator[Even
 
 
 def _empty(item: Mapping[str, Any]) -> Event:
-    """An item before its first delta."""
     if item["type"] == "reasoning":
         return {**item, "summary": []}
     opened = {**item, "status": "in_progress"}

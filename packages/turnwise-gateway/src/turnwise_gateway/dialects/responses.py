@@ -78,7 +78,6 @@ def read(body: Mapping[str, Any]) -> Request:
 
 
 def body(request: Request, reply: Reply) -> dict[str, Any]:
-    """The reply as a whole."""
     cut_off = reply.choices[0].ending == "length"
     return {
         **_head(request, reply, "incomplete" if cut_off else "completed"),
@@ -89,7 +88,6 @@ def body(request: Request, reply: Reply) -> dict[str, Any]:
 
 
 def events(request: Request, reply: Reply) -> Iterator[str]:
-    """The reply in server-sent events."""
     begun = {**_head(request, reply, "in_progress"), "output": [], "usage": None}
     return response_events.events(begun, body(request, reply))
 

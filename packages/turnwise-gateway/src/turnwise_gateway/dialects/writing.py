@@ -13,11 +13,7 @@ PIECE = 24
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in pieces, none of them empty.
-
-    >>> [len(piece) for piece in pieces("x" * 50)]
-    [24, 24, 2]
-    """
+    """A text in pieces, none of them empty."""
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
 
 
@@ -27,22 +23,16 @@ def arguments_json(call: ToolCall) -> str:
 
 
 def openai_call(call: ToolCall) -> dict[str, Any]:
-    """A call as chat completions have it."""
     function = {"name": call.name, "arguments": arguments_json(call)}
     return {"id": call.id, "type": "function", "function": function}
 
 
 def event(data: Mapping[str, Any], named: bool = True) -> str:
-    """A server-sent event, if `named` under its `type`.
-
-    >>> event({"type": "ping"})
-    'event: ping\\ndata: {"type": "ping"}\\n\\n'
-    """
+    """A server-sent event, if `named` under its `type`."""
     line = f"data: {json.dumps(data)}\n\n"
     return f"event: {data['type']}\n{line}" if named else line
 
 
 def openai_error(refused: RefusedError) -> dict[str, Any]:
-    """The body of an error in both of OpenAI's formats."""
     about = {"message": refused.message, "type": refused.kind, "param": refused.field or None}
     return {"error": {**about, "code": None}}

@@ -16,7 +16,6 @@ from turnwise_view.dashboard.tokens import ClipRange, Pieces, tokens
 
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
 MOST_EXPORTED = 1000
-"""Episodes of one export, at most."""
 MOST_DIGITS = 18
 """Digits of a row's number, at most."""
 
@@ -44,7 +43,6 @@ class Dashboard:
     warnings: Warnings = lambda lines: ()
     clip_range: ClipRange = lambda recipe: None
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
-    """Formats of export beside html and parquet."""
     player: Any = None
     """Plays in the environments of runs (`turnwise_view.playing.Player`)."""
     index: Index = field(default_factory=Index)

@@ -42,7 +42,6 @@ AS_JSON = ("actions", "steps")
 NEEDED = tuple(name for name in SCHEMA.names if name not in LATER)
 """Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200
-"""Characters of a prompt that lists show."""
 KEPT_ROWS = 200_000
 """Rows that are kept in memory over all files, at most."""
 
@@ -97,7 +96,6 @@ def read(file: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def read_row(file: Path, number: int) -> dict[str, Any]:
-    """A whole trajectory. Raises DataError as `read_rows` does."""
     return read_rows(file, [number])[0]
 
 
@@ -124,7 +122,6 @@ def read_rows(file: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _check(file: Path, parquet: pq.ParquetFile, columns: Sequence[str]) -> None:
-    """Raise DataError for a file that lacks columns."""
     there = set(parquet.schema_arrow.names)
     for name in columns:
         if name not in there:
@@ -135,7 +132,6 @@ def _check(file: Path, parquet: pq.ParquetFile, columns: Sequence[str]) -> None:
 
 
 def lengths(file: Path) -> list[int]:
-    """Tokens of each trajectory of a file."""
     return [int(one) for one in pc.list_value_length(read(file, ("turn",))["turn"]).to_pylist()]
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from turnwise.errors import DataError
 
 LONGEST = 10_000
-"""Characters of a note, at most."""
 
 
 def notes_file(run: Path) -> Path:

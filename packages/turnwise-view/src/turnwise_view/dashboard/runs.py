@@ -324,7 +324,6 @@ def _seconds(folder: RunFolder) -> float | None:
 
 
 def _cost(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """Tokens that RL sampled, and seconds that it took."""
     if not lines:
         return None
     timing = folder.lines("timing.jsonl")

@@ -45,7 +45,6 @@ class AccessGuard:
         return 401, "open the whole address that `turnwise view` printed, with ?token=…"
 
     def asks(self, query: str) -> bool:
-        """Whether a query has the secret."""
         given = parse_qs(query).get("token", [""])[0]
         return hmac.compare_digest(given.encode(), self.secret.encode())
 

@@ -29,11 +29,9 @@ from turnwise_view.dashboard.watching import changes
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 LARGEST_BODY = 100_000
-"""Bytes of a request, at most."""
 
 
 def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:
-    """The dashboard as an application of ASGI."""
 
     async def answer(request: Request) -> Response:
         refused = door.refusal(request.headers, request.url.query)

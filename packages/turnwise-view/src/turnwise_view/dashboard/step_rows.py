@@ -25,15 +25,11 @@ class Rows:
     """The number of the episode in a process that each row is of, from 0; phases of the learner
     share one."""
     phases: list[int]
-    """The places of the learner's phases."""
     episodes: list[int]
-    """The places of whole episodes."""
     parts: list[int]
-    """The places of parts of episodes."""
 
     @classmethod
     def of(cls, step: int, table: pa.Table) -> "Rows":
-        """The rows of a file's table."""
         start = table["start"].to_numpy()
         end = start + table["seconds"].to_numpy()
         process, kind, group = (_Texts.of(table[name]) for name in ("process", "kind", "group"))
@@ -56,15 +52,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Texts:
-    """A column of a few texts."""
-
     texts: list[str]
     codes: NDArray[np.int64]
     """The place of each row's text among them, -1 for none."""
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "_Texts":
-        """The texts of a dictionary's column."""
         if not len(column):
             return cls([], np.zeros(0, np.int64))
         encoded = column.combine_chunks()
@@ -73,11 +66,9 @@ class _Texts:
 
     @property
     def whole(self) -> list[Any]:
-        """The text of each row, None where there is none."""
         return list(np.array([*self.texts, None], object)[self.codes])
 
     def equal(self, text: str) -> NDArray[np.bool_]:
-        """Whether each row has that text."""
         place = self.texts.index(text) if text in self.texts else len(self.texts)
         return np.asarray(self.codes == place, np.bool_)
 

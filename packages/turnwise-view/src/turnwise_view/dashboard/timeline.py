@@ -31,7 +31,6 @@ BESIDE = (-2, -1, 1, 2)
 SAME = 1e-5
 """Seconds by which an episode may seem to begin before the one ended that had its place."""
 DIGITS = 5
-"""Decimal places of seconds."""
 
 
 def timeline(path: Path, step: int | None, index: Index) -> dict[str, Any]:
@@ -122,12 +121,10 @@ class _Lanes:
         self._numbers: dict[tuple[str, int], int] = {}
 
     def of(self, process: str, slot: int) -> int:
-        """The number of a lane."""
         return self._numbers.setdefault((process, slot), len(self._numbers))
 
     @property
     def names(self) -> list[dict[str, Any]]:
-        """The process and the slot of each."""
         return [{"process": process, "slot": slot} for process, slot in self._numbers]
 
 
@@ -171,7 +168,6 @@ class _Spans:
     def put(
         self, lane: int, kind: str, step: int, start: float, end: float, episode: int = -1
     ) -> None:
-        """Add a span."""
         number = self.kinds.setdefault(kind, len(self.kinds))
         values = (lane, number, episode, step, start - self._zero, end - start)
         for column, value in zip(self._columns, values, strict=True):
@@ -179,7 +175,6 @@ class _Spans:
 
     @property
     def columns(self) -> dict[str, list[float]]:
-        """The spans by the names of their columns."""
         names = ("lane", "kind", "episode", "step", "start", "seconds")
         rounded = (np.round(column, DIGITS).tolist() for column in self._columns)
         return dict(zip(names, rounded, strict=True))

@@ -190,7 +190,6 @@ def _of_trajectory(row: Row, index: Index, file: Path) -> str | None:
 
 
 def _contexts(row: Row, count: int) -> list[int]:
-    """The number of the context that each token is in."""
     starts = [start for start, _ in row["contexts"]] or [0]
     ends = [*starts[1:], count]
     return [

@@ -19,7 +19,6 @@ SOON = 0.05
 """Seconds before its end in which a wait is no longer for a phase of the learner that begins: an
 episode that begins takes as long to do so."""
 MOST = 2000
-"""Waits of one step, at most: the longest."""
 LEARNER_GOES_ON = "Every episode that may begin is played: more may begin after the update of step"
 VALIDATED = "The validation is played meanwhile; its episodes are not drawn."
 NOT_BEGUN = "The next episode of the step had not begun."
@@ -27,7 +26,6 @@ NO_EPISODE = "No episode is being played."
 NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
 Moments = list[tuple[float, float]]
 Placed = tuple[int, Rows, int]
-"""A lane, and a row of a step."""
 
 
 def busy(parts: Iterable[Rows], begin: float, end: float) -> Moments:
@@ -78,7 +76,6 @@ class Waits:
         self._last = max(episodes, key=lambda place: own.end[place], default=None)
 
     def of_learner(self, lane: int) -> Iterator[dict[str, Any]]:
-        """The learner's waits for episodes."""
         own = self._own
         for place in own.phases:
             if own.kind[place] == "waiting":
@@ -86,7 +83,6 @@ class Waits:
                 yield from self._wait(lane, own.start[place], own.end[place], reason)
 
     def of_engine(self, lane: int, requests: Moments) -> Iterator[dict[str, Any]]:
-        """The times without a request."""
         for start, end in _gaps(requests, self._begin, self._end):
             inside = min(end, self._done)
             yield from self._wait(lane, start, min(end, self._first), NO_EPISODE)
