@@ -190,6 +190,9 @@ def test_exports_are_what_was_chosen(run: Path) -> None:
         rows = pq.read_table(pa.BufferReader(table.content))
         assert rows.schema.names == SCHEMA.names
         assert rows["episode"].to_pylist() == [1, 0]
+        talks = await client.get(f"{base}&format=sft")
+        assert [len(json.loads(one)["messages"]) for one in talks.text.splitlines()] == [4, 4]
+        assert (await client.get(f"{base}&format=atif")).content.startswith(b"PK")
         assert (await client.get(f"{base}&format=docx")).status_code == 404
         wrong = await client.get("/api/runs/0/export?select=nonsense")
         assert wrong.status_code == 422

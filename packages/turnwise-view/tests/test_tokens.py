@@ -13,8 +13,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise.tokens import Source
 from turnwise_view.dashboard.index import Index
-from turnwise_view.dashboard.tokens import Pieces, tokens
-from turnwise_view.viewing import dashboard_of
+from turnwise_view.dashboard.tokens import Pieces, clip_range, tokens
 
 Change = Callable[[dict[str, Any], int], None]
 """Changes a row of an episode; the number is the place of its first sampled token."""
@@ -27,8 +26,7 @@ def reason(run: Path, change: Change, number: int = 1) -> str | None:
     place = rows[number]["source"].index(Source.MODEL)
     change(rows[number], place)
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
-    clip_range = dashboard_of([run]).clip_range
-    found = tokens(run, file.stem, number, (place, place + 1), Index(), Pieces(), clip_range)
+    found = tokens(run, file.stem, number, (place, place + 1), Index(), Pieces())
     (at,) = found["columns"]["reason"]
     assert found["columns"]["trained"] == [at is None]
     return None if at is None else str(found["reasons"][at])
@@ -53,9 +51,7 @@ def test_a_token_beyond_the_clip_range_says_so(
     assert said is None if not clipped else "clip range 0.8 to 1.2" in str(said)
 
 
-def test_the_clip_range_is_that_of_the_recipe_and_unknown_for_other_ratios(run: Path) -> None:
-    clip_range = dashboard_of([run]).clip_range
-
+def test_the_clip_range_is_that_of_the_recipe_and_unknown_for_other_ratios() -> None:
     def of(**overrides: object) -> tuple[float, float] | None:
         recipe = {"name": "x", "environment": {"name": "search"}}
         return clip_range(recipe | {"algorithm": {"name": "grpo", **overrides}})
@@ -90,8 +86,7 @@ def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:
     config = RunFolder.open(run).path / "config.toml"
 
     def trained() -> set[str]:
-        shown = dashboard_of([run])
-        found = tokens(run, "step-000003", 1, (0, None), Index(), Pieces(), shown.clip_range)
+        found = tokens(run, "step-000003", 1, (0, None), Index(), Pieces())
         columns = found["columns"]
         pairs = zip(columns["source"], columns["reason"], strict=True)
         return {found["sources"][source] for source, at in pairs if at is None}

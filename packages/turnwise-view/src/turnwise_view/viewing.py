@@ -1,7 +1,6 @@
 """The command `view`: run folders in the browser."""
 
 import asyncio
-import json
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,11 @@ import typer
 
 from turnwise.commands.failures import exit_code, fail
 from turnwise.commands.printing import print_line
-from turnwise.errors import ConfigError, DataError, InfrastructureError, MissingExtraError
+from turnwise.errors import InfrastructureError, MissingExtraError
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
     from turnwise_view.dashboard.answers import Dashboard
-    from turnwise_view.dashboard.export import Chosen
 
 
 def view(
@@ -51,9 +49,7 @@ def dashboard_of(paths: Sequence[Path]) -> "Dashboard":
     from turnwise_view.dashboard.runs import find_runs
     from turnwise_view.playing import Player
 
-    exporters = {"sft": _conversations, "atif": _atif}
-    runs = find_runs(paths)
-    return Dashboard(runs, meanings(), warnings_of, _clip_range, exporters, Player())
+    return Dashboard(find_runs(paths), meanings(), warnings_of, Player())
 
 
 async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) -> None:
@@ -94,62 +90,3 @@ def warnings_of(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
             found.append((trap.step, str(trap)))
             quiet = count + thresholds.pause
     return found
-
-
-def _clip_range(recipe: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The range of the clip of a recipe's algorithm, where its ratios are those of each token to
-    the policy that sampled it."""
-    from turnwise.algorithms.parts import BYPASS
-    from turnwise.algorithms.registry import make_algorithm
-    from turnwise.config import check_recipe
-
-    try:
-        chosen = check_recipe(recipe, "the run's recipe").algorithm
-        algorithm = make_algorithm(chosen.name, chosen.overrides)
-    except ConfigError:
-        return None  # of another version, or with a part in a file that is gone
-    parts = algorithm.objective, algorithm.ratio_level, algorithm.correction
-    if parts != ("clip", "token", BYPASS):
-        return None
-    numbers = algorithm.numbers_of("objective")
-    return 1 - numbers["clip_low"], 1 + numbers["clip_high"]
-
-
-def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
-    """Chosen episodes as conversations for `sft.demonstrations.file`, one a line. Those with a
-    malformed turn cannot be demonstrations: the file's name says how many are in it."""
-    from transformers import AutoTokenizer
-
-    from turnwise.storage.messages import messages_of
-    from turnwise_view.dashboard.export import rows_of
-
-    decode = AutoTokenizer.from_pretrained(str(run / "tokenizer")).decode
-    found = [messages_of(row, decode) for row in rows_of(run, chosen)]
-    lines = [json.dumps({"messages": messages}) + "\n" for messages in found if messages]
-    if not lines:
-        raise DataError("none of these episodes can be written as messages")
-    some = f"-{len(lines)}-of-{len(found)}" if len(lines) < len(found) else ""
-    return f"episodes{some}.jsonl", "".join(lines).encode()
-
-
-def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
-    import io
-    import zipfile
-
-    from transformers import AutoTokenizer
-
-    from turnwise.storage.run_folder import RunFolder
-    from turnwise_studies.formats.atif_export import trajectory_of
-    from turnwise_view.dashboard.export import rows_of
-
-    folder = RunFolder.open(run)
-    recipe, decode = folder.recipe(), AutoTokenizer.from_pretrained(str(folder.tokenizer)).decode
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for (name, number), row in zip(chosen, rows_of(run, chosen), strict=True):
-            if row["images"] or not row["ids"]:
-                raise DataError(f"{name}, row {number} cannot be written in ATIF: it has images")
-            whole = f"{name}-{number:05d}"
-            text = json.dumps(trajectory_of(row, whole, recipe, decode), allow_nan=False)
-            archive.writestr(f"{whole}.json", text + "\n")
-    return "episodes.zip", target.getvalue()

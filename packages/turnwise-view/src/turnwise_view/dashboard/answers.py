@@ -12,7 +12,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise_view.dashboard import episodes, export, notes, reports, runs, steps, timeline
 from turnwise_view.dashboard.curves import Warnings, curves
 from turnwise_view.dashboard.index import Index
-from turnwise_view.dashboard.tokens import ClipRange, Pieces, tokens
+from turnwise_view.dashboard.tokens import Pieces, tokens
 
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
 MOST_EXPORTED = 1000
@@ -29,10 +29,6 @@ class File:
     name: str = ""
 
 
-Exporter = Callable[[Path, export.Chosen], tuple[str, bytes]]
-"""Chosen episodes of a run as a file: its name and what is in it."""
-
-
 @dataclass
 class Dashboard:
     """The runs that are shown, and what their answers need from higher floors."""
@@ -41,8 +37,6 @@ class Dashboard:
     meanings: Mapping[str, str] = field(default_factory=dict)
     """The meaning of each metric, as in docs/reference/metrics.md."""
     warnings: Warnings = lambda lines: ()
-    clip_range: ClipRange = lambda recipe: None
-    exporters: Mapping[str, Exporter] = field(default_factory=dict)
     player: Any = None
     """Plays in the environments of runs (`turnwise_view.playing.Player`)."""
     index: Index = field(default_factory=Index)
@@ -125,7 +119,7 @@ def _episode(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) ->
 
 def _tokens(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) -> Any:
     place = asked.whole("from", 0) or 0, asked.whole("to")
-    return tokens(path, file, _row(row), place, shown.index, shown.pieces, shown.clip_range)
+    return tokens(path, file, _row(row), place, shown.index, shown.pieces)
 
 
 def _notes(shown: Dashboard, path: Path, asked: Asked) -> Any:
@@ -144,14 +138,9 @@ def _write_note(shown: Dashboard, path: Path, asked: Asked) -> Any:
 
 def _export(shown: Dashboard, path: Path, asked: Asked) -> Any:
     format_ = asked.query.get("format", "html")
-    known: dict[str, Exporter] = {
-        "html": lambda run, chosen: ("episodes.html", export.as_page(run, chosen)),
-        "parquet": lambda run, chosen: ("episodes.parquet", export.as_parquet(run, chosen)),
-        **shown.exporters,
-    }
-    if format_ not in known:
-        raise ConfigError(f"there is no format {format_!r}: {', '.join(known)}")
-    name, content = known[format_](path, _chosen(asked.query.get("select", "")))
+    if format_ not in export.FORMATS:
+        raise ConfigError(f"there is no format {format_!r}: {', '.join(export.FORMATS)}")
+    name, content = export.FORMATS[format_](path, _chosen(asked.query.get("select", "")))
     return File(content, "application/octet-stream", f"{path.name}-{name}")
 
 

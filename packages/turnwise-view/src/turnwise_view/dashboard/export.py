@@ -3,13 +3,16 @@
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from turnwise.errors import DataError
+from turnwise.storage.messages import messages_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise_view.dashboard.episodes import turns_of, why
@@ -39,26 +42,27 @@ def rows_of(path: Path, chosen: Chosen) -> list[dict[str, Any]]:
     return [found[one] for one in chosen]
 
 
-def as_parquet(path: Path, chosen: Chosen) -> bytes:
+def as_parquet(path: Path, chosen: Chosen) -> tuple[str, bytes]:
     """The rows as a file of Parquet, of the same columns as the run's own."""
     target = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows_of(path, chosen), schema=SCHEMA), target)
-    return target.getvalue()
+    return "episodes.parquet", target.getvalue()
 
 
-def as_page(path: Path, chosen: Chosen) -> bytes:
+def as_page(path: Path, chosen: Chosen) -> tuple[str, bytes]:
     """The episodes as one page of HTML without scripts: what was asked, done, returned, judged."""
     rows = rows_of(path, chosen)
     articles = [
         _article(name, number, row) for (name, number), row in zip(chosen, rows, strict=True)
     ]
     title = html.escape(f"{path.name}: {len(rows)} episodes")
-    return (
+    page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
         f"{''.join(articles)}</body></html>\n"
-    ).encode("utf-8", "replace")
+    )
+    return "episodes.html", page.encode("utf-8", "replace")
 
 
 def _article(name: str, number: int, row: Mapping[str, Any]) -> str:
@@ -81,3 +85,44 @@ def _article(name: str, number: int, row: Mapping[str, Any]) -> str:
 
 def _text(kind: str, text: str) -> str:
     return f'<pre class="{kind}">{html.escape(text)}</pre>'
+
+
+def _conversations(run: Path, chosen: Chosen) -> tuple[str, bytes]:
+    """Chosen episodes as conversations for `sft.demonstrations.file`, one a line. Those with a
+    malformed turn cannot be demonstrations: the file's name says how many are in it."""
+    from transformers import AutoTokenizer
+
+    decode = AutoTokenizer.from_pretrained(str(run / "tokenizer")).decode
+    found = [messages_of(row, decode) for row in rows_of(run, chosen)]
+    lines = [json.dumps({"messages": messages}) + "\n" for messages in found if messages]
+    if not lines:
+        raise DataError("none of these episodes can be written as messages")
+    some = f"-{len(lines)}-of-{len(found)}" if len(lines) < len(found) else ""
+    return f"episodes{some}.jsonl", "".join(lines).encode()
+
+
+def _atif(run: Path, chosen: Chosen) -> tuple[str, bytes]:
+    from transformers import AutoTokenizer
+
+    from turnwise_studies.formats.atif_export import trajectory_of
+
+    folder = RunFolder.open(run)
+    recipe, decode = folder.recipe(), AutoTokenizer.from_pretrained(str(folder.tokenizer)).decode
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for (name, number), row in zip(chosen, rows_of(run, chosen), strict=True):
+            if row["images"] or not row["ids"]:
+                raise DataError(f"{name}, row {number} cannot be written in ATIF: it has images")
+            whole = f"{name}-{number:05d}"
+            text = json.dumps(trajectory_of(row, whole, recipe, decode), allow_nan=False)
+            archive.writestr(f"{whole}.json", text + "\n")
+    return "episodes.zip", target.getvalue()
+
+
+FORMATS: Mapping[str, Callable[[Path, Chosen], tuple[str, bytes]]] = {
+    "html": as_page,
+    "parquet": as_parquet,
+    "sft": _conversations,
+    "atif": _atif,
+}
+"""Each gives a file's name and what is in it."""

@@ -4,7 +4,7 @@ Numbers that a run did not record are named as absent, with the reason.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from turnwise.errors import DataError
+from turnwise.algorithms.parts import BYPASS
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import check_recipe
+from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
 from turnwise_view.dashboard.index import Index, read_row
@@ -46,9 +49,6 @@ CLIPPED = (
 NO_UPDATE = "The trajectory is in no update of RL."
 EARLIER = "An earlier version of turnwise wrote the run, and did not record it."
 Row = Mapping[str, Any]
-ClipRange = Callable[[Mapping[str, Any]], tuple[float, float] | None]
-"""The range of ratios, by the values of a recipe, outside of which a token is clipped; None where
-that does not follow from the recorded ratio alone."""
 Floats = NDArray[np.float64]
 
 
@@ -82,7 +82,6 @@ def tokens(
     place: tuple[int, int | None],
     index: Index,
     pieces: Pieces,
-    clip_range: ClipRange,
 ) -> dict[str, Any]:
     """The tokens of an episode from and to a place (None is its end), by columns."""
     file = RunFolder.open(path).trajectory_file(name)
@@ -101,7 +100,7 @@ def tokens(
         "context": _contexts(row, count)[part],
     }
     absent: dict[str, str] = {}
-    reasons = _reasons(name, row, index, file, recipe_values(path), clip_range)
+    reasons = _reasons(name, row, index, file, recipe_values(path))
     columns["trained"] = [one is None for one in reasons[part]]
     known = list(dict.fromkeys(one for one in reasons if one is not None))
     columns["reason"] = [None if one is None else known.index(one) for one in reasons[part]]
@@ -136,7 +135,7 @@ def tokens(
 
 
 def _reasons(
-    name: str, row: Row, index: Index, file: Path, recipe: Mapping[str, Any], clip_range: ClipRange
+    name: str, row: Row, index: Index, file: Path, recipe: Mapping[str, Any]
 ) -> list[str | None]:
     """Why each token has no gradient; None where it has one."""
     kind, _ = file_kind(name)
@@ -154,6 +153,21 @@ def _reasons(
         reason if source in trained else NOT_SAMPLED[Source(source)]
         for source, reason in zip(sources, each, strict=True)
     ]
+
+
+def clip_range(recipe: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The range of ratios outside of which a recipe's algorithm clips a token; None where its
+    ratios are not those of each token to the policy that sampled it."""
+    try:
+        chosen = check_recipe(recipe, "the run's recipe").algorithm
+        algorithm = make_algorithm(chosen.name, chosen.overrides)
+    except ConfigError:
+        return None  # of another version, or with a part in a file that is gone
+    parts = algorithm.objective, algorithm.ratio_level, algorithm.correction
+    if parts != ("clip", "token", BYPASS):
+        return None
+    numbers = algorithm.numbers_of("objective")
+    return 1 - numbers["clip_low"], 1 + numbers["clip_high"]
 
 
 def _of_tokens(row: Row, clip: tuple[float, float] | None) -> list[str | None]:
