@@ -31,8 +31,7 @@ from turnwise.parts.reward_model import RewardModel, reward_model_of
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.remote_episode import Workers
-from turnwise.rollout.runner import Player, Progress, RolloutRunner
+from turnwise.rollout.runner import Player, Progress, RolloutRunner, Workers
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
 from turnwise.storage import checkpoint

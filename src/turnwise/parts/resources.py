@@ -16,7 +16,7 @@ from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
 from turnwise.learning.ranks import ALONE
 from turnwise.learning.signals.makers import Words
 from turnwise.parts.one_process import OfflineRunLearner, run_learner
-from turnwise.rollout.remote_episode import Workers
+from turnwise.rollout.runner import Workers
 from turnwise.wings import wings
 
 

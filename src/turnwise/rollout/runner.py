@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from turnwise.config import RolloutConfig
+from turnwise.config import Recipe, RolloutConfig
 from turnwise.engines.base import Engine
 from turnwise.environments.base import Budget, Environment
 from turnwise.errors import RunStoppedError
@@ -19,10 +19,12 @@ from turnwise.rewards.composition import Reward
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.loop import EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.remote_episode import RemoteEpisode, Workers
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Branch, Group, Task, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Progress = Callable[[Trajectory], None]
 
@@ -36,6 +38,23 @@ class Player(Protocol):
 
     async def stop(self) -> None:
         """End what goes on in the background. Idempotent."""
+
+
+class Workers(Player, Protocol):
+    """The processes that play episodes in place of this one. Parts of an episode have `variant` too:
+    the name of the ablation that its environment is, if any."""
+
+    def set_up(
+        self, recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", environment: Environment
+    ) -> None:
+        """Say what they play. Comes before `start`."""
+
+    async def start(self) -> None:
+        """Wait until all are ready. Raises UserError for what a process cannot work with, and
+        RunStoppedError where one does not start."""
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of what was lost, since this process began."""
 
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
@@ -185,7 +204,7 @@ class RolloutRunner(Runner):
         if self.player is not None:
             return self.player.episode
         if self.workers is not None:
-            return partial(RemoteEpisode, workers=self.workers, variant=self.variant)
+            return partial(self.workers.episode, variant=self.variant)
         return Episode
 
 

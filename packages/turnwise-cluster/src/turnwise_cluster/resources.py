@@ -30,7 +30,7 @@ from turnwise_cluster.learners.team import Team
 from turnwise_cluster.placement import PlacementGroup, ProcessSpec
 
 if TYPE_CHECKING:
-    from turnwise.rollout.remote_episode import Workers
+    from turnwise.rollout.runner import Workers
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from turnwise.config import Recipe
 from turnwise.engines.base import Completion, Sampling
-from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
+from turnwise_cluster.workers.episode import Assignment
 
 SECRET_BYTES = 32
 CLOSING = 10.0

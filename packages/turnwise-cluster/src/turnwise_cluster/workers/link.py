@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from turnwise.engines.base import Completion, Sampling
 from turnwise.rollout.loop import EpisodeEnded
-from turnwise.rollout.remote_episode import Assignment, Sample
 from turnwise.types import Trajectory
+from turnwise_cluster.workers.episode import Assignment, Sample
 from turnwise_cluster.workers.frames import (
     Alive,
     Asked,

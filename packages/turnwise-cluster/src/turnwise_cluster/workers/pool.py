@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.rollout.remote_episode import Assignment, Sample, unplayed
 from turnwise.types import Trajectory
 from turnwise_cluster.placement import PlacementGroup
+from turnwise_cluster.workers.episode import Assignment, RemoteEpisode, Sample, unplayed
 from turnwise_cluster.workers.frames import (
     CLOSING,
     SECRET_BYTES,
@@ -118,6 +118,10 @@ class WorkerPool:
         self._setup = Setup(recipe, tokenizer, os.getcwd(), tuple(sys.path))
         self._facts = facts_of(environment)
         self._silence = recipe.rollout.max_seconds + GRACE
+
+    def episode(self, **parts: Any) -> RemoteEpisode:
+        """See Workers."""
+        return RemoteEpisode(workers=self, **parts)
 
     def metrics(self) -> dict[str, float]:
         return {

@@ -23,10 +23,10 @@ from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError,
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.remote_episode import Assignment
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.tokens import Image
+from turnwise_cluster.workers.episode import Assignment
 from turnwise_cluster.workers.frames import (
     CLOSING,
     Alive,

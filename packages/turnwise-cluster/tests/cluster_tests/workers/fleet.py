@@ -7,7 +7,7 @@ from pathlib import Path
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts.resources import Resources
-from turnwise.rollout.remote_episode import Workers
+from turnwise.rollout.runner import Workers
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
 from turnwise.training.prepare import prepare

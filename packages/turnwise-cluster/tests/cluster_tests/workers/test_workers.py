@@ -22,8 +22,7 @@ from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
 from turnwise.parts.components import Components, build_components
 from turnwise.rollout.collect import oversample
-from turnwise.rollout.remote_episode import Assignment, Sample, Workers
-from turnwise.rollout.runner import members_of, new_groups
+from turnwise.rollout.runner import Workers, members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
@@ -31,6 +30,7 @@ from turnwise.training.context import RunContext
 from turnwise.types import Group, Outcome, Trajectory
 from turnwise_cluster.workers import link, worker
 from turnwise_cluster.workers import pool as pool_module
+from turnwise_cluster.workers.episode import Assignment, Sample
 from turnwise_cluster.workers.frames import Asked
 from turnwise_cluster.workers.link import Replay
 from turnwise_cluster.workers.pool import WorkerPool

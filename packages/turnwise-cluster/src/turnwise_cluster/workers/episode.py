@@ -7,16 +7,15 @@ and verifier are the other's. Not here: the processes, and what is said to them
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from turnwise.config import Recipe, RolloutConfig
+from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
-from turnwise.environments.base import Environment
 from turnwise.rollout.episode import Episode
 from turnwise.types import Branch, Outcome, Trajectory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from turnwise_cluster.workers.pool import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -43,41 +42,11 @@ Sample = Callable[[Sequence[int], Sampling], Awaitable[Completion]]
 """Samples after a prompt; raises EpisodeEnded where the engine fails."""
 
 
-class Workers(Protocol):
-    """The processes that play episodes."""
-
-    def set_up(
-        self, recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", environment: Environment
-    ) -> None:
-        """Say what they play. Comes before `start`."""
-        ...
-
-    async def start(self) -> None:
-        """Wait until all are ready. Raises UserError for what a process cannot work with, and
-        RunStoppedError where one does not start."""
-        ...
-
-    async def play(
-        self, assignment: Assignment, sample: Sample, keep: Callable[[Trajectory], None]
-    ) -> None:
-        """Play an episode. `keep` is given what was played of it, before this returns, or is
-        cancelled. Raises what is a bug there, and RunStoppedError where no process is left."""
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Counts of what was lost, since this process began."""
-        ...
-
-    async def stop(self) -> None:
-        """End the processes. Idempotent."""
-        ...
-
-
 @dataclass(kw_only=True)
 class RemoteEpisode(Episode):
     """One run of the loop in another process. Example: `await runner.episode(0, planned).run()`."""
 
-    workers: Workers
+    workers: "WorkerPool"
     variant: str = ""
     """The name of the ablation that `prototype` is; empty for the recipe's own environment."""
     _cut: bool = field(default=False, init=False)
