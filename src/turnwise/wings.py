@@ -116,10 +116,11 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
             "toolrl_calls",
             "toolrl_format",
         ),
+        "scaffold": ("code", "react"),
         "section": ("embedding",),
         "tool": ("calculate",),
     },
-    "gateway": {"command": ("agent",), "section": ("agent",)},
+    "gateway": {"command": ("agent",), "evaluation": ("endpoint",), "section": ("agent",)},
     "judges": {
         "command": ("judge",),
         "section": ("judge", "reward_model"),

@@ -11,7 +11,7 @@ from turnwise.errors import ConfigError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.react import ReActScaffold
+from turnwise.scaffolds.registry import SCAFFOLDS
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
@@ -22,11 +22,10 @@ CALLS = tuple(ToolCall("lookup", {"country": land}) for land in ("Italy", "Atlan
 SCRIPT = [Action("", "all at once", CALLS), Action("", answer="Paris")]
 
 
-def scaffolds() -> list[Scaffold]:
-    return [
-        kind(TOKENIZER, ENVIRONMENT.tools(), instructions="", parallel_calls=True)
-        for kind in (TagsScaffold, ReActScaffold)
-    ]
+@pytest.fixture(params=["tags", pytest.param("react", marks=pytest.mark.wing("environments"))])
+def scaffold(request: pytest.FixtureRequest) -> Scaffold:
+    kind = SCAFFOLDS.get(request.param)
+    return kind(TOKENIZER, ENVIRONMENT.tools(), instructions="", parallel_calls=True)
 
 
 def play(scaffold: Scaffold, max_tool_calls: int) -> Trajectory:
@@ -38,7 +37,6 @@ def play(scaffold: Scaffold, max_tool_calls: int) -> Trajectory:
     return group.trajectories[0]
 
 
-@pytest.mark.parametrize("scaffold", scaffolds(), ids=lambda s: type(s).__name__)
 def test_calls_keep_their_order_and_ids_and_come_back_in_one_observation(
     scaffold: Scaffold,
 ) -> None:
@@ -60,7 +58,6 @@ def test_calls_keep_their_order_and_ids_and_come_back_in_one_observation(
     assert own == "".join(TOKENIZER.decode(scaffold.render(action)) for action in SCRIPT)
 
 
-@pytest.mark.parametrize("scaffold", scaffolds(), ids=lambda s: type(s).__name__)
 def test_the_budget_counts_each_call(scaffold: Scaffold) -> None:
     played = play(scaffold, max_tool_calls=2)
     assert played.outcome == Outcome.TRUNCATED_TOOL_CALLS
@@ -68,7 +65,8 @@ def test_the_budget_counts_each_call(scaffold: Scaffold) -> None:
 
 
 def test_tags_of_several_calls_and_what_is_wrong_with_them() -> None:
-    scaffold = scaffolds()[0]
+    tools = ENVIRONMENT.tools()
+    scaffold = TagsScaffold(TOKENIZER, tools, instructions="", parallel_calls=True)
     assert scaffold.stop == ("</answer>",)
 
     def parse(text: str) -> Action:

@@ -3,18 +3,15 @@ the prompt has opened belongs to the turn."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from tests.fakes import byte_tokenizer
 from turnwise.config import ScaffoldConfig
 from turnwise.errors import ConfigError
-from turnwise.scaffolds.code import CodeScaffold
-from turnwise.scaffolds.react import ReActScaffold
-from turnwise.scaffolds.registry import make_scaffold, with_date
-from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.scaffolds.registry import SCAFFOLDS, make_scaffold, with_date
 from turnwise.scaffolds.templates import pieces
-from turnwise.scaffolds.text import TextScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, ToolCall
@@ -67,10 +64,10 @@ class Tools:
 TOOLS = [Tool.of(Tools().search)]
 
 
-def made(template: str, kind: type[TextScaffold] = TagsScaffold, **options: str) -> TextScaffold:
+def made(template: str, name: str = "tags", **options: str) -> Any:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = template
-    return kind(tokenizer, TOOLS, **options)
+    return SCAFFOLDS.get(name)(tokenizer, TOOLS, **options)
 
 
 def text(segments: Sequence[Segment]) -> str:
@@ -113,11 +110,12 @@ def test_messages_of_several_roles_keep_their_order() -> None:
 
 
 CALL = ToolCall("search", {"query": "France"})
-KINDS = [TagsScaffold, ReActScaffold, CodeScaffold]
+WING = pytest.mark.wing("environments")
+KINDS = ["tags", pytest.param("react", marks=WING), pytest.param("code", marks=WING)]
 NAMED = {
-    TagsScaffold: "I could <search> Rome</search> first.",
-    ReActScaffold: "I could\nAction: search\nAction Input: Rome\nfirst.",
-    CodeScaffold: "I could <code>search('Rome')</code> first.",
+    "tags": "I could <search> Rome</search> first.",
+    "react": "I could\nAction: search\nAction Input: Rome\nfirst.",
+    "code": "I could <code>search('Rome')</code> first.",
 }
 
 
@@ -125,9 +123,7 @@ NAMED = {
 @pytest.mark.parametrize(
     "action", [Action("", "hm", (CALL,)), Action("", answer="Paris"), Action("", "so", answer="x")]
 )
-def test_a_thought_that_the_prompt_has_opened_is_the_turns(
-    kind: type[TextScaffold], action: Action
-) -> None:
+def test_a_thought_that_the_prompt_has_opened_is_the_turns(kind: str, action: Action) -> None:
     scaffold = made(THINKS, kind)
     assert text(scaffold.begin(Observation("?", Source.USER))).endswith("<think>\n")
     assert text(scaffold.extend(Observation("Paris"))).endswith("<think>\n")
@@ -140,7 +136,7 @@ def test_a_thought_that_the_prompt_has_opened_is_the_turns(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_named_in_an_opened_thought_is_not_done(kind: type[TextScaffold]) -> None:
+def test_what_is_named_in_an_opened_thought_is_not_done(kind: str) -> None:
     scaffold = made(THINKS, kind)
     named = scaffold.parse(scaffold.render(Action("", NAMED[kind], (CALL,))))
     assert (named.calls, named.thought) == ((CALL,), NAMED[kind])
@@ -180,8 +176,8 @@ def test_todays_date_is_fixed_where_a_template_writes_it_and_nowhere_else() -> N
     tokenizer = byte_tokenizer()
     assert with_date(ScaffoldConfig(name="tags"), tokenizer).options == {}
     tokenizer.chat_template = DATED
-    fixed = with_date(ScaffoldConfig(name="react"), tokenizer)
+    fixed = with_date(ScaffoldConfig(name="tags"), tokenizer)
     assert fixed.options["date"]
     assert with_date(fixed, tokenizer) == fixed
     with pytest.raises(ConfigError, match="is a day, as 2026-11-26"):
-        make_scaffold(ScaffoldConfig(name="code", options={"date": "today"}), tokenizer, TOOLS)
+        make_scaffold(ScaffoldConfig(name="tags", options={"date": "today"}), tokenizer, TOOLS)

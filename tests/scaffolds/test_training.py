@@ -33,8 +33,11 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("name", "family", "context", "options"),
     [
         CASES[0],
-        pytest.param(*CASES[1], marks=pytest.mark.slow),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:]),
+        *(
+            pytest.param(*case, marks=(pytest.mark.slow, pytest.mark.wing("environments")))
+            for case in CASES[1:3]
+        ),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:]),
     ],
 )
 def test_one_step_with_the_cold_start_before_it(

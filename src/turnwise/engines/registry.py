@@ -29,7 +29,7 @@ ENGINES.register(
 WITHOUT_TOKENS = {
     "openai": "a model behind an endpoint of chat completions, for `turnwise evaluate` alone",
 }
-"""Engines that say words, and are none of these here (`evaluation/endpoint.py`)."""
+"""Engines that say words, and are none of these here (`turnwise_gateway/evaluating.py`)."""
 
 
 def make_engine(setup: EngineSetup) -> Engine:

@@ -26,7 +26,7 @@ EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
 
 EVALUATIONS: Registry[Callable[..., Any]] = Registry("evaluation", callable, "give a function")
-"""Evaluations of wings: `robustness`, under worse conditions."""
+"""Evaluations of wings: `endpoint`, of a served model, and `robustness`, under worse conditions."""
 
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
@@ -53,9 +53,8 @@ def evaluate_recipe(
     engine is one. All of it is kept in `out`."""
     if isinstance(recipe.engine, OpenAIEngineConfig):
         check_names(recipe)
-        from turnwise.evaluation.endpoint import evaluate_endpoint
-
-        return evaluate_endpoint(recipe, recipe.engine, display, out)
+        summary: dict[str, Any] = EVALUATIONS.get("endpoint")(recipe, recipe.engine, display, out)
+        return summary
     if policy is None and recipe.reward_model is not None:
         raise ConfigError(
             "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "

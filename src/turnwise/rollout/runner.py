@@ -41,7 +41,7 @@ class Player(Protocol):
 
 
 class Workers(Player, Protocol):
-    """The processes that play episodes in place of this one. Parts of an episode have `variant` too:
+    """The processes that play episodes in place of this one. An episode's parts have `variant` too,
     the name of the ablation that its environment is, if any."""
 
     def set_up(

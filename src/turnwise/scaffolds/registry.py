@@ -24,29 +24,16 @@ def _is_scaffold(value: Any) -> bool:
 SCAFFOLDS: Registry[Callable[..., Scaffold]] = Registry(
     "scaffold", _is_scaffold, f"give a class with {', '.join(METHODS)}, and stop"
 )
-for _name, _target, _line in (
-    (
-        "code",
-        "code:CodeScaffold",
-        "Code as action: a turn is a thought and a block of Python between <code> and </code>.",
-    ),
-    (
-        "native",
-        "native:NativeScaffold",
-        "A model family's own format for messages, thoughts and tool calls, by `renderers`.",
-    ),
-    (
-        "react",
-        "react:ReActScaffold",
-        "ReAct's text: Thought, Action and Action Input; then Observation; at last Final Answer.",
-    ),
-    (
-        "tags",
-        "tags:TagsScaffold",
-        "Tag syntax, as in Search-R1: <think>…</think>, then <tool>…</tool> or <answer>…</answer>.",
-    ),
-):
-    SCAFFOLDS.register(_name, f"turnwise.scaffolds.{_target}", _line)
+SCAFFOLDS.register(
+    "native",
+    "turnwise.scaffolds.native:NativeScaffold",
+    "A model family's own format for messages, thoughts and tool calls, by `renderers`.",
+)
+SCAFFOLDS.register(
+    "tags",
+    "turnwise.scaffolds.tags:TagsScaffold",
+    "Tag syntax, as in Search-R1: <think>…</think>, then <tool>…</tool> or <answer>…</answer>.",
+)
 
 
 def make_scaffold(

@@ -1,4 +1,4 @@
-"""The wing: environments, parts of rewards, a tool, search by embeddings, four commands."""
+"""The wing: environments, scaffolds, parts of rewards, a tool, embeddings, four commands."""
 
 from turnwise.wings import Wing
 
@@ -128,6 +128,16 @@ WING = Wing(
         "environment": {
             name: (f"turnwise_environments.{place}", line)
             for name, (place, line) in ENVIRONMENTS.items()
+        },
+        "scaffold": {
+            "code": (
+                "turnwise_environments.scaffolds.code:CodeScaffold",
+                "Code as action: a turn is a thought and Python between <code> and </code>.",
+            ),
+            "react": (
+                "turnwise_environments.scaffolds.react:ReActScaffold",
+                "ReAct's text: Thought, Action and Action Input; Observation; Final Answer.",
+            ),
         },
         "tool": {
             "calculate": (

@@ -1,8 +1,16 @@
-"""The wing: the command `agent`, and a player for the section `agent`."""
+"""The wing: the command `agent`, a player for the section `agent`, served models evaluated."""
 
 from turnwise.wings import Wing
 
 WING = Wing(
     commands={"agent": "turnwise_gateway.checking:app"},
+    parts={
+        "evaluation": {
+            "endpoint": (
+                "turnwise_gateway.evaluating:evaluate_endpoint",
+                "a model behind an endpoint of chat completions",
+            )
+        }
+    },
     sections={"agent": "turnwise_gateway.agent_episode:make_host"},
 )

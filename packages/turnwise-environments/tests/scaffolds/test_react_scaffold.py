@@ -9,10 +9,10 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.react import ReActScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Outcome, ToolCall
+from turnwise_environments.scaffolds.react import ReActScaffold
 
 TOKENIZER = byte_tokenizer()
 

@@ -7,9 +7,9 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.code import CodeScaffold
 from turnwise.tools.tool import tool
 from turnwise.types import Observation, Outcome, Task
+from turnwise_environments.scaffolds.code import CodeScaffold
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.python import PythonSession
 

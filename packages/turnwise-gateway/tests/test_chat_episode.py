@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from serving_running import local
 from tests.chat_server import Server, serving
 from tests.fakes import Capitals
 from turnwise.chat.endpoint import ChatEndpoint
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.rollout import chat_episode
-from turnwise.rollout.chat_episode import CUT_OFF, NO_OBJECT, NOTHING, ChatModel, ChatRunner
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.types import Action, Outcome, Task, Trajectory
+from turnwise_gateway import chat_episode
+from turnwise_gateway.chat_episode import CUT_OFF, NO_OBJECT, NOTHING, ChatModel, ChatRunner
 
 LIMITS = RolloutConfig(max_turns=5, max_tool_calls=4, max_seconds=30, max_ungraded_share=1)
 Message = dict[str, Any] | str
@@ -73,6 +72,8 @@ def one(*messages: Message, **options: Any) -> tuple[Trajectory, Server]:
 @pytest.mark.wing("environments")
 @pytest.mark.parametrize("name", ["mathematics", "desk", "sql", "multi_tool"])
 def test_the_oracle_behind_an_endpoint_is_the_oracle(name: str) -> None:
+    from serving_running import local
+
     environment = make_environment(name, {})
     tasks = environment.tasks("heldout")[:4]
     scripts = {task.prompt: environment.oracle(task) for task in tasks}

@@ -3,7 +3,7 @@
 The tasks, the environment's tools and verifier, the limits of turns, calls and seconds, and the
 figures are those of every evaluation. Tokens are the endpoint's: there are no log-probabilities, no
 provenance, and so nothing to train on; episodes are kept as words. Not here: what an episode of
-such a model is (`rollout/chat_episode.py`).
+such a model is (`chat_episode.py`).
 """
 
 from typing import Any
@@ -20,10 +20,10 @@ from turnwise.evaluation.evaluate import evaluate_policy
 from turnwise.evaluation.kept import Evaluated, write_evaluations
 from turnwise.evaluation.policies import EVALUATED
 from turnwise.monitor.display import Display
-from turnwise.rollout.chat_episode import ChatModel, ChatRunner
 from turnwise.rollout.order import choose_tasks
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.storage.run_folder import RunFolder
+from turnwise_gateway.chat_episode import ChatModel, ChatRunner
 
 TURN_SECONDS, ATTEMPTS = 300.0, 6
 """Deadline of one attempt at a turn, and attempts at it: with pauses, 15 s of refusals."""
