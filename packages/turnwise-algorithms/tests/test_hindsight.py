@@ -16,7 +16,6 @@ from turnwise_algorithms.hindsight import criticality, hca, hcapo
 
 
 def sampled(episode: EstimatorInput, numbers: np.ndarray | None, turn: int) -> list[float]:
-    assert numbers is not None
     return [
         float(numbers[place])
         for place in range(len(episode.mask))

@@ -108,8 +108,6 @@ def test_the_greedy_episode_is_in_no_statistic() -> None:
     for group in groups:
         assert group.baseline_rollouts[0].id not in credits.advantages
         for member in group.trajectories:
-            assert member.reward is not None
-            assert group.baseline_rollouts[0].reward is not None
             sampled = credits.advantages[member.id][member.tokens.mask]
             np.testing.assert_allclose(
                 sampled, member.reward - group.baseline_rollouts[0].reward, rtol=1e-6
@@ -143,7 +141,6 @@ def test_replays_give_every_turn_its_value() -> None:
         for member, own in zip(group.trajectories, inputs, strict=True):
             paid = np.cumsum([0.0, *(turn.step.reward for turn in member.turns if turn.step)])
             expected = paid + mean * np.arange(PULLS, -1, -1)
-            assert own.turn_values is not None
             np.testing.assert_allclose(own.turn_values, expected, atol=0.9)
             assert own.turn_values[-1] == member.reward
             first.append(own.turn_values[0])

@@ -20,7 +20,6 @@ ESTIMATORS = functions("estimator")
 
 
 def sampled(numbers: np.ndarray | None, episode: EstimatorInput) -> list[float]:
-    assert numbers is not None
     return [float(x) for x, there in zip(numbers, episode.mask, strict=True) if there]
 
 
@@ -80,7 +79,6 @@ def test_order_and_masked_tokens_do_not_matter(group: list[EstimatorInput], seed
         np.testing.assert_allclose(row, found[place], atol=1e-9)
     changed = []
     for episode in group:
-        assert episode.score_norms is not None
         norms = np.where(episode.mask, episode.score_norms, np.nan)
         changed.append(replace(episode, score_norms=norms))
     for row, expected in zip(otb(changed), found, strict=True):

@@ -32,7 +32,6 @@ def owner(group: list[EstimatorInput], index: int, turn: int) -> int:
     """Who sampled that turn of an episode's path."""
     while turn < group[index].first_turn:
         parent = group[index].parent
-        assert parent is not None
         index = parent
     return index
 

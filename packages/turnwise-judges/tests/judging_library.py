@@ -1,6 +1,7 @@
 """Episodes to judge, and judges whose model is a function."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from turnwise.chat.recording import Recording
@@ -51,9 +52,26 @@ def group(*answers: str) -> Group:
     return Group("g", tuple(episode(answer, number=n) for n, answer in enumerate(answers)))
 
 
-def asker(script: Script, limits: Limits | None = None, seed: int = 0) -> Asker:
-    """An asker whose model is a function, without a file."""
-    return Asker(ScriptedModel(script), limits or Limits(), Recording(None, "the judge"), seed)
+def asker(model: Any, limits: Limits | None = None, seed: int = 0) -> Asker:
+    """An asker of a model, or of a function, without a file."""
+    model = model if hasattr(model, "complete") else ScriptedModel(model)
+    return Asker(model, limits or Limits(), Recording(None, "the judge"), seed)
+
+
+def answering(decide: Callable[[Any], dict[str, Any]]) -> Script:
+    """A model that reads the data, and answers with what is decided of it."""
+
+    def script(messages: Sequence[Any]) -> str:
+        data, _, example = parts(messages)
+        return json.dumps(json.loads(example) | decide(json.loads(data)))
+
+    return script
+
+
+def longer(data: Any) -> dict[str, Any]:
+    """Prefer the longer answer."""
+    first, second = (len(data[which]["answer"]) for which in ("first", "second"))
+    return {"better": "tie" if first == second else "first" if first > second else "second"}
 
 
 def parts(messages: Sequence[Any]) -> tuple[str, str, str]:

@@ -119,44 +119,46 @@ def test_what_stays_malformed_is_missing(change: dict[str, Any], problem: str) -
 
 def test_a_late_reply_is_missing_and_its_call_is_cancelled() -> None:
     model = Slow(seconds=3600)
-    one = Asker(model, Limits(seconds=0.01), Recording(None, "the judge"), 0)
+    one = asker(model, Limits(seconds=0.01))
     judgement = ask(one, request())[0]
     assert (judgement.value, judgement.problem) == (None, "no reply within 0.01 s")
     assert (model.cancelled, one.counts.late, one.counts.calls) == (1, 1, 1)
 
 
-def test_an_unreachable_model_is_missing_and_a_bug_is_not_hidden() -> None:
-    def gone(messages: Sequence[Message]) -> str:
-        raise InfrastructureError("the judge at nowhere: gone")
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (InfrastructureError("the judge at nowhere: gone"), (0, 1, 0)),
+        (NoWordsError("the judge: an answer without words"), (1, 0, 1)),
+    ],
+)
+def test_an_unreachable_model_is_missing_and_one_that_says_nothing_unreadable(
+    error: InfrastructureError, counted: tuple[int, int, int]
+) -> None:
+    def failing(messages: Sequence[Message]) -> str:
+        raise error
 
-    one = asker(gone)
-    assert ask(one, request())[0] == Judgement(None, problem="the judge at nowhere: gone")
-    assert one.counts.unreachable == one.counts.missing == 1
-    assert one.counts.unreadable == 0, "nothing was answered"
+    one = asker(failing)
+    assert ask(one, request())[0] == Judgement(None, problem=str(error))
+    counts = one.counts
+    assert (counts.unreadable, counts.unreachable, counts.malformed) == counted
+    assert counts.missing == 1
+
+
+def test_a_bug_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         ask(asker(lambda messages: str(1 / 0)), request())
 
 
-def test_a_model_that_says_nothing_is_unreadable_and_not_unreachable() -> None:
-    def silent(messages: Sequence[Message]) -> str:
-        raise NoWordsError("the judge: an answer without words")
-
-    one = asker(silent)
-    problem = "the judge: an answer without words"
-    assert ask(one, request())[0] == Judgement(None, problem=problem)
-    counts = one.counts
-    assert (counts.unreadable, counts.unreachable, counts.malformed) == (1, 0, 1)
-
-
 def test_calls_under_way_are_bounded() -> None:
     model = Slow()
-    one = Asker(model, Limits(max_concurrent=3), Recording(None, "the judge"), 0)
+    one = asker(model, Limits(max_concurrent=3))
     ask(one, *(request(str(n)) for n in range(10)))
     assert model.most == 3
 
 
 def test_a_budget_of_calls_is_exact() -> None:
-    one = Asker(Slow(), Limits(max_calls=4), Recording(None, "the judge"), 0)
+    one = asker(Slow(), Limits(max_calls=4))
     found = ask(one, *(request(str(n)) for n in range(6)))
     assert [judgement.value is None for judgement in found] == [False] * 4 + [True] * 2
     assert found[-1].problem == "its budget of 4 calls is spent: raise judge.max_calls"
@@ -165,8 +167,7 @@ def test_a_budget_of_calls_is_exact() -> None:
 
 
 def test_no_call_begins_when_the_tokens_are_spent() -> None:
-    limits = Limits(max_tokens=150, max_concurrent=1)
-    one = Asker(Slow(), limits, Recording(None, "the judge"), 0)
+    one = asker(Slow(), Limits(max_tokens=150, max_concurrent=1))
     found = ask(one, *(request(str(n)) for n in range(3)))
     assert [judgement.value is None for judgement in found] == [False, False, True]
     assert "budget of 150 tokens is spent" in found[2].problem
@@ -175,7 +176,7 @@ def test_no_call_begins_when_the_tokens_are_spent() -> None:
 
 def test_a_cancelled_request_does_not_hold_up_an_equal_one() -> None:
     model = Slow(seconds=3600)
-    one = Asker(model, Limits(), Recording(None, "the judge"), 0)
+    one = asker(model)
 
     async def work() -> Judgement[float]:
         first = asyncio.create_task(one.ask(request()))
@@ -197,8 +198,7 @@ def test_what_judging_took() -> None:
     ask(one, request(), request(), request("b"))
     assert one.counts.seconds == 2.0
     metrics = one.counts.metrics()
-    assert metrics["judge/requests"] == 3
-    assert metrics["judge/calls"] == 2
-    assert metrics["judge/cache_hits"] == 1
+    taken = [metrics[f"judge/{name}"] for name in ("requests", "calls", "cache_hits")]
+    assert taken == [3, 2, 1]
     assert metrics["judge/tokens"] > 100
     assert "judge/seconds" not in metrics, "metrics have no times: equal runs have equal metrics"

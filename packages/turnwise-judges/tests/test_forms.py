@@ -3,36 +3,20 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from judging_library import asker, episode, group, parts
+from judging_library import answering, asker, episode, group, longer, parts
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.types import Group
+from turnwise.types import Group, Outcome
 from turnwise_judges.base import Message
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import SELF_CRITIQUE, Criterion, RubricJudge
 from turnwise_judges.scripted_model import Script, example_reply
-
-
-def answering(decide: Callable[[Any], dict[str, Any]]) -> Script:
-    """A model that reads the data, and answers with what is decided of it."""
-
-    def script(messages: Sequence[Message]) -> str:
-        data, _, example = parts(messages)
-        return json.dumps(json.loads(example) | decide(json.loads(data)))
-
-    return script
-
-
-def longer(data: Any) -> dict[str, Any]:
-    """Prefer the longer answer."""
-    first, second = (len(data[which]["answer"]) for which in ("first", "second"))
-    return {"better": "tie" if first == second else "first" if first > second else "second"}
-
+from turnwise_judges.section import regraded
 
 BY_LENGTH = answering(lambda data: {"score": len(data["answer"])})
 
@@ -78,26 +62,11 @@ def test_criteria_that_cannot_be_judged_do_not_count_for_the_agent() -> None:
     assert asyncio.run(dark.measure_one(episode())) == 0.0
 
 
-def test_a_rubric_shows_its_sentences_after_the_data() -> None:
-    asked: list[str] = []
-
-    def script(messages: Sequence[Message]) -> str:
-        asked.append(parts(messages)[1])
-        return example_reply(messages)
-
-    asyncio.run(RubricJudge(asker(script), SELF_CRITIQUE).measure_one(episode()))
-    assert all(f"{one.name}: {one.sentence}" in asked[0] for one in SELF_CRITIQUE)
-
-
 @pytest.mark.parametrize(
     "criteria",
     [
-        [],
-        [Criterion("a", "A."), Criterion("a", "B.")],
-        [Criterion("a", "A.", 0)],
-        [Criterion("a", "A.", -1)],
-        [Criterion("a", "A.", math.inf)],
-        [Criterion("a", "A.", math.nan)],
+        *([], [Criterion("a", "A."), Criterion("a", "B.")]),
+        *([Criterion("a", "A.", weight)] for weight in (0, -1, math.inf, math.nan)),
     ],
 )
 def test_rubrics_from_which_no_score_follows(criteria: list[Criterion]) -> None:
@@ -187,14 +156,39 @@ def test_each_member_has_its_opponents(members: int, opponents: int) -> None:
         assert min(opponents, members - 1) <= count <= max(opponents + 1, 0)
 
 
-def test_a_comparison_under_criteria_shows_them() -> None:
+def test_criteria_are_shown_after_the_data() -> None:
     asked: list[str] = []
 
     def script(messages: Sequence[Message]) -> str:
         asked.append(parts(messages)[1])
         return example_reply(messages)
 
+    asyncio.run(RubricJudge(asker(script), SELF_CRITIQUE).measure_one(episode()))
+    assert all(f"{one.name}: {one.sentence}" in asked[0] for one in SELF_CRITIQUE)
     judge = PairwiseJudge(asker(script), SELF_CRITIQUE)
     asyncio.run(judge.compare(episode("a"), episode("b")))
     assert all(one.sentence in text for one in SELF_CRITIQUE for text in asked)
-    assert len(asked) == 2
+    assert len(asked) == 1 + 2
+
+
+def test_rewards_are_the_judges_and_success_is_the_verifiers() -> None:
+    group = Group("g", tuple(episode("a" * (n + 1), number=n, reward=1.0 - n) for n in range(2)))
+    (found,) = asyncio.run(regraded([group], PairwiseJudge(asker(answering(longer)))))
+    assert [member.reward for member in found.trajectories] == [0.0, 1.0]
+    assert [member.outcome for member in found.trajectories] == [Outcome.SUCCESS, Outcome.FAILURE]
+    assert [member.reward for member in group.trajectories] == [1.0, 0.0]
+
+
+class Numbers:
+    async def measure(self, group: Group) -> list[float | None]:
+        assert [one.episode for one in group.graded] == [0, 2, 3]
+        return [0.25, None, 0.75]
+
+
+def test_a_missing_judgement_leaves_its_member_ungraded() -> None:
+    members = tuple(episode(number=n, reward=None if n == 1 else 1.0) for n in range(4))
+    (found,) = asyncio.run(regraded([Group("g", members)], Numbers()))
+    assert [member.reward for member in found.trajectories] == [0.25, None, None, 0.75]
+    assert found.trajectories[1] == members[1]
+    assert found.trajectories[2].outcome == Outcome.GRADER_ERROR
+    assert "missing" in found.trajectories[2].problem

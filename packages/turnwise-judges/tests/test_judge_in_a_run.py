@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import save_chat_model
-from tests.small_runs import Listening, interrupted, resume, train, write_recipe
+from tests.small_runs import interrupted, resume, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
@@ -71,8 +71,7 @@ def test_win_rates_are_a_part_of_the_reward(whole: RunFolder) -> None:
     for step in (1, 2):
         rows = read_rows(whole.path / f"trajectories/step-{step:06d}.parquet")
         rates = [json.loads(row["parts"])["judge"] for row in rows]
-        assert sum(rates[:3]) == pytest.approx(1.5)
-        assert sum(rates[3:]) == pytest.approx(1.5)
+        assert [sum(rates[:3]), sum(rates[3:])] == pytest.approx([1.5, 1.5])
         assert [row["reward"] for row in rows] == pytest.approx([0.5 * rate for rate in rates])
         assert len(set(rates)) > 1
     timing = whole.lines("timing.jsonl")[-1]
@@ -114,9 +113,7 @@ def test_scores_count_in_evaluations_too(recipe: Path, tmp_path: Path) -> None:
 
 def test_a_cache_of_several_runs_is_found_again_from_anywhere(recipe: Path) -> None:
     loaded = load_recipe(str(recipe), ["judge.cache=kept"])
-    assert loaded.judge is not None
     kept = with_whole_paths(loaded).judge
-    assert kept is not None
     assert kept.cache == str(Path("kept").resolve())
 
 
@@ -150,21 +147,11 @@ def test_the_policy_judges_itself_in_lockstep(recipe: Path, tmp_path: Path) -> N
     """A random model gives no judgement; here it is about being asked, which would wait for ever if
     an episode were open."""
     model = save_chat_model(tmp_path / "model")
-    display, folder = Listening(), RunFolder.new(tmp_path / "run")
-    train(
-        recipe,
-        folder,
-        f"model.name={model}",
-        "judge.model=policy",
-        "judge.model.max_tokens=16",
-        "judge.max_characters=400",
-        "judge.seconds=100",
-        "rollout.max_tokens=1000",
-        "rollout.max_ungraded_share=1",
-        "train.steps=1",
-        "evaluation.tasks=0",
-        display=display,
-    )
+    folder = RunFolder.new(tmp_path / "run")
+    asked = ("judge.model=policy", "judge.model.max_tokens=16", "judge.max_characters=400")
+    room = ("judge.seconds=100", "rollout.max_tokens=1000", "rollout.max_ungraded_share=1")
+    few = ("train.steps=1", "evaluation.tasks=0")
+    train(recipe, folder, f"model.name={model}", *asked, *room, *few)
     timing = folder.lines("timing.jsonl")[-1]
     assert timing["judge/calls"] == timing["judge/malformed"] > 0
     assert timing["judge/late"] == timing["judge/unreachable"] == 0

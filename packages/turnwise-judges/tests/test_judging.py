@@ -11,8 +11,8 @@ import pytest
 
 from tests import small_runs
 from tests.chat_server import serving
+from tests.commands.shell import Shell
 from tests.small_runs import write_recipe
-from turnwise.commands.cli import main
 from turnwise.config import load_judge
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
@@ -80,6 +80,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     pq.write_table(table, folder.path / "trajectories/step-000002.parquet")
     return folder
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
 
 
 def rows(run: RunFolder, step: int) -> list[dict[str, Any]]:
@@ -156,50 +161,40 @@ def test_the_policy_as_a_judge_needs_a_chat_template(run: RunFolder) -> None:
         asyncio.run(judge_rows(run, rows(run, 2), load_judge(file), SilentDisplay()))
 
 
-def shell(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert (ended.value.code or 0) == code, err
-    return out if code == 0 else err
-
-
-def test_the_command(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(run: RunFolder, shell: Shell) -> None:
     file = settings(run, "found")
-    found = json.loads(shell(capsys, "judge", run.path, file, "--step", "2", "--json"))
+    found = shell("judge", run.path, file, "--step", "2", "--json").json
     assert found["file"] == "step-000002"
     assert found["accuracy"] == 1.0
     assert found["kappa"] is None
     assert len(found["judgements"]) == 4
-    table = shell(capsys, "judge", run.path, file, "--step", "2", "--count", "2")
+    table = shell("judge", run.path, file, "--step", "2", "--count", "2").out
     assert "accuracy" in table
     assert "calls" in table
-    wrong = shell(capsys, "judge", run.path, file, "judge.hihg=3", code=2)
+    wrong = shell("judge", run.path, file, "judge.hihg=3", code=2).err
     assert "did you mean 'judge.high'" in wrong
 
 
-def test_pairs_by_a_judge(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_by_a_judge(run: RunFolder, tmp_path: Path, shell: Shell) -> None:
     file, pairs = settings(run, "later_in_the_alphabet", 'form = "pairwise"'), tmp_path / "p.jsonl"
-    said = shell(capsys, "judge", run.path, file, "--step", "2", "--preferences", pairs)
+    said = shell("judge", run.path, file, "--step", "2", "--preferences", pairs).out
     assert f"1 lines in {pairs}" in said
     (pair,) = map(json.loads, pairs.read_text().splitlines())
     last = {key: pair[key][-1]["content"] for key in ("chosen", "rejected")}
     assert last["chosen"] > last["rejected"], "whatever the verifier gave"
-    again = shell(capsys, "judge", run.path, file, "--step", "2", "--preferences", pairs, code=2)
+    again = shell("judge", run.path, file, "--step", "2", "--preferences", pairs, code=2).err
     assert "exists already" in again
 
 
 @pytest.mark.long
 def test_evaluations_that_were_kept_are_judged_too(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, tmp_path: Path, shell: Shell
 ) -> None:
     """Of a policy, and of a model behind an endpoint, which has words and no tokens."""
     file = tmp_path / "judge.toml"
     file.write_text('[judge.model]\nkind = "scripted"\n')
-    shell(capsys, "evaluate", run.path, "--out", tmp_path / "policy")
-    found = json.loads(shell(capsys, "judge", tmp_path / "policy", file, "--json"))
+    shell("evaluate", run.path, "--out", tmp_path / "policy")
+    found = shell("judge", tmp_path / "policy", file, "--json").json
     assert found["file"] == "evaluation-evaluated"
     recipe = tmp_path / "mine.toml"
     recipe.write_text(
@@ -208,6 +203,6 @@ def test_evaluations_that_were_kept_are_judged_too(
     )
     with serving(lambda body, number: "Tokyo") as server:
         url = f"engine.url={server.url}"
-        shell(capsys, "evaluate", recipe, url, "--out", tmp_path / "endpoint")
-    found = json.loads(shell(capsys, "judge", tmp_path / "endpoint", file, "--json"))
+        shell("evaluate", recipe, url, "--out", tmp_path / "endpoint")
+    found = shell("judge", tmp_path / "endpoint", file, "--json").json
     assert len(found["judgements"]) == 2

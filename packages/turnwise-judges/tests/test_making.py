@@ -29,9 +29,8 @@ def load(folder: Path, text: str, *overrides: str) -> AnyJudgeConfig:
 
 
 def test_a_pointwise_judge(tmp_path: Path) -> None:
-    config = load(
-        tmp_path, f'[judge]\nquestion = "Why?"\nhigh = 4\n{SCRIPTED}', "judge.max_calls=1"
-    )
+    text = f'[judge]\nquestion = "Why?"\nhigh = 4\n{SCRIPTED}'
+    config = load(tmp_path, text, "judge.max_calls=1")
     judge = make_judge(config, tmp_path / "run", seed=0)
     assert isinstance(judge, PointwiseJudge)
     assert (judge.low, judge.high, judge.question) == (0, 4, "Why?")

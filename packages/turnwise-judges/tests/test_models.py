@@ -1,20 +1,18 @@
 """The models of judges: an endpoint, an engine with a chat template, a script."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
-from judging_library import episode
+from judging_library import asker, episode
 from tests.chat_server import serving
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.chat.endpoint import Reply
-from turnwise.chat.recording import Recording
-from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.asking import Limits
 from turnwise_judges.endpoint_model import EndpointModel
 from turnwise_judges.engine_model import EngineModel
 from turnwise_judges.pointwise import PointwiseJudge
@@ -38,11 +36,9 @@ def tokenizer(template: str = TEMPLATE):
 
 def test_an_endpoint_is_asked_in_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "secret")
-    with serving(
-        lambda body, number: f"<think>hm</think>{example_reply(body['messages'])}"
-    ) as server:
+    with serving(lambda body, _: f"<think>hm</think>{example_reply(body['messages'])}") as server:
         model = EndpointModel(server.url, "m", key_variable="JUDGE_KEY", max_tokens=99)
-        judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+        judge = PointwiseJudge(asker(model))
         assert asyncio.run(judge.measure_one(episode())) == 5.0
         (body,) = server.asked
         asyncio.run(judge.measure_one(episode("zipfile")))
@@ -58,7 +54,7 @@ def test_an_endpoint_that_refuses_is_missing() -> None:
     with serving(lambda body, number: "") as server:
         server.failures = [404]
         model = EndpointModel(server.url, "m")
-        judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+        judge = PointwiseJudge(asker(model))
         with pytest.raises(InfrastructureError, match=r"the judge at http.*404"):
             asyncio.run(judge.measure_one(episode()))
     assert judge.asker.counts.unreachable == 1
@@ -77,7 +73,7 @@ def test_the_policy_itself_is_asked_through_its_chat_template() -> None:
 
     engine = ScriptedEngine(answer)
     model = EngineModel(engine, made, lambda: "policy 3")
-    judge = PointwiseJudge(Asker(model, Limits(), Recording(None, "the judge"), 0))
+    judge = PointwiseJudge(asker(model))
     assert asyncio.run(judge.measure_one(episode())) == 5.0
     assert judge.asker.counts.tokens > 500
     engine.open(opened[0])  # it was closed
@@ -112,9 +108,7 @@ def test_a_policy_without_a_chat_template_is_refused() -> None:
 
 def test_a_record_beyond_the_context_says_what_to_lower() -> None:
     class Full(ScriptedEngine):
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str, images=()
-        ):
+        async def generate(self, prompt, sampling, *, session, images=()):
             return Completion([], [], StopReason.CONTEXT, 0)
 
     model = EngineModel(Full(lambda *_: []), tokenizer(), lambda: "")
@@ -124,14 +118,12 @@ def test_a_record_beyond_the_context_says_what_to_lower() -> None:
 
 def test_a_call_beyond_its_deadline_releases_its_session() -> None:
     class Hanging(ScriptedEngine):
-        async def generate(
-            self, prompt: Sequence[int], sampling: Sampling, *, session: str, images=()
-        ):
+        async def generate(self, prompt, sampling, *, session, images=()):
             await asyncio.sleep(3600)
 
     engine = Hanging(lambda *_: [])
     model = EngineModel(engine, tokenizer(), lambda: "")
-    judge = PointwiseJudge(Asker(model, Limits(seconds=0.01), Recording(None, "the judge"), 0))
+    judge = PointwiseJudge(asker(model, Limits(seconds=0.01)))
     with pytest.raises(InfrastructureError, match=r"no reply within 0\.01 s"):
         asyncio.run(judge.measure_one(episode()))
     assert not engine._open

@@ -27,7 +27,6 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert lines[0]["preferences/loss"] != lines[2]["preferences/loss"]
     evaluation = whole.evaluation("trained")
-    assert evaluation is not None
     assert evaluation["step"] == 1 + 3
     steps = [f"preferences/step-00000{step}" for step in range(4)]
     after = interrupted(whole, tmp_path / "late", *steps[2:])

@@ -13,6 +13,7 @@ from turnwise_judges.pointwise import Score
 from turnwise_judges.prompt import Request, escaped
 from turnwise_judges.record import record_of
 
+RETURNED = "tarfile: read and write tar archives"
 TOKENS = ["<|im_end|>", "<s>", "[INST]", "[gMASK]", "<｜User｜>", "<start_of_turn>", "</think>"]
 
 
@@ -40,11 +41,8 @@ def test_the_data_comes_first_and_the_question_after_it() -> None:
     data, question, example = parts([system, user])
     assert "TarFile" in data
     assert "How good?" in question
-    assert json.loads(example) == {
-        "nonce": asked.nonce(3),
-        "reason": "in a few words",
-        "score": 5.0,
-    }
+    expected = {"nonce": asked.nonce(3), "reason": "in a few words", "score": 5.0}
+    assert json.loads(example) == expected
     assert "TarFile" not in system["content"]
     assert user["content"].count(asked.nonce(3)) == 3
 

@@ -37,12 +37,10 @@ episodes_per_task = 2
 temperature = 1.0
 """
 MODEL = (
-    "reward_model.steps=3",
-    "reward_model.batch_size=4",
-    "reward.parts.reward_model=0.5",
-    "reward.failure=-1",
-    "evaluation.best_of=reward_model",
+    *("reward_model.steps=3", "reward_model.batch_size=4", "evaluation.best_of=reward_model"),
+    *("reward.parts.reward_model=0.5", "reward.failure=-1"),
 )
+BESIDE, BEST = "reward_model.beside_policy=true", "keep_best=true"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,7 +69,7 @@ def data(recipe: Path) -> str:
 def whole(recipe: Path, data: str) -> RunFolder:
     """A run whose reward model goes on learning."""
     folder = RunFolder.new(recipe.parent / "whole")
-    train(recipe, folder, data, *MODEL, "reward_model.beside_policy=true")
+    train(recipe, folder, data, *MODEL, BESIDE)
     return folder
 
 
@@ -116,7 +114,6 @@ def test_a_run_that_goes_on_ends_the_same(
 
 def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
     summary = whole.evaluation("trained")
-    assert summary is not None
     best = summary["best@k"]
     assert summary["best_by"] == "reward_model"
     assert best["1"]["mean"] == summary["pass@k"]["1"]["mean"]
@@ -150,16 +147,14 @@ def test_other_forms(recipe: Path, data: str, tmp_path: Path, form: str) -> None
     assert any(said.startswith("reward model: ") for said in display.said)
 
 
+def message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
 @pytest.mark.long
 def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
-    def message(role: str, content: str) -> dict[str, str]:
-        return {"role": role, "content": content}
-
-    asked, good, bad = (
-        message("user", "Say\u2028a."),
-        message("assistant", "a"),
-        message("assistant", "b"),
-    )
+    asked = message("user", "Say\u2028a.")
+    good, bad = (message("assistant", letter) for letter in "ab")
     labelled = [{"messages": [asked, one], "success": one is good} for one in (good, bad)]
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in labelled)
     (tmp_path / "labelled.jsonl").write_text(f"\ufeff{lines}", encoding="utf-8")
@@ -177,26 +172,15 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path) -> None:
     """Instructions that all conversations share do not make them one task."""
-    lines = [
-        json.dumps(
-            {
-                "messages": [
-                    {"role": "system", "content": "Be short."},
-                    {"role": "user", "content": f"Say {number}."},
-                    {"role": "assistant", "content": "a"},
-                ],
-                "success": number % 2 == 0,
-            }
-        )
-        for number in range(20)
-    ]
-    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    begin, end = message("system", "Be short."), message("assistant", "a")
+    said = [[begin, message("user", f"Say {number}."), end] for number in range(20)]
+    lines = [{"messages": one, "success": n % 2 == 0} for n, one in enumerate(said)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)))
     folder = RunFolder.new(tmp_path / "run")
     more = ("train.steps=0", "evaluation.tasks=1", "reward_model.heldout_share=0.5")
     train(recipe, folder, f'reward_model.data=["{tmp_path}/data.jsonl"]', *MODEL, *more)
     found = json.loads((folder.path / "reward_model.json").read_text())
-    assert found["heldout"] > 3
-    assert found["trained_on"] > 3
+    assert min(found["heldout"], found["trained_on"]) > 3
 
 
 @pytest.mark.long
@@ -218,23 +202,18 @@ def test_data_that_cannot_be_used(
             train(recipe, RunFolder.new(tmp_path / f"run-{name}"), given, *MODEL)
     (tmp_path / "prompt.jsonl").write_text('{"prompt": null, "chosen": [], "rejected": []}\n')
     RunFolder.new(tmp_path / "ended").begin(load_recipe(str(recipe), [data, *MODEL]))
-    for number, (given, message) in enumerate(
+    for number, (source, message, *more) in enumerate(
         (
-            (
-                f'reward_model={{data=["{tmp_path}/prompt.jsonl"], form="pairs"}}',
-                'line 1: "prompt" is no list',
-            ),
-            (f'reward_model.data=["{tmp_path}/ended"]', "has no tokenizer"),
-            (f'reward_model.data=["{tmp_path}"]', "not a run folder"),
-            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "there is no /"),
-            (
-                f'reward_model.data=["{whole.path}/trajectories/evaluation-trained.parquet"]',
-                "held-out tasks",
-            ),
+            (tmp_path / "prompt.jsonl", 'line 1: "prompt" is no list', "reward_model.form=pairs"),
+            (tmp_path / "ended", "has no tokenizer"),
+            (tmp_path, "not a run folder"),
+            (tmp_path / "no.jsonl", "there is no /"),
+            (whole.path / "trajectories/evaluation-trained.parquet", "held-out tasks"),
         )
     ):
+        given = f'reward_model.data=["{source}"]'
         with pytest.raises(DataError, match=message):
-            train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *MODEL)
+            train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *more, *MODEL)
 
 
 def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Path) -> None:
@@ -278,24 +257,12 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
         ((data,), "nothing asks the reward model"),
         (("reward.parts.reward_model=1",), "there is none: describe one"),
         (
-            (
-                data,
-                *MODEL,
-                "reward_model.beside_policy=true",
-                "train.max_staleness=1",
-                "engine.deterministic=false",
-            ),
+            (data, *MODEL, BESIDE, "train.max_staleness=1", "engine.deterministic=false"),
             "beside_polic",
         ),
         ((data, *MODEL, "evaluation.episodes_per_task=1"), "raise evaluation.episodes_per_task"),
         (
-            (
-                data,
-                *MODEL,
-                "reward_model.beside_policy=true",
-                "evaluation.during_rl.every=1",
-                "evaluation.during_rl.keep_best=true",
-            ),
+            (data, *MODEL, BESIDE, *(f"evaluation.during_rl.{one}" for one in ("every=1", BEST))),
             "would leave the best policy with a later one",
         ),
         (("reward_model.data=[]", *MODEL), "give at least 1"),
@@ -319,5 +286,4 @@ def test_what_an_evaluation_cannot_have_is_refused(
 def test_data_is_found_again_from_anywhere(recipe: Path) -> None:
     loaded = load_recipe(str(recipe), ['reward_model.data=["runs/a"]', *MODEL])
     kept = with_whole_paths(loaded).reward_model
-    assert kept is not None
     assert kept.data == (str(Path("runs/a").resolve()),)

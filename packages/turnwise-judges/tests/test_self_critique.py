@@ -58,7 +58,6 @@ def test_what_is_taught_is_read_as_the_right_score(teacher: Teacher) -> None:
         request = teacher.judge.request(episode)
         reply = teacher.tokenizer.decode(taught.ids[taught.mask][:-1])
         score, _ = read_reply(reply, request.nonce(number), request.form)
-        assert episode.verdict is not None
         quality = episode.verdict.success, episode.verdict.parts["plain"] == 1.0
         assert score == SCORES[quality]
         assert (score > 0.5) is episode.verdict.success

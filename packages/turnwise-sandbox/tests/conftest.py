@@ -38,7 +38,6 @@ def nothing_left() -> Callable[[Sandbox], bool]:
     """Whether no process of a sandbox without warm ones is left."""
 
     def check(sandbox: Sandbox) -> bool:
-        assert sandbox._launch is not None
         return not wait_for_none_below(sandbox._launch.process.pid)
 
     return check

@@ -193,7 +193,6 @@ print("up", flush=True)
 sandbox.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as host:
-        assert host.stdout is not None
         assert host.stdout.readline() == b"up\n"
         until = time.monotonic() + 60
         while len(pids_of(state)) < 2 and time.monotonic() < until:

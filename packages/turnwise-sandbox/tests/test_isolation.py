@@ -200,7 +200,6 @@ def test_environment_is_the_declared_one(
     monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
     result = isolated.run(["env"], environment={"GIVEN": "yes"})
     seen = dict(line.split("=", 1) for line in result.stdout.text.splitlines())
-    assert isolated._launch is not None
     declared = launch.environment(isolated._launch.interpreter) | {"GIVEN": "yes"}
     assert {name: value for name, value in seen.items() if name != "PWD"} == declared
 

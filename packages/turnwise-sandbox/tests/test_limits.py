@@ -190,7 +190,6 @@ def test_stack(sandbox: Sandbox) -> None:
 
 def test_what_kept_the_limits_is_recorded(sandbox: Sandbox) -> None:
     result = sandbox.run_python("")
-    assert sandbox._launch is not None
     assert result.limited_by == ("rlimits" if sandbox.find_tier() == "unisolated" else "measured")
     assert result.runtime.startswith("python 3.")
     with sandbox.session() as session:

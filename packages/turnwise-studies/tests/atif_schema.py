@@ -16,8 +16,6 @@ class Part(BaseModel):
 
 
 class Agent(Part):
-    """Who acted."""
-
     name: str
     version: str
     model_name: str | None = None
@@ -25,29 +23,21 @@ class Agent(Part):
 
 
 class ToolCall(Part):
-    """A call, and where its results refer to."""
-
     tool_call_id: str
     function_name: str
     arguments: dict[str, Any]
 
 
 class Result(Part):
-    """A result of a call, or of something else."""
-
     source_call_id: str | None = None
     content: str
 
 
 class Observation(Part):
-    """What came back."""
-
     results: list[Result]
 
 
 class Metrics(Part):
-    """The tokens of a step."""
-
     prompt_tokens: int
     completion_tokens: int
     prompt_token_ids: list[int]
@@ -64,8 +54,6 @@ class Metrics(Part):
 
 
 class Step(Part):
-    """A turn, or what was said to the agent."""
-
     step_id: int
     source: Literal["system", "user", "agent"]
     message: str
@@ -88,8 +76,6 @@ class Step(Part):
 
 
 class FinalMetrics(Part):
-    """Sums over the steps."""
-
     total_prompt_tokens: int
     total_completion_tokens: int
     total_steps: int
@@ -97,8 +83,6 @@ class FinalMetrics(Part):
 
 
 class Trajectory(Part):
-    """A file."""
-
     schema_version: Literal["ATIF-v1.7"]
     session_id: str
     trajectory_id: str

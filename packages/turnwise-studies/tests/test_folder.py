@@ -59,11 +59,9 @@ def test_weights_of_the_cold_start_are_no_difference_and_another_base_is(tmp_pat
     cold, one, _ = planned_runs(written(tmp_path))
     assert one.after is not None
     weights = f"/elsewhere/{one.after}/checkpoints/cold_start/step-000001"
-    recipe = one.recipe.model_copy(
-        update={"model": one.recipe.model.model_copy(update={"name": weights})}
-    )
+    model = one.recipe.model.model_copy(update={"name": weights})
     folder = RunFolder.new(tmp_path / "run")
-    folder.begin(recipe)
+    folder.begin(one.recipe.model_copy(update={"model": model}))
     assert differences(one, folder, tmp_path) == []
     changed = [f"model.name {weights!r}, now 'tiny'"]
     assert differences(replace(one, after=None), folder, tmp_path) == changed

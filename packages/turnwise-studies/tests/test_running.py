@@ -102,26 +102,24 @@ def test_no_more_at_the_same_time_than_the_machine_has(
     runs: Runs, machine: Machine, threads: int, expected: int
 ) -> None:
     runs.machine = machine
-    runs.pending = [run(f"slow {number}", threads=threads) for number in range(3)]
+    assert len(begun(runs, *(run(f"slow {n}", threads=threads) for n in range(3)))) == expected
+    devices = [work.device for work in runs.working.values() if work.device is not None]
+    assert devices == list(machine.devices)[:expected]
+
+
+def begun(runs: Runs, *pending: PlannedRun) -> list[str]:
+    """The runs that begin at once."""
+    runs.pending = list(pending)
     try:
         runs._start()
-        assert len(runs.working) == expected
-        devices = [work.device for work in runs.working.values() if work.device is not None]
-        assert devices == list(machine.devices)[:expected]
+        return list(runs.working)
     finally:
         runs._end()
 
 
 def test_a_run_that_samples_ahead_needs_its_threads_twice(runs: Runs) -> None:
-    runs.pending = [
-        run("slow one", None, "engine.deterministic=false", "train.max_staleness=1"),
-        run("slow two"),
-    ]
-    try:
-        runs._start()
-        assert list(runs.working) == ["slow one"]
-    finally:
-        runs._end()
+    ahead = run("slow one", None, "engine.deterministic=false", "train.max_staleness=1")
+    assert begun(runs, ahead, run("slow two")) == ["slow one"]
 
 
 def test_all_processes_end_when_this_one_is_interrupted(
@@ -142,12 +140,7 @@ def test_all_processes_end_when_this_one_is_interrupted(
 def test_servers_of_vllm_run_alone_where_there_are_gpus(runs: Runs) -> None:
     runs.machine = Machine(8, ("0", "1"))
     served = replace(run("served"), recipe=load_recipe("search", ["threads=1", "engine=vllm"]))
-    runs.pending = [run("slow one"), served]
-    try:
-        runs._start()
-        assert list(runs.working) == ["slow one"]
-    finally:
-        runs._end()
+    assert begun(runs, run("slow one"), served) == ["slow one"]
 
 
 def test_a_folder_is_locked_while_it_is_written(tmp_path: Path) -> None:

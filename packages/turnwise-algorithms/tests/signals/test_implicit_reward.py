@@ -1,7 +1,6 @@
 """The implicit reward model: what its rewards are, that it learns, and that it resumes exactly."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,8 @@ PRIME = make_algorithm("prime", {})
 REWARDS = [[1.0, 0.0, None], [0.0, 1.0], [1.0, 1.0]]
 TEMPERATURE = 0.7
 
-MakeGroups = Callable[..., list[Group]]
-LoadModel = Callable[..., Any]
 
-
-def implicit(load_model: LoadModel, rate: float = 1e-3, **options: Any) -> ImplicitReward:
+def implicit(load_model: Any, rate: float = 1e-3, **options: Any) -> ImplicitReward:
     learning = LearningConfig(**options)
     policy, reference = load_model("llama"), load_model("llama")
     learner = PolicyLearner(policy, reference, learning, PRIME, TEMPERATURE)
@@ -53,7 +49,7 @@ def total_logprob(model: torch.nn.Module, member: Trajectory) -> torch.Tensor:
 @pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 8192])
 def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
-    load_model: LoadModel, make_groups: MakeGroups, budget: int
+    load_model: Any, make_groups: Any, budget: int
 ) -> None:
     made = moved(implicit(load_model, tokens_per_micro_batch=budget))
     groups = make_groups(REWARDS)
@@ -89,7 +85,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
 
 @pytest.mark.long
 def test_it_begins_as_the_reference_and_learns_what_succeeds(
-    load_model: LoadModel, make_groups: MakeGroups
+    load_model: Any, make_groups: Any
 ) -> None:
     made = implicit(load_model)
     before = copy.deepcopy(made.reference(make_groups(REWARDS)[0].graded))
@@ -107,7 +103,7 @@ def test_it_begins_as_the_reference_and_learns_what_succeeds(
 
 
 @pytest.mark.long
-def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_it_resumes_exactly(load_model: Any, make_groups: Any) -> None:
     whole, stopped = implicit(load_model), implicit(load_model)
     groups = make_groups(REWARDS)
     for made in (whole, stopped):
@@ -121,7 +117,7 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
 
 
 def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
-    load_model: LoadModel, make_groups: MakeGroups
+    load_model: Any, make_groups: Any
 ) -> None:
     policy, learning = load_model("llama"), LearningConfig(learning_rate=1e-2)
     learner = PolicyLearner(policy, load_model("llama"), learning, PRIME, TEMPERATURE)
@@ -141,7 +137,7 @@ def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
         assert torch.equal(before, after)
 
 
-def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_nothing_to_learn_makes_no_update(load_model: Any, make_groups: Any) -> None:
     made = implicit(load_model)
     groups = make_groups([[None]])
     (played,) = make_groups([[1.0]])[0].trajectories
@@ -149,15 +145,12 @@ def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: Ma
     groups.append(Group("silent", (silent,)))
     signals = made.measure(groups)
     rewards = signals.of(silent).token_rewards
-    assert rewards is not None
     assert not rewards.any()
     assert made.update(groups, signals, Credits({}, frozenset())) == {}
     assert made.optimizer.updates == 0
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_gradient_that_is_not_finite_changes_nothing(load_model: Any, make_groups: Any) -> None:
     made = implicit(load_model)
     groups = make_groups(REWARDS)
     signals = made.measure(groups)
@@ -172,7 +165,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
 
 
 def test_of_a_policy_with_adapters_the_adapters_are_trained(
-    load_model: LoadModel, make_groups: MakeGroups
+    load_model: Any, make_groups: Any
 ) -> None:
     peft = pytest.importorskip("peft")
     with torch.random.fork_rng():

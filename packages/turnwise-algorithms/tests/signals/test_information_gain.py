@@ -27,7 +27,6 @@ class Written:
     """An answer is its letters between two tokens and one."""
 
     def render(self, action: Action) -> list[int]:
-        assert action.answer is not None
         letters = GOLD if action.answer == "gold" else [ord(action.answer) % 16 + 12]
         return [3, 4, *letters, 5]
 
@@ -65,7 +64,6 @@ def test_gains_are_the_models_own(load_model: Any, make_groups: Any) -> None:
         starts = [int(np.flatnonzero(tokens.mask & (tokens.turn == k))[0]) for k in turns]
         expected = [probability(model, tokens.ids[:start].tolist()) for start in starts]
         found = signals.of(member).information_gains
-        assert found is not None
         np.testing.assert_allclose(found, np.diff(expected), atol=1e-5)
         gains += np.diff(expected).tolist()
     assert signals.metrics["information/gain"] == pytest.approx(np.mean(gains), abs=1e-5)
@@ -79,7 +77,6 @@ def test_micro_batches_change_nothing(load_model: Any, make_groups: Any) -> None
     small, large = measure(groups, model, budget=64), measure(groups, model)
     for member in groups[0].trajectories:
         found, expected = (signals.of(member).information_gains for signals in (small, large))
-        assert found is not None
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -92,9 +89,7 @@ def test_a_turn_without_a_token_gained_nothing(load_model: Any, make_groups: Any
     signals = measure(groups, model)
     first, second = (signals.of(member).information_gains for member in groups[0].trajectories)
     before, after = probability(model, [1, 2]), probability(model, [1, 2, 6, 6])
-    assert first is not None
     np.testing.assert_allclose(first, [0, after - before, 0], atol=1e-5)
-    assert second is not None
     assert len(second) == 0
     credits = estimate(groups, signals, make_algorithm("igpo", {}))
     advantage = credits.advantages[groups[0].trajectories[0].id]

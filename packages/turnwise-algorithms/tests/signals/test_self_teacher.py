@@ -1,7 +1,7 @@
 """The self-teacher: whom it teaches, its gradient against float64, how it follows the policy."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +28,6 @@ from turnwise_algorithms.signals.self_teacher import (
     words_around,
 )
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 SDPO = make_algorithm("sdpo", {})
 REWARDS = [[1.0, 0.0, None, 0.5], [0.0, 0.0], [0.0, 1.0]]
 """A trajectory with a reward above 0 is a success here."""
@@ -75,7 +73,7 @@ def taught(groups: list[Group]) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: MakeGroups) -> None:
+def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: Any) -> None:
     """Nobody by themselves, by the ungraded or by a failure, and the ungraded not at all."""
     groups = make_groups(REWARDS)
     expected = [(0, 0, 3), (0, 1, 0), (0, 3, 0), (2, 0, 1)]
@@ -89,9 +87,7 @@ def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: MakeGroups) -
     assert taught(groups) == []
 
 
-def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(
-    make_groups: MakeGroups,
-) -> None:
+def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(make_groups: Any) -> None:
     for lesson in lessons(make_groups(REWARDS)):
         own, other = lesson.member.tokens, lesson.sibling.tokens
         start, theirs = (int(np.argmax(t.mask)) for t in (own, other))
@@ -133,7 +129,7 @@ def by_hand(
 @pytest.mark.long
 @pytest.mark.parametrize("micro", [64, 8192])
 def test_its_gradient_is_that_of_the_weighted_divergence(
-    load_model: LoadModel, make_groups: MakeGroups, micro: int
+    load_model: Any, make_groups: Any, micro: int
 ) -> None:
     model, groups = load_model("llama"), make_groups(REWARDS)
     options = {"cap": 1.5, "alpha": 0.3, "rate": 0.25}
@@ -154,7 +150,7 @@ def test_its_gradient_is_that_of_the_weighted_divergence(
 
 
 @pytest.mark.long
-def test_it_adds_to_a_policy_loss(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_it_adds_to_a_policy_loss(load_model: Any, make_groups: Any) -> None:
     """The gradient beside GRPO's is the sum of the two."""
     changes = []
     for name, with_teacher in (("grpo", False), ("sdpo", True), ("grpo", True)):
@@ -168,9 +164,7 @@ def test_it_adds_to_a_policy_loss(load_model: LoadModel, make_groups: MakeGroups
     torch.testing.assert_close(changes[2], changes[0] + changes[1], rtol=1e-3, atol=1e-5)
 
 
-def test_groups_that_a_filter_drops_teach_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_groups_that_a_filter_drops_teach_nothing(load_model: Any, make_groups: Any) -> None:
     """Nor do groups without a success: no update at all."""
     for rewards, filtered in (([[1.0, 1.0]], "all_equal"), ([[0.0, 0.0], [1.0, None]], "none")):
         model, groups = load_model(), make_groups(rewards)
@@ -183,9 +177,7 @@ def test_groups_that_a_filter_drops_teach_nothing(
         assert "self_teacher/divergence" not in teacher.update(groups, Signals(), credits)
 
 
-def test_who_is_left_out_of_the_loss_may_still_teach(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_who_is_left_out_of_the_loss_may_still_teach(load_model: Any, make_groups: Any) -> None:
     groups = with_one(make_groups(REWARDS), 0, 0, outcome=Outcome.TRUNCATED_TURNS)
     first, second = groups[0].trajectories[:2]
     algorithm = make_algorithm("sdpo", {"trajectory_filter": "overlong"})
@@ -199,9 +191,7 @@ def test_who_is_left_out_of_the_loss_may_still_teach(
     assert lessons(groups)[1].sibling is first
 
 
-def test_a_loss_that_is_no_number_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_loss_that_is_no_number_changes_nothing(load_model: Any, make_groups: Any) -> None:
     model, groups = load_model(), make_groups(REWARDS)
     learner, teacher = made(model)
     credits = estimate(groups, Signals(), SDPO)
@@ -216,7 +206,7 @@ def test_a_loss_that_is_no_number_changes_nothing(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_average_follows_the_policy(
-    load_model: LoadModel, make_groups: MakeGroups, dtype: torch.dtype
+    load_model: Any, make_groups: Any, dtype: torch.dtype
 ) -> None:
     """(1 - rate) average + rate policy each step; in float32, where bfloat16 would stand still."""
     model = load_model().to(dtype)
@@ -239,7 +229,7 @@ def test_the_average_follows_the_policy(
 
 
 @pytest.mark.long
-def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_it_resumes_exactly(load_model: Any, make_groups: Any) -> None:
     """The average alone is saved; the policy comes from its own checkpoint."""
     teachers, models = [], []
     for _ in range(2):
@@ -261,7 +251,7 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
 
 
 def test_of_an_adapted_model_the_adapters_alone_are_averaged(
-    load_model: LoadModel, make_groups: MakeGroups
+    load_model: Any, make_groups: Any
 ) -> None:
     adapters = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(load_model(), adapters)

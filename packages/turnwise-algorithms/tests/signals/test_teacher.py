@@ -1,7 +1,6 @@
 """The teacher: its log-probabilities in float64, and that a policy comes to do what it does."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_algorithms.signals.teacher import Teacher, check_vocabulary
 
-LoadModel = Callable[..., Any]
-MakeGroups = Callable[..., list[Group]]
 DISTILLATION = make_algorithm("distillation", {})
 PROMPT = [3, 7]
 
@@ -31,7 +28,7 @@ PROMPT = [3, 7]
 @pytest.mark.parametrize("budget", [64, 100_000])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_it_scores_what_was_sampled(
-    load_model: LoadModel, make_groups: MakeGroups, budget: int, temperature: float
+    load_model: Any, make_groups: Any, budget: int, temperature: float
 ) -> None:
     groups = make_groups([[1.0, None, 0.0], [0.3]])
     config = LearningConfig(tokens_per_micro_batch=budget)
@@ -43,7 +40,6 @@ def test_it_scores_what_was_sampled(
             logits = model(ids[None]).logits[0] / (temperature or 1.0)
         logprobs = torch.log_softmax(logits, -1)
         found = signals.of(member).teacher_logprobs
-        assert found is not None
         for t in range(len(ids)):
             if member.tokens.source[t] != Source.MODEL:
                 assert np.isnan(found[t])
@@ -55,7 +51,7 @@ def test_it_scores_what_was_sampled(
     assert signals.of(groups[0].trajectories[1]).teacher_logprobs is None
 
 
-def test_nothing_sampled_is_nothing_to_say(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_nothing_sampled_is_nothing_to_say(load_model: Any, make_groups: Any) -> None:
     groups = make_groups([[1.0, None]])
     inherited = np.full(len(groups[0].trajectories[0].tokens), Source.INHERITED, np.uint8)
     groups = with_one(groups, 0, 0, source=inherited)
@@ -91,7 +87,7 @@ def sampled_groups(model: Any, generator: np.random.Generator, count: int) -> li
 
 
 @pytest.mark.long
-def test_a_policy_comes_to_do_what_its_teacher_does(load_model: LoadModel) -> None:
+def test_a_policy_comes_to_do_what_its_teacher_does(load_model: Any) -> None:
     """On its own samples, without any reward; the teacher stays as it is."""
     policy, model = load_model(), load_model("llama")
     teacher = Teacher(model, LearningConfig(), 1.0)

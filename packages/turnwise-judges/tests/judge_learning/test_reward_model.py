@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +13,15 @@ import torch
 from turnwise.config import LearningConfig, RewardModelConfig
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
-from turnwise.types import Action, Group, Trajectory, Turn
+from turnwise.types import Action, Trajectory, Turn
 from turnwise_judges.reward_model.model import FORMS, ProcessRewardModel, RewardModel
 
 pytestmark = pytest.mark.numbers
 
-MakeGroups = Callable[..., list[Group]]
-LoadModel = Callable[..., Any]
 REWARDS = [[1.0, 0.0, None, 0.0], [0.0, 1.0]]
 
 
-def made(load_model: LoadModel, form: str = "outcome", micro: int = 8192) -> Any:
+def made(load_model: Any, form: str = "outcome", micro: int = 8192) -> Any:
     """A model of a form whose head is random, so that its numbers differ."""
     config = RewardModelConfig(form=form, data=("data",), learning_rate=1e-2)  # type: ignore[arg-type]
     learning = LearningConfig(tokens_per_micro_batch=micro, warmup_steps=1)
@@ -49,9 +46,7 @@ def sigmoid(number: float) -> float:
     return 1 / (1 + math.exp(-number))
 
 
-def test_an_outcome_is_read_after_the_last_token(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_an_outcome_is_read_after_the_last_token(load_model: Any, make_groups: Any) -> None:
     model = made(load_model)
     member = make_groups(REWARDS)[0].trajectories[0]
     with pytest.raises(PartError, match="not trained"):
@@ -62,7 +57,7 @@ def test_an_outcome_is_read_after_the_last_token(
 
 
 def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
-    load_model: LoadModel, make_groups: MakeGroups
+    load_model: Any, make_groups: Any
 ) -> None:
     model = made(load_model)
     model.finish([])
@@ -80,9 +75,7 @@ def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
     asyncio.run(work())
 
 
-def test_turns_are_rewarded_by_the_change_of_the_chance(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_turns_are_rewarded_by_the_change_of_the_chance(load_model: Any, make_groups: Any) -> None:
     model = made(load_model, "process")
     model.finish([])
     member = with_turns(make_groups([[1.0] * 8])[0].trajectories[1])
@@ -96,9 +89,7 @@ def test_turns_are_rewarded_by_the_change_of_the_chance(
     assert model.score(member) == pytest.approx(np.diff(chances), abs=1e-5)
 
 
-def test_a_turn_without_a_token_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_turn_without_a_token_changes_nothing(load_model: Any, make_groups: Any) -> None:
     model = made(load_model, "process")
     model.finish([])
     member = with_turns(make_groups([[1.0]])[0].trajectories[0])
@@ -106,7 +97,7 @@ def test_a_turn_without_a_token_changes_nothing(
     assert model.score(longer) == pytest.approx([*model.score(member), 0.0], abs=1e-6)
 
 
-def test_losses_are_those_of_the_papers(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_losses_are_those_of_the_papers(load_model: Any, make_groups: Any) -> None:
     groups = make_groups(REWARDS)
     graded = [member for group in groups for member in group.graded]
     model = made(load_model)
@@ -129,9 +120,7 @@ def test_losses_are_those_of_the_papers(load_model: LoadModel, make_groups: Make
     assert metrics["reward_model/loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_members_of_equal_reward_are_no_pair(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_members_of_equal_reward_are_no_pair(load_model: Any, make_groups: Any) -> None:
     model = made(load_model, "pairs")
     assert model.lessons(make_groups([[1.0, 1.0], [0.5], [None, 1.0]])) == []
     (group,) = make_groups([[0.1, 0.4, 0.2, 0.3, 0.25]])
@@ -140,9 +129,7 @@ def test_members_of_equal_reward_are_no_pair(
     assert [[places[id(one)] for one in pair] for pair in pairs] == [[1, 0], [3, 2]]
 
 
-def test_beside_the_policy_its_own_number_makes_no_pair(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_beside_the_policy_its_own_number_makes_no_pair(load_model: Any, make_groups: Any) -> None:
     model = made(load_model, "pairs")
     assert model.lessons_of_step(make_groups([[0.1, 0.4]])) == [], "both succeed"
     (lesson,) = model.lessons_of_step(make_groups([[0.0, 1.0, 0.4]]))
@@ -153,9 +140,7 @@ def test_beside_the_policy_its_own_number_makes_no_pair(
 
 
 @pytest.mark.parametrize("form", list(FORMS))
-def test_the_first_update_moves_the_body(
-    load_model: LoadModel, make_groups: MakeGroups, form: str
-) -> None:
+def test_the_first_update_moves_the_body(load_model: Any, make_groups: Any, form: str) -> None:
     config = RewardModelConfig(form=form, data=("data",))  # type: ignore[arg-type]
     model = FORMS[form](load_model(), config, LearningConfig())
     assert model.update(model.lessons(make_groups(REWARDS)))["reward_model/weights_changed"] > 0.5
@@ -164,7 +149,7 @@ def test_the_first_update_moves_the_body(
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
 def test_it_learns_to_tell_success_from_failure(
-    load_model: LoadModel, make_groups: MakeGroups, form: str
+    load_model: Any, make_groups: Any, form: str
 ) -> None:
     model, groups = made(load_model, form), make_groups(REWARDS)
     lessons = model.lessons(groups)
@@ -181,9 +166,7 @@ def test_it_learns_to_tell_success_from_failure(
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
-def test_micro_batches_change_nothing(
-    load_model: LoadModel, make_groups: MakeGroups, form: str
-) -> None:
+def test_micro_batches_change_nothing(load_model: Any, make_groups: Any, form: str) -> None:
     groups = make_groups(REWARDS)
     whole, cut = made(load_model, form), made(load_model, form, micro=64)
     metrics = [model.update(model.lessons(groups)) for model in (whole, cut)]
@@ -193,9 +176,7 @@ def test_micro_batches_change_nothing(
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
-def test_a_saved_model_goes_on_exactly(
-    load_model: LoadModel, make_groups: MakeGroups, form: str
-) -> None:
+def test_a_saved_model_goes_on_exactly(load_model: Any, make_groups: Any, form: str) -> None:
     groups = make_groups(REWARDS)
     whole = made(load_model, form)
     lessons = whole.lessons(groups)
@@ -209,7 +190,7 @@ def test_a_saved_model_goes_on_exactly(
     assert again.score(member) == whole.score(member)
 
 
-def test_the_policy_does_not_move(load_model: LoadModel, make_groups: MakeGroups) -> None:
+def test_the_policy_does_not_move(load_model: Any, make_groups: Any) -> None:
     policy = load_model()
     before = copy.deepcopy(policy.state_dict())
     config = RewardModelConfig(data=("data",), learning_rate=1e-2)
@@ -218,9 +199,7 @@ def test_the_policy_does_not_move(load_model: LoadModel, make_groups: MakeGroups
     torch.testing.assert_close(policy.state_dict(), before, rtol=0, atol=0)
 
 
-def test_a_loss_that_is_not_finite_changes_nothing(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_a_loss_that_is_not_finite_changes_nothing(load_model: Any, make_groups: Any) -> None:
     model = made(load_model)
     with torch.no_grad():
         model.head.bias.fill_(math.inf)
@@ -230,9 +209,7 @@ def test_a_loss_that_is_not_finite_changes_nothing(
     assert model.update([]) == {}
 
 
-def test_numbers_are_read_in_the_context_of_their_turn(
-    load_model: LoadModel, make_groups: MakeGroups
-) -> None:
+def test_numbers_are_read_in_the_context_of_their_turn(load_model: Any, make_groups: Any) -> None:
     """After a window was compacted a turn is read with what the policy read before it."""
     model = made(load_model, "process")
     model.finish([])

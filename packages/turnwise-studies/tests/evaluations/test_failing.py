@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,18 @@ from turnwise.environments.base import Environment, Split
 from turnwise.environments.guarded import guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Step, Task, ToolCall
-from turnwise_studies.evaluations.failing import FAILURES, FailureRates, failing
+from turnwise.types import (
+    Action,
+    Outcome,
+    Step,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Turn,
+    Verdict,
+)
+from turnwise_studies.evaluations.failing import FAILURES, FailureRates, failing, recovery
 
 LOOK = ToolCall("lookup", {"country": "Italy"})
 
@@ -30,15 +41,12 @@ def results(environment: Environment, seed: int, calls: int, each: int = 1) -> l
 def test_shares_of_the_calls_fail_each_way() -> None:
     steps = results(failing(Capitals(), FailureRates(error=0.2, junk=0.3)), 0, 1000, each=2)
     found = Counter(one.content for step in steps for one in step.results)
-    assert found[FAILURES["error"].content] == pytest.approx(400, abs=60)
-    assert found[FAILURES["junk"].content] == pytest.approx(600, abs=60)
-    assert found["The capital is Rome."] == pytest.approx(1000, abs=60)
+    contents = *(FAILURES[kind].content for kind in ("error", "junk")), "The capital is Rome."
+    assert [found[one] for one in contents] == pytest.approx([400, 600, 1000], abs=60)
     assert all(len(step.results) == 2 for step in steps)
     oks = {one.content: one.ok for step in steps for one in step.results}
-    assert oks[FAILURES["junk"].content]
-    assert not oks[FAILURES["error"].content]
+    assert [oks[one] for one in contents] == [False, True, True]
     for step in steps:
-        assert step.observation is not None
         assert step.observation.content == "\n".join(one.content for one in step.results)
 
 
@@ -66,7 +74,6 @@ def test_everything_else_stays() -> None:
         assert type(made).__name__ == type(environment).__name__
         for task in made.tasks("heldout")[:5]:
             play = asyncio.run(played(made, task, made.oracle(task)))
-            assert play.trajectory.verdict is not None
             assert play.trajectory.verdict.success
 
 
@@ -126,3 +133,42 @@ def test_rates_are_read_and_tools_are_needed() -> None:
     assert FailureRates.parse("error=0.2, junk=0.1") == FailureRates(0.2, 0.1)
     with pytest.raises(ConfigError, match="silent has no tools that could fail"):
         failing(Silent(), FailureRates(error=0.5))
+
+
+ONE, OTHER = ToolCall("search", {"q": "a"}, "0.0"), ToolCall("search", {"q": "b"})
+
+
+def called(call: ToolCall, kind: str | None = None) -> Turn:
+    """A turn with a call, which failed this way or did not."""
+    result = ToolResult(call, "fine") if kind is None else replace(FAILURES[kind], call=call)
+    return Turn(Action("", calls=(call,)), Step(results=(result,)))
+
+
+def ended(success: bool, *turns: Turn) -> Trajectory:
+    outcome = Outcome.SUCCESS if success else Outcome.FAILURE
+    verdict = Verdict(float(success), success)
+    return Trajectory(Task("t", "?"), "g", 0, 0, turns=turns, outcome=outcome, verdict=verdict)
+
+
+def test_each_reaction_is_counted() -> None:
+    answer = Turn(Action("", answer="x"), Step(done=True))
+    found = recovery(
+        [
+            ended(True, called(ONE, "error"), called(replace(ONE, id="1.0")), answer),
+            ended(False, called(ONE, "junk"), called(OTHER, "error"), answer),
+            ended(False, called(ONE, "error"), called(ToolCall("read", {"q": "a"}))),
+            ended(False, called(ONE, "junk")),
+            ended(True, called(ONE), answer),
+            replace(ended(True, called(ONE, "junk")), outcome=Outcome.GRADER_ERROR),
+        ]
+    )
+    assert found["failures"] == {"error": 3, "junk": 3}
+    once = dict.fromkeys(("same_call", "same_tool", "other_tool", "answer"), 1 / 6)
+    assert found["reactions"] == once | {"none": 2 / 6}
+    assert found["tried_again"] == 2 / 6
+    assert (found["episodes"], found["success"]) == (4, 0.25)
+
+
+def test_without_failures_there_are_no_shares() -> None:
+    found = recovery([ended(True, called(ONE))])
+    assert (found["tried_again"], found["success"]) == (None, None)

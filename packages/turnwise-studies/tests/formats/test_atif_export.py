@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from atif_schema import Trajectory as Schema
+from tests.commands.shell import Shell
 from tests.rollout.test_context import TOKENIZER, Encyclopedia, play
-from turnwise.commands.cli import main
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.parts.conversations import conversation_tokens, read_conversations
@@ -174,11 +174,9 @@ def test_the_command_writes_a_step_or_an_evaluation(
     written(tmp_path, [looked_up()])
     folder = RunFolder.open(tmp_path / "run")
     folder.write_trajectories("evaluation-trained", [Group("g", (looked_up(),))])
-    chosen = ["--step", "1", "--evaluation", "trained"]
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(folder.path), "--atif", str(tmp_path / "all"), *chosen])
-    assert ended.value.code == 0
-    assert "2 episodes in" in capsys.readouterr().out
+    chosen = "--step", "1", "--evaluation", "trained"
+    written_to = Shell(capsys)("export", folder.path, "--atif", tmp_path / "all", *chosen).out
+    assert "2 episodes in" in written_to
     names = sorted(file.name for file in (tmp_path / "all").iterdir())
     assert names == ["evaluation-trained-00000.json", "step-000001-00000.json"]
     with pytest.raises(ConfigError, match="unknown trajectory file 'step-000002'"):

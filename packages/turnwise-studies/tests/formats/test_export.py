@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import small_runs
+from tests.commands.shell import Shell
 from tests.small_runs import write_recipe
-from turnwise.commands.cli import main
 from turnwise.config import RecordedDemonstrations
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
@@ -107,15 +107,10 @@ def test_successes_are_demonstrations_of_the_next_run(
     assert [line["sft/trained_tokens"] > 0 for line in lines] == [True, True]
     kept = context.folder.recipe().sft.demonstrations
     assert kept == RecordedDemonstrations(file=str(file.resolve()))
-    display = small_runs.Listening()
+    display, short = small_runs.Listening(), RunFolder.new(tmp_path / "short")
+    few = "rollout.max_tokens=20"
     with pytest.raises(DataError, match="no conversation of at most 20 tokens"):
-        small_runs.train(
-            recipe,
-            RunFolder.new(tmp_path / "short"),
-            *options,
-            "rollout.max_tokens=20",
-            display=display,
-        )
+        small_runs.train(recipe, short, *options, few, display=display)
     assert "2 of 2 conversations" in display.said[-1]
 
 
@@ -147,11 +142,6 @@ def test_the_command_says_what_it_has_written(
     run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy = tmp_path / "policy"
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(run.path), "--to", str(policy)])
-    assert ended.value.code == 0
-    assert f"the policy in {policy}" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(run.path)])
-    assert ended.value.code == 2
-    assert "say what to export" in capsys.readouterr().err
+    shell = Shell(capsys)
+    assert f"the policy in {policy}" in shell("export", run.path, "--to", policy).out
+    assert "say what to export" in shell("export", run.path, code=2).err

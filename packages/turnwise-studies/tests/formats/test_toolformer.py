@@ -37,10 +37,7 @@ def test_the_gain_is_that_of_the_formula() -> None:
     model = small_model(TOKENIZER)
     prompt = "Capital of France?\n"
     call = "<think> look</think><lookup> France</lookup>"
-    result, nothing = (
-        "<information> The capital is Paris.</information>",
-        "<information> </information>",
-    )
+    result, nothing = (f"<information> {one}</information>" for one in (SHOWN["content"], ""))
     answer = "<think> so</think><answer> "
     with_results, without_results, without_calls = (
         loss(model, before, "Paris</answer>")
@@ -57,11 +54,7 @@ def test_the_gain_is_that_of_the_formula() -> None:
 
 def test_calls_without_results_gain_nothing() -> None:
     empty = {**SHOWN, "content": ""}
-    found = gains(
-        small_model(TOKENIZER),
-        SCAFFOLD,
-        [[ASKED, CALLED, empty, TOLD], [ASKED, CALLED, SHOWN, TOLD]],
-        LearningConfig(),
-    )
+    both = [[ASKED, CALLED, shown, TOLD] for shown in (empty, SHOWN)]
+    found = gains(small_model(TOKENIZER), SCAFFOLD, both, LearningConfig())
     assert found[0] <= 1e-6  # the result is what it is compared with
     assert len(found) == 2

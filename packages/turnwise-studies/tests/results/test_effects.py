@@ -70,7 +70,6 @@ def test_differences_that_are_rounding_are_no_effect() -> None:
     one = {"0": 0.3, "1": 0.7, "2": 0.6}
     other = {"0": 0.1 + 0.2, "1": 0.7 + 1e-15, "2": 0.6 + 2e-16}
     for found in (mean_difference(one, other), mean_ratio(one, other)):
-        assert found is not None
         assert found.p is None
         assert verdict_on("lower", found, None, None, 3)[0] == "no verdict"
     assert mean_difference(one, {"0": 0.3}) is None
@@ -84,7 +83,6 @@ def test_differences_are_of_seeds_that_both_have() -> None:
 def test_a_ratio_is_the_mean_of_logarithms() -> None:
     """Halves and quarters: their geometric mean is 8^-0.5; t with one degree is 12.7."""
     found = mean_ratio({"0": 1.0, "1": 1.0}, {"0": 2.0, "1": 4.0})
-    assert found is not None
     assert found.mean == pytest.approx(8**-0.5)
     assert found.high == pytest.approx(8**-0.5 * 2 ** (12.706 / 2), rel=1e-3)
     assert mean_ratio({"0": 0.0}, {"0": 2.0}) is None
@@ -96,7 +94,6 @@ def test_tasks_are_paired_within_a_seed_and_added_over_seeds() -> None:
     first = played({"a": False, "b": False, "c": True, "d": None})
     better = played({"a": True, "b": False, "c": True, "d": True})
     found = paired_by_task([(first, better), (first, first)])
-    assert found is not None
     assert (found.tasks, found.pairs) == (3, 6)
     assert found.difference == pytest.approx(1 / 6)
 

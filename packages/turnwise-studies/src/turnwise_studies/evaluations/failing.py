@@ -1,20 +1,21 @@
-"""Tools that fail now and then, whatever the environment is, to measure what an agent makes of it.
+"""Tools that fail now and then, whatever the environment is, and what an agent makes of it.
 
 A share of the tool calls is not run: the agent gets an error, or junk that looks like a result. The
-class is derived anew for each environment, so that all else about it stays. Not here: the agent's
-reactions (`recovery.py`), and rules for consequential tools (`guarded.py`).
+class is derived anew for each environment, so that all else about it stays.
 """
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import joined
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.evaluation.effort import successes
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Step, Task, ToolCall, ToolResult
+from turnwise.types import Action, Observation, Step, Task, ToolCall, ToolResult, Trajectory
 
 Own = TypeVar("Own", bound=Environment)
 
@@ -26,6 +27,11 @@ FAILURES: Mapping[str, ToolResult] = {
     )
 }
 """The result of a call that was made to fail, by kind of failure."""
+
+
+REACTIONS = ("same_call", "same_tool", "other_tool", "answer", "none")
+"""Reactions in the agent's next turn: the call again with the same arguments; another call of the
+tool; a call of another tool; an answer; nothing that could be read, or no turn left."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +59,18 @@ class FailureRates:
 
 
 class Failing(Environment):
-    """An environment of which a share of the tool calls fails; `failing` derives one from another
-    class together with this. Tasks, verdicts and oracle are those of the other."""
+    """An environment of which a share of the tool calls fails; `failing` derives one from it and
+    another class, whose tasks, verdicts and oracle it has."""
 
     _rates: FailureRates
     _luck: random.Random
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Set the scene; the seed decides which calls fail."""
+        """The seed decides which calls fail."""
         self._luck = random.Random(derive("tool failures", seed))
         return await super().reset(task, seed)
 
     async def step(self, action: Action) -> Step:
-        """Run the calls that do not fail, one by one where some do."""
         failures = [self._failure() for _ in action.calls]
         if not any(failures):
             return await super().step(action)
@@ -94,3 +99,56 @@ def failing(environment: Own, rates: FailureRates) -> Own:
     made = environment.under(Failing)
     made._rates = rates
     return cast(Own, made)
+
+
+def recovery(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """The figures of episodes with failures among them: `failures` by kind; `reactions`, the share
+    of failures followed by each, and `tried_again`, by the first two; graded `episodes` with a
+    failure and their `success`. Shares are None of nothing."""
+    kinds: Counter[str] = Counter()
+    reactions: Counter[str] = Counter()
+    struck = []
+    for trajectory in trajectories:
+        failed = _failed(trajectory)
+        kinds.update(kind for _, _, kind in failed)
+        reactions.update(_reaction(trajectory, turn, call) for turn, call, _ in failed)
+        if failed and trajectory.outcome.graded:
+            struck.append(trajectory)
+    total = sum(kinds.values())
+    shares = {name: reactions[name] / total if total else None for name in REACTIONS}
+    again = reactions["same_call"] + reactions["same_tool"]
+    return {
+        "failures": {kind: kinds[kind] for kind in FAILURES},
+        "reactions": shares,
+        "tried_again": again / total if total else None,
+        "episodes": len(struck),
+        "success": len(successes(struck)) / len(struck) if struck else None,
+    }
+
+
+def _failed(trajectory: Trajectory) -> list[tuple[int, ToolCall, str]]:
+    """Calls that were made to fail: turn, call, kind of failure."""
+    return [
+        (number, result.call, kind)
+        for number, turn in enumerate(trajectory.turns)
+        for result in (turn.step.results if turn.step is not None else ())
+        for kind in FAILURES
+        if _is(result, kind)
+    ]
+
+
+def _is(result: ToolResult, kind: str) -> bool:
+    return (result.content, result.ok) == (FAILURES[kind].content, FAILURES[kind].ok)
+
+
+def _reaction(trajectory: Trajectory, turn: int, call: ToolCall) -> str:
+    if turn + 1 >= len(trajectory.turns):
+        return "none"
+    action = trajectory.turns[turn + 1].action
+    if any((one.name, one.arguments) == (call.name, call.arguments) for one in action.calls):
+        return "same_call"
+    if any(one.name == call.name for one in action.calls):
+        return "same_tool"
+    if action.calls:
+        return "other_tool"
+    return "answer" if action.answer is not None else "none"

@@ -1,8 +1,5 @@
 """A policy evaluated under worse conditions, against itself as it was trained: on the same tasks,
-with the same seeds.
-
-Not here: how tools fail (`failing.py`).
-"""
+with the same seeds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -22,8 +19,7 @@ from turnwise.parts.components import Components, build_components
 from turnwise.rollout.runner import members_of
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
-from turnwise_studies.evaluations.failing import FailureRates, failing
-from turnwise_studies.evaluations.recovery import recovery
+from turnwise_studies.evaluations.failing import FailureRates, failing, recovery
 
 AS_TRAINED = "as_trained"
 FAILURES = "tool_failures"
@@ -38,13 +34,11 @@ def evaluate_robustness(
     instructions: bool,
     out: RunFolder | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a recipe's policy, or a run's or a checkpoint's, as it was trained (`as_trained`),
-    with tools that fail at these rates (`tool_failures`, with what the agent makes of it:
-    `recovery`), and, unless `instructions` stay, without those of the scaffold
-    (`without_instructions`).
+    """Evaluate a policy as it was trained (`as_trained`), with tools that fail at these rates
+    (`tool_failures`, with `recovery`), and, unless `instructions` stay, without those of the
+    scaffold (`without_instructions`).
 
-    Returns the summaries by these names, and `comparisons` of the others with the first. All of it
-    is kept in `out`. Threads are for the caller to set.
+    Returns the summaries by these names, and `comparisons` with the first; all is kept in `out`.
     """
     saved = None if trained is None else checkpoint_of(trained, display)
     weights = None if saved is None else saved.folder
@@ -66,16 +60,8 @@ def evaluate_robustness(
                 found[FAILURES] = Evaluated(groups, measured)
             if out is not None:
                 policy = f"{model_text(parts)}; {weights_text(weights)}"
-                write_evaluations(
-                    out,
-                    recipe,
-                    parts.environment,
-                    found,
-                    policy,
-                    parts.tokenizer,
-                    step,
-                    comparisons,
-                )
+                given = recipe, parts.environment, found, policy, parts.tokenizer
+                write_evaluations(out, *given, step, comparisons)
             summaries = {name: dict(one.summary) for name, one in found.items()}
             return summaries | {"comparisons": [asdict(one) for one in comparisons]}
         finally:
@@ -85,7 +71,6 @@ def evaluate_robustness(
 
 
 def _compared(found: Mapping[str, Evaluated], data: str) -> list[Comparison]:
-    """Compare the others with the first."""
     played = [Played.of(name, data, members_of(one.groups)) for name, one in found.items()]
     return corrected([compare(played[0], other) for other in played[1:]])
 
@@ -101,8 +86,7 @@ def _arms(
 
 
 def _without_instructions(parts: Components) -> Components:
-    """The parts with a scaffold whose instructions are empty. Raises ConfigError where they are
-    already."""
+    """Raises ConfigError where the scaffold has no instructions already."""
     config = parts.recipe.scaffold
     if config.options.get("instructions") == "":
         raise ConfigError("the scaffold has no instructions that could be left out")

@@ -11,11 +11,10 @@ from turnwise.evaluation.paired import Comparison
 from turnwise.monitor.console import visible
 
 DISAGREEMENTS = 20
-"""Verdicts that differ and are shown, at most."""
+"""At most."""
 
 
 def disagreement_table(summary: Mapping[str, Any]) -> Table:
-    """The episodes on which an evaluation that was judged again differs from the first verdicts."""
     words = {True: "success", False: "failure", None: "ungraded"}
     found = summary["disagreements"]
     title = f"{len(found)} of {summary['n'] + summary['ungraded']} verdicts differ"
@@ -31,7 +30,6 @@ def disagreement_table(summary: Mapping[str, Any]) -> Table:
 
 
 def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
-    """Success of each run in each environment, with its 95% interval."""
     table = Table("run", title="success in the environments of")
     for name in next(iter(found.values())):
         table.add_column(name, justify="right")
@@ -44,7 +42,6 @@ def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Tabl
 
 
 def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
-    """A policy under worse conditions: each evaluation, and the differences."""
     parts = {key: part for key, part in found.items() if key != "comparisons"}
     table = rates_table(f"{name}: {size_text(next(iter(parts.values())))}", parts)
     if "recovery" in parts.get("tool_failures", {}):
@@ -54,7 +51,7 @@ def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
 
 
 def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
-    """Sentences on tool failures that were injected, and on what the agent made of them."""
+    """Sentences on injected tool failures, and on what the agent made of them."""
     counts = ", ".join(f"{count} {kind}" for kind, count in found["failures"].items())
     if not sum(found["failures"].values()):
         return ["no tool call was made to fail"]
