@@ -34,11 +34,6 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def finish(self, collect: Sequence[str] = ()) -> Result:
-        """End the session and gather allow-listed files from its work folder. None are gathered if
-        the last cell ended it (`lost`) or no cell was run."""
-
-    @abstractmethod
     def close(self) -> None:
         """End the session. Idempotent."""
 

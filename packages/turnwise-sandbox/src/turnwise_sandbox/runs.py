@@ -55,7 +55,7 @@ def run_job(worker: Worker, job: Job, tier: str, limits: Limits, queued: float) 
     end: End = "broken"
     if worker.begun:
         end = worker.wait()
-        if end in ("timeout", "output_limit") and not worker.stop(job.collect):
+        if end in ("timeout", "output_limit") and not worker.stop():
             worker.kill()
     return finished(worker, end, tier, limits, queued)
 

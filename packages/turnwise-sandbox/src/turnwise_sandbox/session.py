@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from turnwise.sandbox.base import Session
 from turnwise.sandbox.result import Result, Status
@@ -59,17 +59,6 @@ class WorkerSession(Session):
             limited_by=self.worker.limited_by,
             runtime=self.worker.launch.runtime,
         )
-
-    def finish(self, collect: Sequence[str] = ()) -> Result:
-        if self.worker is None:
-            result = Result(Status.OK, self.tier, self.limits)
-        elif self.worker.stop(collect):
-            result = replace(self._ended("ended", 0.0), status=Status.OK, signal=None)
-        else:
-            self.worker.kill()
-            result = self._ended("broken", 0.0)
-        self.close()
-        return result
 
     def close(self) -> None:
         if self.worker is not None:

@@ -60,7 +60,7 @@ def guard(
         if events is not None and usage.kills(events):
             report["why"] = report["why"] or "out_of_memory"
         # After the end of all processes: files do not change while they are read.
-        report |= _gathered(spec, report.pop("collect") or job["collect"])
+        report |= _gathered(spec, job["collect"])
         protocol.send(control, report)
 
 
@@ -75,7 +75,7 @@ class _Watch:
     def run(self, control: int) -> protocol.Message | None:
         """Wait for the end of the code, a limit of all its processes, or the host's word; then kill
         what is left. None when the host is gone."""
-        begun, why, collect = time.monotonic(), "", None
+        begun, why = time.monotonic(), ""
         # It wakes the poll at the end of the code: a short job does not wait for the next look.
         ended = os.pidfd_open(self.children.code)
         poller = select.poll()
@@ -84,11 +84,10 @@ class _Watch:
         while self.children.status is None and not why:
             ready = {descriptor for descriptor, _ in poller.poll(LOOK_EVERY * 1000)}
             if control in ready:
-                message = protocol.receive(control)
-                if message is None:
+                if protocol.receive(control) is None:
                     processes.end(self.children)
                     return None
-                why, collect = "stopped", message["collect"]
+                why = "stopped"
             elif ended not in ready:
                 why = self._excess()
             self.children.reap()
@@ -99,7 +98,6 @@ class _Watch:
         return {
             "event": "ended",
             "why": why,
-            "collect": collect,
             "status": self.children.status,
             "seconds": wall,
             "cpu_seconds": processes.use()[0],

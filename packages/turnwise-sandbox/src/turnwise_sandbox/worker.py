@@ -134,12 +134,12 @@ class Worker:
             pass  # it has ended: the report says how
         return self._pump(self.started + self.limits.seconds)
 
-    def stop(self, collect: Sequence[str] = ()) -> bool:
-        """Kill the code, gather files, and get the report; whether there is one."""
+    def stop(self) -> bool:
+        """Kill the code, and get the report; whether there is one."""
         if self.report is None:
             self.control.settimeout(STOP_SECONDS)
             try:
-                self.control.sendall(protocol.encode({"op": "stop", "collect": list(collect)}))
+                self.control.sendall(protocol.encode({"op": "stop"}))
             except OSError:
                 return False
             self._pump(time.monotonic() + STOP_SECONDS, until_report=True)
