@@ -304,6 +304,9 @@ def test_ready_ones_are_clean_and_used_once(maker: Maker, tier: str) -> None:
             result = sandbox.run_python("open('x', 'x'); import sys; sys.me = 1; print(1)")
             assert result.stdout.text == "1\n"
         assert len(sandbox._ready) == 2
+        other = dataclasses.replace(sandbox.settings.limits, open_files=50)
+        source = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+        assert sandbox.run_python(source, limits=other).stdout.text == "50\n"
 
 
 @pytest.mark.long

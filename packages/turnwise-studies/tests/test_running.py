@@ -1,5 +1,6 @@
 """Runs side by side, with a program in place of `turnwise train` that takes no time."""
 
+import os
 import signal
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from turnwise_studies.plan import PlannedRun
 from turnwise_studies.running import Failure, Machine, Runs
 
 PROGRAM = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 words = sys.argv[1:]
 folder = pathlib.Path(words[-1])
 began = str(time.monotonic())
@@ -22,6 +23,7 @@ if words[0] != "--resume":
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(pathlib.Path(words[0]).read_text())
 (folder / "words.txt").write_text(" ".join(words))
+(folder / "gpus.txt").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 if "bad" in folder.name:
     print("turnwise: it is bad")
     sys.exit(3)
@@ -83,6 +85,7 @@ def test_a_run_that_was_begun_goes_on(runs: Runs) -> None:
     assert runs.all() == []
     assert (runs.out / "one" / "words.txt").read_text() == f"--resume {runs.out}/one"
     assert "--run" in (runs.out / "two" / "words.txt").read_text()
+    assert (runs.out / "two" / "gpus.txt").read_text() == os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.mark.long

@@ -57,6 +57,7 @@ def test_arms_begin_with_the_cold_start_unless_others_are_named(tmp_path: Path) 
         ({"arms": {"cold start": {}}, "cold_start": {}}, "the cold start would have one folder"),
         ({"arms": {"…": {}}}, "no name of a folder"),
         ({"arms": {"one": {"seed": 3}, "two": {}}}, "arm 'one' has a seed"),
+        ({"smallest": {"seeds": [0], "settings": {"seed": 3}}}, "smallest.settings has a seed"),
         ({"effects": [{"metric": "success", "arm": "one", "against": "tow"}]}, "mean 'two'"),
         ({"effects": [{"metric": "sucess", "arm": "one", "against": "two"}]}, "mean 'success'"),
         ({"effects": [{"metric": "success", "arm": "one", "against": "one"}]}, "with itself"),

@@ -69,7 +69,8 @@ def test_figures_by_hand(folders: dict[str, dict[int, Path]]) -> None:
     assert (effect.by_task.tasks, effect.by_task.pairs) == (20, 60)
     assert effect.by_task.difference == pytest.approx(0.8)
     assert effect.p_corrected < 0.05
-    assert effect.verdict == "effect shown"
+    assert (effect.verdict, effect.ratio) == ("effect shown", None)
+    assert effect.why == "both 95% intervals lie on the claimed side of 0"
     assert one.arms["new"]["steps"].by_seed["3"].value == 5
     assert one.arms["new"]["steps"].over_seeds is None  # the other seed did not reach it
     assert one.minutes == 9
