@@ -171,64 +171,46 @@ Estimator = Callable[..., list[list[Credit]]]
 """(groups, **numbers) -> for each group, for each episode. Raises ValueError where data lack."""
 
 
+def _each(
+    credit: Callable[[Sequence[EstimatorInput], dict[str, Any]], list[Credit]],
+) -> Estimator:
+    """Each group by itself, with the numbers."""
+    return lambda groups, **numbers: [credit(group, numbers) for group in groups]
+
+
 def of_rewards(function: Callable[..., Floats]) -> Estimator:
     """One number per trajectory, from the rewards of its group, on each of its tokens."""
-
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [spread(group, function(totals(group), **numbers)) for group in groups]
-
-    return estimate
+    return _each(lambda group, numbers: spread(group, function(totals(group), **numbers)))
 
 
 def of_group(function: Callable[..., Floats]) -> Estimator:
     """One number per trajectory, from the episodes of its group, on each of its tokens."""
-
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [spread(group, function(group, **numbers)) for group in groups]
-
-    return estimate
+    return _each(lambda group, numbers: spread(group, function(group, **numbers)))
 
 
 def of_turns(function: Callable[..., list[Floats]]) -> Estimator:
     """One number per turn, from the episodes of its group, on each of the turn's tokens."""
 
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [
-            [
-                Credit(episode.on_tokens(row))
-                for episode, row in zip(group, function(group, **numbers), strict=True)
-            ]
-            for group in groups
-        ]
+    def credit(group: Sequence[EstimatorInput], numbers: dict[str, Any]) -> list[Credit]:
+        rows = function(group, **numbers)
+        return [Credit(one.on_tokens(row)) for one, row in zip(group, rows, strict=True)]
 
-    return estimate
+    return _each(credit)
 
 
 def of_tokens(function: Callable[..., list[Floats]]) -> Estimator:
     """One number per token, from the episodes of its group."""
-
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [[Credit(row) for row in function(group, **numbers)] for group in groups]
-
-    return estimate
+    return _each(lambda group, numbers: [Credit(row) for row in function(group, **numbers)])
 
 
 def of_episode(function: Callable[..., Floats]) -> Estimator:
     """One number per token, from one episode alone."""
-
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [[Credit(function(episode, **numbers)) for episode in group] for group in groups]
-
-    return estimate
+    return _each(lambda group, numbers: [Credit(function(one, **numbers)) for one in group])
 
 
 def of_values(function: Callable[..., Credit]) -> Estimator:
     """One number per token and the critic's targets, from an episode's rewards and values."""
-
-    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
-        return [[function(episode, **numbers) for episode in group] for group in groups]
-
-    return estimate
+    return _each(lambda group, numbers: [function(one, **numbers) for one in group])
 
 
 def spread(group: Sequence[EstimatorInput], numbers: Floats) -> list[Credit]:

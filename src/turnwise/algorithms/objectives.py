@@ -38,6 +38,7 @@ class Inputs:
         return self.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
+USUAL = (Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE)
 Objective = Callable[..., "tuple[Tensor, Tensor]"]
 """(inputs, **numbers) -> losses [n], and bool[n]: where the objective took the gradient away."""
 
@@ -46,7 +47,7 @@ Objective = Callable[..., "tuple[Tensor, Tensor]"]
     "objective",
     "clip",
     "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+    traits=USUAL,
 )
 def clip(
     inputs: Inputs,
@@ -68,10 +69,7 @@ def clip(
 
 
 @part(
-    "objective",
-    "policy_gradient",
-    "ratio times advantage, unbounded (Williams 1992)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+    "objective", "policy_gradient", "ratio times advantage, unbounded (Williams 1992)", traits=USUAL
 )
 def policy_gradient(inputs: Inputs) -> "tuple[Tensor, Tensor]":
     """-r A: its gradient is that of -A log pi, corrected for the age of the sample."""
@@ -79,10 +77,7 @@ def policy_gradient(inputs: Inputs) -> "tuple[Tensor, Tensor]":
 
 
 @part(
-    "objective",
-    "cispo",
-    "bounded weight of the log-probability (arXiv 2506.13585)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+    "objective", "cispo", "bounded weight of the log-probability (arXiv 2506.13585)", traits=USUAL
 )
 def cispo(
     inputs: Inputs, clip_low: NonNegative = 1.0, clip_high: NonNegative = 4.0
@@ -94,12 +89,7 @@ def cispo(
     return losses, _nowhere(inputs)
 
 
-@part(
-    "objective",
-    "sapo",
-    "soft gate around ratio 1 (arXiv 2511.20347)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
-)
+@part("objective", "sapo", "soft gate around ratio 1 (arXiv 2511.20347)", traits=USUAL)
 def sapo(
     inputs: Inputs, gate_positive: Positive = 1.0, gate_negative: Positive = 1.05
 ) -> "tuple[Tensor, Tensor]":
@@ -110,12 +100,7 @@ def sapo(
     return -4 / gate * (gate * (inputs.ratio - 1)).sigmoid() * inputs.advantage, _nowhere(inputs)
 
 
-@part(
-    "objective",
-    "dppo_tv",
-    "trust region in probability (arXiv 2602.04879)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
-)
+@part("objective", "dppo_tv", "trust region in probability (arXiv 2602.04879)", traits=USUAL)
 def dppo_tv(
     inputs: Inputs, clip_low: NonNegative = 0.2, clip_high: NonNegative = 0.2
 ) -> "tuple[Tensor, Tensor]":
@@ -126,12 +111,7 @@ def dppo_tv(
     return _without(inputs, gone)
 
 
-@part(
-    "objective",
-    "dppo_kl",
-    "trust region in binary divergence (arXiv 2602.04879)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
-)
+@part("objective", "dppo_kl", "trust region in binary divergence (arXiv 2602.04879)", traits=USUAL)
 def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
     """-r A, without tokens that moved too far in the advantage's direction, by the divergence of
     "this token or another one" (DPPO, binary KL, arXiv 2602.04879)."""
@@ -185,7 +165,7 @@ def squared(
     "objective",
     "gmpo",
     "geometric mean of a sequence's clipped ratios (arXiv 2507.20673)",
-    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+    traits=USUAL,
 )
 def gmpo(
     inputs: Inputs, window_low: NonNegative = 0.4, window_high: NonNegative = 0.4

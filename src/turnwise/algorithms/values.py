@@ -4,10 +4,12 @@ The recursions run over sampled tokens alone: a value before a tool's output is 
 value after it. Pure float64 numpy.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from turnwise.algorithms.estimators import Credit, EstimatorInput, Floats, of_values
-from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.algorithms.parts import Function, Requirement, Trait, part
 from turnwise.ranges import Positive, Share
 
 
@@ -24,14 +26,13 @@ def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Float
     return advantages
 
 
-@part(
-    "estimator",
-    "token_gae",
-    "advantage estimation over tokens (arXiv 1506.02438)",
-    of=of_values,
-    needs=[Requirement.CRITIC],
-    traits=[Trait.UNGROUPED],
-)
+def _of_a_critic(name: str, description: str) -> Callable[[Function], Function]:
+    """Declare an estimator of one episode with values."""
+    needs, traits = [Requirement.CRITIC], [Trait.UNGROUPED]
+    return part("estimator", name, description, of=of_values, needs=needs, traits=traits)
+
+
+@_of_a_critic("token_gae", "advantage estimation over tokens (arXiv 1506.02438)")
 def token_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every sampled token is a step (PPO, arXiv 1707.06347; masked as in Search-R1, 2503.09516)."""
     values = _values(episode)[episode.mask]
@@ -39,13 +40,8 @@ def token_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0
     return _scatter(episode, advantages, values)
 
 
-@part(
-    "estimator",
-    "length_adaptive_gae",
-    "over tokens, with a decay that grows with length (arXiv 2504.05118)",
-    of=of_values,
-    needs=[Requirement.CRITIC],
-    traits=[Trait.UNGROUPED],
+@_of_a_critic(
+    "length_adaptive_gae", "over tokens, with a decay that grows with length (arXiv 2504.05118)"
 )
 def length_adaptive_gae(
     episode: EstimatorInput, discount: Share = 1.0, alpha: Positive = 0.05
@@ -58,14 +54,7 @@ def length_adaptive_gae(
     return Credit(token_gae(episode, discount, decay).advantages, targets)
 
 
-@part(
-    "estimator",
-    "turn_gae",
-    "advantage estimation over turns (arXiv 2512.17008)",
-    of=of_values,
-    needs=[Requirement.CRITIC],
-    traits=[Trait.UNGROUPED],
-)
+@_of_a_critic("turn_gae", "advantage estimation over turns (arXiv 2512.17008)")
 def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every turn in which something was sampled is a step: its value is the one at its first
     sampled token, where alone the critic is trained, and its tokens share one advantage (Turn-PPO,
@@ -80,13 +69,9 @@ def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0)
     return Credit(episode.on_tokens(advantages), targets)
 
 
-@part(
-    "estimator",
+@_of_a_critic(
     "bilevel_gae",
     "advantage estimation over turns, then over each turn's tokens (arXiv 2504.20073)",
-    of=of_values,
-    needs=[Requirement.CRITIC],
-    traits=[Trait.UNGROUPED],
 )
 def bilevel_gae(
     episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0, turn_discount: Share = 0.95

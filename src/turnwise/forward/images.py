@@ -44,21 +44,6 @@ Layout = Callable[[str, int, Mapping[str, Any]], str]
 """(placeholder, how many features, what the image processor says) -> the tokens of an image."""
 
 
-def _alone(token: str, count: int, inputs: Mapping[str, Any]) -> str:
-    del inputs
-    return token * count
-
-
-def _in_vision_tokens(token: str, count: int, inputs: Mapping[str, Any]) -> str:
-    del inputs
-    return f"<|vision_start|>{token * count}<|vision_end|>"
-
-
-def _in_image_tags(token: str, count: int, inputs: Mapping[str, Any]) -> str:
-    del inputs
-    return f"<img>{token * count}</img>"
-
-
 def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
     """An image that was cut up: its tiles, row by row, and then all of it."""
     rows, columns = int(inputs["rows"][0][0]), int(inputs["cols"][0][0])
@@ -86,11 +71,15 @@ class Family:
 
 
 _TILES = Family(_in_tiles, options={"return_row_col_info": True})
-_QWEN = Family(_in_vision_tokens, axes=True, framed=True)
+_QWEN = Family(
+    lambda token, count, _: f"<|vision_start|>{token * count}<|vision_end|>", axes=True, framed=True
+)
 FAMILIES: dict[str, Family] = {
     "idefics3": _TILES,
-    "internvl": Family(_in_image_tags, options={"crop_to_patches": True}),
-    "llava": Family(_alone),
+    "internvl": Family(
+        lambda token, count, _: f"<img>{token * count}</img>", options={"crop_to_patches": True}
+    ),
+    "llava": Family(lambda token, count, _: token * count),
     "qwen2_5_vl": _QWEN,
     "qwen2_vl": _QWEN,
     "qwen3_vl": _QWEN,

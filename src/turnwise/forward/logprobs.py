@@ -104,66 +104,24 @@ def score_tokens(
     return logprobs, entropies
 
 
-def score_norms(
-    model: nn.Module,
-    inputs: Tensor,
-    selected: Tensor,
-    targets: Tensor,
-    temperature: float,
-    autocast: bool,
-    *,
-    images: Images = (),
-    kept: KeptTokens | None = None,
-    slicing: Slicing | None = None,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
-) -> Tensor:
-    """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
-    gradient of log pi with respect to the logits over the temperature (OTB, arXiv 2602.07078).
+def score_norms(*arguments: Any, **options: Any) -> Tensor:
+    """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of log pi's
+    gradient with respect to the logits over the temperature (OTB, arXiv 2602.07078).
 
-    Summed as (pi_v - [v is the token])^2, which no rounding makes negative.
+    Summed as (pi_v - [v is the token])^2, which no rounding makes negative. Arguments: `_by_layer`.
     """
-    measured = partial(_measured, partial(_norms, kept), model, temperature, logits_per_chunk)
-    places = torch.arange(len(targets))
-    if slicing is None:
-        hidden = hidden_states(model, inputs, selected, autocast, images)
-        return measured(hidden, targets, places)
-    row = Row.of(inputs, selected, slicing)
-    hidden = hidden_in_a_row(model, row, autocast)
-    return row.joined(measured(hidden, row.own(targets), row.own(places)))
+    return _by_layer(_norms, *arguments, **options)
 
 
-def certainties(
-    model: nn.Module,
-    inputs: Tensor,
-    selected: Tensor,
-    targets: Tensor,
-    temperature: float,
-    autocast: bool,
-    *,
-    images: Images = (),
-    slicing: None = None,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
-) -> Tensor:
+def certainties(*arguments: Any, **options: Any) -> Tensor:
     """KL(U || pi) = -mean_v log(V pi_v) at N tokens, float32[N], 0 or more, in nats; targets do not
-    count. Source: self-certainty, Kang et al. 2025 (arXiv 2502.18581)."""
-    hidden = hidden_states(model, inputs, selected, autocast, images)
-    return _measured(_certainties, model, temperature, logits_per_chunk, hidden)
+    count. Source: self-certainty, Kang et al. 2025 (arXiv 2502.18581). Arguments: `_by_layer`."""
+    return _by_layer(_certainties, *arguments, **options)
 
 
-def entropies(
-    model: nn.Module,
-    inputs: Tensor,
-    selected: Tensor,
-    targets: Tensor,
-    temperature: float,
-    autocast: bool,
-    *,
-    images: Images = (),
-    slicing: None = None,
-) -> Tensor:
-    """The second of `token_logprobs` alone, without a gradient."""
-    arguments = (model, inputs, selected, targets, temperature, autocast)
-    return token_logprobs(*arguments, images=images)[1].detach()
+def entropies(*arguments: Any, **options: Any) -> Tensor:
+    """The second of `token_logprobs` alone, by its arguments, without a gradient."""
+    return token_logprobs(*arguments, **options)[1].detach()
 
 
 @dataclass(frozen=True)
@@ -268,27 +226,45 @@ def _score(
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
-def _measured(
+def _by_layer(
     function: Callable[..., tuple[Tensor]],
     model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
     temperature: float,
-    logits_per_chunk: int,
-    *tensors: Tensor,
+    autocast: bool,
+    *,
+    images: Images = (),
+    slicing: Slicing | None = None,
+    kept: KeptTokens | None = None,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
+    """One number for each of N tokens, float32[N], by a function of the output layer, what is kept,
+    hidden states, targets and places; the other arguments are those of `token_logprobs`."""
     layer = OutputLayer.of(model, temperature)
-    (found,) = in_chunks(partial(function, layer), layer.rows(logits_per_chunk), *tensors)
-    return found
+    rows, places = layer.rows(logits_per_chunk), torch.arange(len(targets))
+    measured = partial(in_chunks, partial(function, layer, kept), rows)
+    if slicing is None:
+        hidden = hidden_states(model, inputs, selected, autocast, images)
+        return measured(hidden, targets, places)[0]
+    row = Row.of(inputs, selected, slicing)
+    hidden = hidden_in_a_row(model, row, autocast)
+    return row.joined(measured(hidden, row.own(targets), row.own(places))[0])
 
 
 def _norms(
-    kept: KeptTokens | None, layer: OutputLayer, hidden: Tensor, targets: Tensor, places: Tensor
+    layer: OutputLayer, kept: KeptTokens | None, hidden: Tensor, targets: Tensor, places: Tensor
 ) -> tuple[Tensor]:
     differences = layer(hidden, kept_at(kept, places)).exp()
     ones = torch.ones_like(targets, dtype=differences.dtype)[:, None]
     return (differences.scatter_add(1, targets[:, None], -ones).square().sum(dim=-1),)
 
 
-def _certainties(layer: OutputLayer, hidden: Tensor) -> tuple[Tensor]:
+def _certainties(
+    layer: OutputLayer, kept: KeptTokens | None, hidden: Tensor, targets: Tensor, places: Tensor
+) -> tuple[Tensor]:
+    del kept, targets, places
     logprobs = layer(hidden)
     return (-logprobs.mean(dim=-1) - math.log(logprobs.shape[-1]),)
 

@@ -36,15 +36,19 @@ class UpdateReport:
     """Measurements of the trained tokens in the first pass over them."""
 
 
-class Resumable(Protocol):
-    """A learner that a run saves, goes on with and ends."""
+class Stateful(Protocol):
+    """Something that a resumed run goes on with."""
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs beside the weights, in one form whatever made it."""
+        """All that a resumed run needs beside a model's weights, in one form whatever made it."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken; its tensors may still be in a checkpoint's
         files."""
+
+
+class Resumable(Stateful, Protocol):
+    """A learner that a run saves, goes on with and ends."""
 
     def save(
         self,
@@ -83,17 +87,11 @@ class ModelSignal(Signal, Protocol):
     """The temperature of sampling, above 0."""
 
 
-class SecondModel(ModelSignal, LearningSignal, Protocol):
+class SecondModel(ModelSignal, LearningSignal, Stateful, Protocol):
     """The model that an algorithm has beside its policy, on this process or as a part of one."""
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         """Its loss that goes into the policy's updates; None without one."""
-
-    def state(self) -> dict[str, Any]:
-        """All that a resumed run needs of it."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
 
 
 class PolicyScores(Protocol):
@@ -160,40 +158,8 @@ class Learner(PolicyScores, Resumable, Protocol):
         """Let all processes of the learner have what was written into the model's weights."""
 
 
-class OfflineSteps(Protocol):
-    """Makes the updates of a learner whose data is there before its first step, or those of one of
-    its ranks, which all make the same calls."""
-
-    name: str
-    """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
-    optimizer: Optimizer
-    steps_done: int
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that it moves."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
-
-    def step(self) -> dict[str, float]:
-        """One update; returns its metrics."""
-
-    def state(self) -> dict[str, Any]:
-        """All that a resumed run needs beside the weights."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
-
-
-MakeOffline = Callable[[Recipe, nn.Module, Ranks], OfflineSteps]
-"""Makes them on a rank, which divides the model. It is pickled for other processes: a function of a
-module, or a `functools.partial` of one with the data."""
-
-
-class OfflineLearner(Resumable, Protocol):
-    """A learner whose data is there before its first step."""
+class Steps(Protocol):
+    """Updates of a learner whose data is there before its first step."""
 
     name: str
     """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
@@ -208,6 +174,25 @@ class OfflineLearner(Resumable, Protocol):
 
     def step(self) -> dict[str, float]:
         """One update; returns its metrics."""
+
+
+class OfflineSteps(Steps, Stateful, Protocol):
+    """Makes all of the updates, or those of one of its ranks, which all make the same calls."""
+
+    optimizer: Optimizer
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that it moves."""
+
+
+MakeOffline = Callable[[Recipe, nn.Module, Ranks], OfflineSteps]
+"""Makes them on a rank, which divides the model. It is pickled for other processes: a function of a
+module, or a `functools.partial` of one with the data."""
+
+
+class OfflineLearner(Steps, Resumable, Protocol):
+    """A learner whose data is there before its first step."""
 
     def deliver(self) -> None:
         """Let the run's model have the present weights, whole."""
