@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.config import load_recipe
-from turnwise.models.shipped import tiny_folder
+from turnwise.models.places import tiny_folder
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA, rows_together
 from turnwise.tokens import Source

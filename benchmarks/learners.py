@@ -53,7 +53,7 @@ def measured(size: str, arguments: argparse.Namespace) -> dict[str, Any]:
     from turnwise.learning.policy import PolicyLearner
     from turnwise.learning.signals.base import Signals
     from turnwise.models.load import load_model
-    from turnwise.models.shipped import tiny_folder
+    from turnwise.models.places import tiny_folder
     from turnwise_cluster.learners.learner import DistributedLearner
     from turnwise_cluster.learners.parts import algorithm_of
     from turnwise_cluster.learners.team import Team

@@ -21,7 +21,7 @@ from transformers import (
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
-from turnwise.models.shipped import tiny_folder
+from turnwise.models.places import tiny_folder
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
 from turnwise.seeds import derive

@@ -216,11 +216,7 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("pass_at_k", {"k": 2.5}, "a whole number of 1 or more"),
     ("grpo", {"kl_coefficient": -1}, "a number of 0 or more"),
     ("grpo", {"length": 512}, "length goes with aggregation = 'constant'"),
-    (
-        "grpo",
-        {"cap": 2.0},
-        "cap goes with correction = 'truncated', but correction is 'bypass'",
-    ),
+    ("grpo", {"cap": 2.0}, "cap goes with correction = 'truncated', but correction is 'bypass'"),
     ("ppo", {"estimator": "grpo", "decay": 0.9}, "decay goes with estimator = 'token_gae'"),
     ("grpo", {"overlong_band": 0.1}, "overlong_band goes with reward_shaping = 'overlong'"),
     ("dapo", {"overlong_band": 4096}, "from 1e-06 to 1"),
@@ -320,11 +316,7 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
         "needs process rewards, and self_teacher_coefficient of algorithm prime has "
         "the place of the second model",
     ),
-    (
-        "grpo",
-        {"critc": {"kind": "head"}},
-        "unknown algorithm option 'critc': did you mean 'c",
-    ),
+    ("grpo", {"critc": {"kind": "head"}}, "unknown algorithm option 'critc': did you mean 'c"),
     ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
 ]
 

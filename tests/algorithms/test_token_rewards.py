@@ -19,12 +19,7 @@ ESTIMATOR = parts("estimator")
 BATCHES = st.lists(groups(), min_size=1, max_size=3)
 SEEDS = st.integers(0, 2**32)
 HEARING = sorted(name for name, part in ESTIMATOR.items() if Trait.NO_PENALTY not in part.traits)
-BY_TURN = [
-    "turn_rloo",
-    "hca",
-    "turn_gae",
-    "bilevel_gae",
-]
+BY_TURN = ["turn_rloo", "hca", "turn_gae", "bilevel_gae"]
 BY_TOKEN = ["returns", "returns_baseline", "token_gae", "length_adaptive_gae"]
 UNSCALED = ["grpo"]
 """Where a penalty is not divided as the rewards are: see test_advantages.py."""

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from tests.forward.models_for_tests import own_logprobs, tiny_tokenizer
 from tests.rounding import assert_rounding
-from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.base import Completion, Engine, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 
+Result = TypeVar("Result")
 A_HANG = 240.0
 """Seconds after which a test says that something hangs; nothing takes so long if all is well."""
 with TemporaryDirectory() as folder:
@@ -48,13 +49,38 @@ def run(
     asyncio.run(main())
 
 
-async def once(engine: EmbeddedEngine, prompt: list[int], sampling: Sampling) -> Completion:
+async def sample(
+    engine: Engine, prompt: list[int], max_tokens: int, session: str = "s", **sampling: Any
+) -> Completion:
+    """One request in a session that is open."""
+    return await engine.generate(prompt, Sampling(max_tokens, **sampling), session=session)
+
+
+async def once(engine: Engine, prompt: list[int], max_tokens: int, **sampling: Any) -> Completion:
     """One request in a session of its own."""
     engine.open("only")
     try:
-        return await engine.generate(prompt, sampling, session="only")
+        return await sample(engine, prompt, max_tokens, "only", **sampling)
     finally:
         engine.close("only")
+
+
+async def checked(
+    engine: Engine, model: Any, prompt: list[int], max_tokens: int, *session: str, **sampling: Any
+) -> Completion:
+    """`sample`, whose log-probabilities are those of a forward pass of `model`."""
+    completion = await sample(engine, prompt, max_tokens, *session, **sampling)
+    assert_logprobs(model, prompt, completion, sampling.get("temperature", 1.0))
+    return completion
+
+
+async def each(
+    engine: Engine, count: int, of: Callable[[int], Awaitable[Result]], *others: Awaitable[Any]
+) -> list[Result]:
+    """Open so many sessions, named by their index, and do all at once what `of` says of them."""
+    for index in range(count):
+        engine.open(str(index))
+    return (await asyncio.gather(*map(of, range(count)), *others))[:count]
 
 
 def assert_logprobs(

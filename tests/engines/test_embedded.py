@@ -1,14 +1,24 @@
 """What the engine computes: log-probabilities, caches, greedy text, weights, limits, stops."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from tests.engines.driving import PROMPT, TOKENIZER, assert_logprobs, once, run
+from tests.engines.driving import (
+    PROMPT,
+    TOKENIZER,
+    assert_logprobs,
+    checked,
+    each,
+    once,
+    run,
+    sample,
+)
 from tests.forward.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
-from turnwise.engines.base import Sampling, StopReason
+from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError
@@ -25,16 +35,13 @@ def test_logprobs_are_those_of_a_full_forward_pass(family: str, deterministic: b
     async def episode(engine: EmbeddedEngine, index: int) -> None:
         history = list(range(3 + index, 13 + 3 * index))
         for turn in range(3):
-            sampling = Sampling(max_tokens=6 + 3 * index, temperature=0.7, seed=10 * index + turn)
-            completion = await engine.generate(history, sampling, session=str(index))
-            assert_logprobs(model, history, completion, 0.7)
+            how = {"temperature": 0.7, "seed": 10 * index + turn}
+            completion = await checked(engine, model, history, 6 + 3 * index, str(index), **how)
             history += [*completion.tokens, *range(20, 22 + 4 * index)]
         engine.close(str(index))
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(6):
-            engine.open(str(index))
-        await asyncio.gather(*(episode(engine, index) for index in range(6)))
+        await each(engine, 6, lambda index: episode(engine, index))
 
     run(model, body, deterministic=deterministic)
 
@@ -48,7 +55,7 @@ def test_greedy_text_is_that_of_generate(family: str) -> None:
     )[0, len(PROMPT) :].tolist()
 
     async def body(engine: EmbeddedEngine) -> None:
-        completion = await once(engine, PROMPT, Sampling(max_tokens=30, temperature=0))
+        completion = await once(engine, PROMPT, 30, temperature=0)
         assert list(completion.tokens) == expected
         assert_logprobs(model, PROMPT, completion)
 
@@ -61,10 +68,10 @@ def test_a_turn_computes_only_what_is_new() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        first = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+        first = await sample(engine, PROMPT, 4)
         assert engine.counters.computed == len(PROMPT) + 3
         history = [*PROMPT, *first.tokens, 5, 6, 7, 8, 9]
-        second = await engine.generate(history, Sampling(max_tokens=4), session="s")
+        second = await sample(engine, history, 4)
         assert engine.counters.computed == len(PROMPT) + 3 + (1 + 5) + 3
         assert_logprobs(model, history, second)
 
@@ -76,10 +83,10 @@ def test_a_changed_history_keeps_only_the_common_prefix() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+        await sample(engine, PROMPT, 4)
         computed = engine.counters.computed
         changed = [*PROMPT[:6], 77, 78, 79]
-        completion = await engine.generate(changed, Sampling(max_tokens=2), session="s")
+        completion = await sample(engine, changed, 2)
         assert engine.counters.computed == computed + 3 + 1
         assert_logprobs(model, changed, completion)
 
@@ -97,7 +104,7 @@ def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> N
 
     async def by_itself(engine: EmbeddedEngine) -> None:
         for index, prompt in enumerate(prompts):
-            completion = await once(engine, prompt, Sampling(max_tokens=5, seed=seeds[index]))
+            completion = await once(engine, prompt, 5, seed=seeds[index])
             alone.append(list(completion.tokens))
 
     async def together(engine: EmbeddedEngine) -> None:
@@ -109,14 +116,10 @@ def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> N
             return first
 
         async def turn(index: int, history: list[int], seed: int) -> list[int]:
-            sampling = Sampling(max_tokens=5, seed=seed)
-            completion = await engine.generate(history, sampling, session=str(index))
-            assert_logprobs(model, history, completion)
+            completion = await checked(engine, model, history, 5, str(index), seed=seed)
             return list(completion.tokens)
 
-        for index in range(len(prompts)):
-            engine.open(str(index))
-        assert await asyncio.gather(*map(episode, range(len(prompts)))) == alone
+        assert await each(engine, len(prompts), episode) == alone
         distinct = len(PROMPT) + 7 + (1 + len(PROMPT))
         second, third = (len(prompts) - 1) * 4, len(prompts) * 2
         assert engine.counters.computed == distinct + second + third + len(prompts) * 3 * 4
@@ -131,7 +134,7 @@ def test_a_prompt_longer_than_one_pass() -> None:
     prompt = [(7 * place) % 250 for place in range(PREFILL_TOKENS + 90)]
 
     async def body(engine: EmbeddedEngine) -> None:
-        completion = await once(engine, prompt, Sampling(max_tokens=3))
+        completion = await once(engine, prompt, 3)
         assert engine.counters.passes == 2 + 2
         assert_logprobs(model, prompt, completion)
 
@@ -143,21 +146,16 @@ def test_a_seed_gives_the_same_tokens_among_neighbours() -> None:
     alone: list[int] = []
 
     async def by_itself(engine: EmbeddedEngine) -> None:
-        completion = await once(engine, PROMPT, Sampling(max_tokens=20, seed=5))
+        completion = await once(engine, PROMPT, 20, seed=5)
         alone.extend(completion.tokens)
 
     async def among_others(engine: EmbeddedEngine) -> None:
-        for index in range(7):
-            engine.open(str(index))
-        requests = [
-            engine.generate(
-                PROMPT if index == 4 else PROMPT[index:],
-                Sampling(max_tokens=20, seed=5 if index == 4 else 100 + index),
-                session=str(index),
-            )
-            for index in range(7)
-        ]
-        completions = await asyncio.gather(*requests)
+        def turn(index: int) -> Awaitable[Completion]:
+            own = index == 4
+            prompt, seed = (PROMPT, 5) if own else (PROMPT[index:], 100 + index)
+            return sample(engine, prompt, 20, str(index), seed=seed)
+
+        completions = await each(engine, 7, turn)
         assert list(completions[4].tokens) == alone
         assert all(list(c.tokens) != alone for c in completions[:4] + completions[5:])
 
@@ -170,13 +168,13 @@ def test_an_empty_load_announces_weights_changed_in_place() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
+        first = await sample(engine, PROMPT, 5)
         with torch.no_grad():
             for weight in model.parameters():
                 weight.mul_(0.8)
         await engine.load_weights({}, 1)
         history = [*PROMPT, *first.tokens]
-        second = await engine.generate(history, Sampling(max_tokens=5), session="s")
+        second = await sample(engine, history, 5)
         assert second.version == 1
         assert_logprobs(model, history, second)
 
@@ -207,7 +205,7 @@ def test_the_model_can_be_trained_between_requests() -> None:
     model.model.layers[0].eval()
 
     async def body(engine: EmbeddedEngine) -> None:
-        await once(engine, PROMPT, Sampling(max_tokens=3))
+        await once(engine, PROMPT, 3)
 
     run(model, body)
     assert model.training
@@ -219,9 +217,9 @@ def test_the_model_can_be_trained_between_requests() -> None:
 
 def test_history_ends_at_the_context_limit() -> None:
     async def body(engine: EmbeddedEngine) -> None:
-        cut = await once(engine, PROMPT, Sampling(max_tokens=50))
+        cut = await once(engine, PROMPT, 50)
         assert (len(cut.tokens), cut.stop_reason) == (6, StopReason.CONTEXT)
-        none = await once(engine, PROMPT + PROMPT, Sampling(max_tokens=50))
+        none = await once(engine, PROMPT + PROMPT, 50)
         assert (len(none.tokens), none.stop_reason) == (0, StopReason.CONTEXT)
 
     run(tiny_model("qwen3"), body, max_tokens=16)
@@ -235,11 +233,11 @@ def test_sampling_stops_with_the_token_that_completes_a_string() -> None:
         model.lm_head.weight[ASCII:] = 0
 
     async def body(engine: EmbeddedEngine) -> None:
-        free = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2))
+        free = await once(engine, PROMPT, 30, seed=2)
         assert free.stop_reason == StopReason.MAX_TOKENS
         stop = TOKENIZER.decode(list(free.tokens[9:12]))
         assert len(stop) == 3
-        stopped = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2, stop=("</no>", stop)))
+        stopped = await once(engine, PROMPT, 30, seed=2, stop=("</no>", stop))
         assert stopped.stop_reason == StopReason.STOP_STRING
         assert list(stopped.tokens) == list(free.tokens[:12])
         assert list(stopped.logprobs) == list(free.logprobs[:12])
@@ -251,7 +249,7 @@ def test_end_of_text_is_kept() -> None:
     model = tiny_model("qwen3")
 
     async def body(engine: EmbeddedEngine) -> None:
-        ended = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2))
+        ended = await once(engine, PROMPT, 30, seed=2)
         assert ended.stop_reason == StopReason.END_OF_TEXT
         assert ended.tokens[-1] in (251, 252)
         assert not set(ended.tokens[:-1]) & {251, 252}
@@ -266,11 +264,11 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for prompt in ([], [VOCABULARY], [-1]):
             with pytest.raises(ConfigError, match="prompt"):
-                await once(engine, prompt, Sampling(max_tokens=1))
+                await once(engine, prompt, 1)
         with pytest.raises(ConfigError, match="temperature"):
-            await once(engine, PROMPT, Sampling(max_tokens=1, temperature=-1))
+            await once(engine, PROMPT, 1, temperature=-1)
         with pytest.raises(RuntimeError, match="not open"):
-            await engine.generate(PROMPT, Sampling(max_tokens=1), session="nobody")
+            await sample(engine, PROMPT, 1, "nobody")
 
     run(tiny_model("qwen3"), body)
 
@@ -286,17 +284,14 @@ def test_logit_processors_change_what_is_sampled() -> None:
         return logits
 
     penalty = RepetitionPenaltyLogitsProcessor(5.0)
+    both = (penalty, only_even)
 
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("plain", "changed"):
             engine.open(name)
         plain, changed = await asyncio.gather(
-            engine.generate(PROMPT, Sampling(max_tokens=12, seed=3), session="plain"),
-            engine.generate(
-                PROMPT,
-                Sampling(max_tokens=12, seed=3, temperature=0.7, processors=(penalty, only_even)),
-                session="changed",
-            ),
+            sample(engine, PROMPT, 12, "plain", seed=3),
+            sample(engine, PROMPT, 12, "changed", seed=3, temperature=0.7, processors=both),
         )
         assert_logprobs(model, PROMPT, plain)
         assert any(token % 2 for token in plain.tokens)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engines.driving import PROMPT, run
+from tests.engines.driving import PROMPT, each, run
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.batches import PREFILL_TOKENS
@@ -84,9 +84,7 @@ def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
     evictions = []
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(5):
-            engine.open(str(index))
-        await asyncio.gather(*(episode(engine, model, index) for index in range(5)))
+        await each(engine, 5, lambda index: episode(engine, model, index))
         evictions.append(engine.evictions)
 
     run(model, body, 4, 200, deterministic, kv_cache_tokens=200, tokenizer=tokenizer)
@@ -106,13 +104,8 @@ def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: 
         for name in ("a", "b", "c"):
             engine.open(name)
         shown = {"a": one, "b": other, "c": one}
-        done = dict(
-            zip(
-                shown,
-                await asyncio.gather(*(turn(engine, *p) for p in _requests(ids, shown))),
-                strict=True,
-            )
-        )
+        turns = (turn(engine, name, ids, images) for name, images in shown.items())
+        done = dict(zip(shown, await asyncio.gather(*turns), strict=True))
         for name, images in shown.items():
             history = [*ids, *done[name].tokens]
             assert_own(done[name], model, history, images)
@@ -124,10 +117,6 @@ def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: 
         assert engine.counters.computed == len(ids) + (len(ids) - start) + sampled
 
     run(model, body, tokenizer=tokenizer)
-
-
-def _requests(ids: list[int], shown: dict[str, list[Image]]) -> list[Any]:
-    return [(name, ids, images) for name, images in shown.items()]
 
 
 @pytest.mark.long

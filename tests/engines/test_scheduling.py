@@ -8,9 +8,18 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from tests.engines.driving import PROMPT, TOKENIZER, assert_logprobs, once, run
+from tests.engines.driving import (
+    PROMPT,
+    TOKENIZER,
+    assert_logprobs,
+    checked,
+    each,
+    once,
+    run,
+    sample,
+)
 from tests.forward.models_for_tests import reference_logprobs, tiny_model
-from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.base import Completion, Engine, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, InfrastructureError
 
@@ -29,7 +38,7 @@ class BrokenModel(Qwen3ForCausalLM):  # type: ignore[misc]
 
 
 async def play(
-    engine: EmbeddedEngine,
+    engine: Engine,
     sessions: int,
     seed: int,
     turns: int = 4,
@@ -100,12 +109,11 @@ def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("idle")
-        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="idle")
-        assert_logprobs(model, PROMPT[:4], await once(engine, PROMPT[:4], Sampling(max_tokens=30)))
+        first = await sample(engine, PROMPT, 5, "idle")
+        assert_logprobs(model, PROMPT[:4], await once(engine, PROMPT[:4], 30))
         assert engine.evictions == 1
         history = [*PROMPT, *first.tokens, 9]
-        again = await engine.generate(history, Sampling(max_tokens=5), session="idle")
-        assert_logprobs(model, history, again)
+        await checked(engine, model, history, 5, "idle")
 
     run(model, body, max_sequences=1, deterministic=False)
 
@@ -115,7 +123,7 @@ def test_the_session_idle_for_longest_gives_up_its_place() -> None:
         async def turn(name: str) -> int:
             """Tokens computed for two sampled ones after a prompt that may be cached."""
             before = engine.counters.computed
-            await engine.generate(PROMPT, Sampling(max_tokens=2), session=name)
+            await sample(engine, PROMPT, 2, name)
             return engine.counters.computed - before
 
         for name in "abc":
@@ -133,21 +141,14 @@ def test_runs_stay_right_while_neighbours_come_and_go() -> None:
 
     async def turn(engine: EmbeddedEngine, index: int, budget: int) -> Completion:
         prompt = [index, *PROMPT]
-        sampling = Sampling(max_tokens=budget, seed=index)
-        completion = await engine.generate(prompt, sampling, session=str(index))
-        assert_logprobs(model, prompt, completion)
-        return completion
+        return await checked(engine, model, prompt, budget, str(index), seed=index)
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(8):
-            engine.open(str(index))
         budgets = [2, 3, 2, 40, 2, 3, 40, 40]
-        turns = [turn(engine, index, budget) for index, budget in enumerate(budgets)]
-        completions = await asyncio.gather(*turns)
+        completions = await each(engine, 8, lambda index: turn(engine, index, budgets[index]))
         computed = engine.counters.computed
         history = [0, *PROMPT, *completions[0].tokens, 9]
-        again = await engine.generate(history, Sampling(max_tokens=5), session="0")
-        assert_logprobs(model, history, again)
+        await checked(engine, model, history, 5, "0")
         assert engine.counters.computed == computed + 2 + 4
 
     run(model, body, max_sequences=8, deterministic=False)
@@ -188,16 +189,12 @@ def test_a_budget_of_one_trajectory_plays_many() -> None:
 
     async def one(engine: EmbeddedEngine, index: int) -> None:
         prompt = [index, *PROMPT]
-        completion = await engine.generate(
-            prompt, Sampling(max_tokens=400, seed=index), session=str(index)
-        )
+        completion = await sample(engine, prompt, 400, str(index), seed=index)
         assert len(prompt) + len(completion.tokens) > 64
         assert_logprobs(model, prompt, completion)
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(3):
-            engine.open(str(index))
-        await asyncio.gather(*(one(engine, index) for index in range(3)))
+        await each(engine, 3, lambda index: one(engine, index))
         assert engine.evictions > 0
 
     run(model, body, 3, 300, False, 300)
@@ -208,12 +205,8 @@ def test_closing_a_session_cancels_its_request(deterministic: bool) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("long", "short"):
             engine.open(name)
-        endless = asyncio.create_task(
-            engine.generate(PROMPT, Sampling(max_tokens=400), session="long")
-        )
-        short = asyncio.create_task(
-            engine.generate(PROMPT, Sampling(max_tokens=5), session="short")
-        )
+        endless = asyncio.create_task(sample(engine, PROMPT, 400, "long"))
+        short = asyncio.create_task(sample(engine, PROMPT, 5, "short"))
         await short
         engine.close("short")
         engine.close("long")
@@ -230,16 +223,13 @@ def test_a_cancelled_request_leaves_its_session_usable() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        endless = asyncio.create_task(
-            engine.generate(PROMPT, Sampling(max_tokens=490), session="s")
-        )
+        endless = asyncio.create_task(sample(engine, PROMPT, 490))
         while engine.counters.sampled < 3:
             await asyncio.sleep(0.001)
         endless.cancel()
         with pytest.raises(asyncio.CancelledError):
             await endless
-        completion = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
-        assert_logprobs(model, PROMPT, completion)
+        await checked(engine, model, PROMPT, 4)
         assert engine.counters.sampled < 490
 
     run(model, body, max_tokens=500, deterministic=False)
@@ -254,7 +244,7 @@ def test_a_cancelled_request_gives_way_at_once(deterministic: bool) -> None:
         for name in "ab":
             engine.open(name)
         first, second = (
-            asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=most), session=name))
+            asyncio.create_task(sample(engine, PROMPT, most, name))
             for name, most in (("a", 80), ("b", 4))
         )
         while engine.counters.sampled < 3:
@@ -272,10 +262,10 @@ def test_one_request_at_a_time_in_a_session() -> None:
         engine.open("s")
         with pytest.raises(RuntimeError, match="open already"):
             engine.open("s")
-        task = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=5), session="s"))
+        task = asyncio.create_task(sample(engine, PROMPT, 5))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="under way"):
-            await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
+            await sample(engine, PROMPT, 5)
         assert len((await task).tokens) == 5
 
     run(tiny_model("qwen3"), body)
@@ -287,9 +277,7 @@ def test_a_bug_in_the_model_reaches_every_request(deterministic: bool) -> None:
         model.broken = True
         for index in range(3):
             engine.open(str(index))
-        requests = [
-            engine.generate(PROMPT, Sampling(max_tokens=5), session=str(i)) for i in range(3)
-        ]
+        requests = [sample(engine, PROMPT, 5, str(i)) for i in range(3)]
         results = await asyncio.gather(*requests, return_exceptions=True)
         assert [type(result) for result in results] == [ArithmeticError] * 3
 
@@ -304,9 +292,9 @@ def test_diverged_weights_are_an_infrastructure_error() -> None:
         good = {name: weight.clone() for name, weight in model.state_dict().items()}
         await engine.load_weights({"model.norm.weight": torch.full((48,), torch.nan)}, 1)
         with pytest.raises(InfrastructureError, match="diverged"):
-            await once(engine, PROMPT, Sampling(max_tokens=2))
+            await once(engine, PROMPT, 2)
         await engine.load_weights(good, 2)
-        completion = await once(engine, PROMPT, Sampling(max_tokens=2))
+        completion = await once(engine, PROMPT, 2)
         assert completion.version == 2
         assert_logprobs(model, PROMPT, completion)
 
@@ -317,9 +305,7 @@ def test_stopping_fails_requests_that_wait() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("here", "absent"):
             engine.open(name)
-        request = asyncio.create_task(
-            engine.generate(PROMPT, Sampling(max_tokens=5), session="here")
-        )
+        request = asyncio.create_task(sample(engine, PROMPT, 5, "here"))
         done, _ = await asyncio.wait({request}, timeout=0.05)
         assert not done
         assert engine.counters.passes == 0
@@ -328,7 +314,7 @@ def test_stopping_fails_requests_that_wait() -> None:
         with pytest.raises(InfrastructureError, match="stopped"):
             await request
         with pytest.raises(InfrastructureError, match="stopped"):
-            await engine.generate(PROMPT, Sampling(max_tokens=5), session="absent")
+            await sample(engine, PROMPT, 5, "absent")
 
     run(tiny_model("qwen3"), body)
 
@@ -342,8 +328,7 @@ def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool
 
     async def turn(engine: EmbeddedEngine, index: int) -> None:
         prompt = PROMPT[index:]
-        sampling = Sampling(max_tokens=40, temperature=0.8, seed=index)
-        completion = await engine.generate(prompt, sampling, session=str(index))
+        completion = await sample(engine, prompt, 40, str(index), temperature=0.8, seed=index)
         assert isinstance(completion.version, list)
         changed = completion.version.index(1)
         assert completion.version == [0] * changed + [1] * (40 - changed)
@@ -360,9 +345,7 @@ def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool
         assert engine.version == 1
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(3):
-            engine.open(str(index))
-        await asyncio.gather(*(turn(engine, index) for index in range(3)), change(engine))
+        await each(engine, 3, lambda index: turn(engine, index), change(engine))
 
     run(model, body, deterministic=deterministic)
 
@@ -373,9 +356,7 @@ def test_weights_change_while_lockstep_waits() -> None:
     async def body(engine: EmbeddedEngine) -> None:
         for name in ("here", "absent"):
             engine.open(name)
-        request = asyncio.create_task(
-            engine.generate(PROMPT, Sampling(max_tokens=5), session="here")
-        )
+        request = asyncio.create_task(sample(engine, PROMPT, 5, "here"))
         await asyncio.sleep(0.02)
         await engine.load_weights(dict(other.state_dict()), 1)
         assert engine.counters.passes == 0
@@ -396,11 +377,11 @@ def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        first = await engine.generate(PROMPT, Sampling(max_tokens=6), session="s")
+        first = await sample(engine, PROMPT, 6)
         await engine.load_weights(dict(other.state_dict()), 1)
         before = engine.counters.computed
         history = [*PROMPT, *first.tokens, 9, 7]
-        second = await engine.generate(history, Sampling(max_tokens=6), session="s")
+        second = await sample(engine, history, 6)
         assert engine.counters.computed - before == len(history) + 5
         assert (first.version, second.version) == (0, 1)
         assert_logprobs(old, PROMPT, first)
@@ -413,7 +394,7 @@ def test_an_engine_works_in_one_event_loop_after_another() -> None:
     model = tiny_model("qwen3")
     engine = EmbeddedEngine(model, TOKENIZER, max_sequences=2, max_tokens=60, deterministic=True)
     for turn in range(2):
-        completion = asyncio.run(once(engine, PROMPT, Sampling(max_tokens=3, seed=turn)))
+        completion = asyncio.run(once(engine, PROMPT, 3, seed=turn))
         assert_logprobs(model, PROMPT, completion)
     asyncio.run(engine.stop())
 

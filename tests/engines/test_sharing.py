@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.engines.driving import assert_logprobs, run
+from tests.engines.driving import assert_logprobs, checked, each, run, sample
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
@@ -45,14 +45,10 @@ def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None
     prompts = [[*COMMON, index, 5] for index in range(4)]
 
     async def turn(engine: EmbeddedEngine, index: int) -> None:
-        sampling = Sampling(max_tokens=3, seed=index)
-        completion = await engine.generate(prompts[index], sampling, session=str(index))
-        assert_logprobs(model, prompts[index], completion)
+        await checked(engine, model, prompts[index], 3, str(index), seed=index)
 
     async def body(engine: EmbeddedEngine) -> None:
-        for index in range(4):
-            engine.open(str(index))
-        await asyncio.gather(*(turn(engine, index) for index in range(4)))
+        await each(engine, 4, lambda index: turn(engine, index))
         assert engine.counters.computed == 42 + 3 * 2 + 4 * 2
 
     run(model, body, deterministic=deterministic)
@@ -65,8 +61,7 @@ def test_new_weights_compute_a_common_prompt_once() -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         async def turn(index: int) -> None:
-            sampling = Sampling(max_tokens=40, seed=index)
-            completion = await engine.generate(COMMON, sampling, session=str(index))
+            completion = await sample(engine, COMMON, 40, str(index), seed=index)
             sampled.append(len(completion.tokens))
 
         async def change() -> None:
@@ -79,9 +74,7 @@ def test_new_weights_compute_a_common_prompt_once() -> None:
                 await asyncio.sleep(0)
             assert engine.counters.computed - before[0] <= 40 + 4 * apart
 
-        for index in range(4):
-            engine.open(str(index))
-        await asyncio.gather(*(turn(index) for index in range(4)), change())
+        await each(engine, 4, turn, change())
         assert sampled == [40] * 4
 
     run(model, body)
@@ -98,9 +91,7 @@ def test_in_lockstep_nothing_is_copied_from_who_has_ended(passes: int) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         async def turn(index: int) -> None:
             prompt = [*COMMON, index, 5]
-            sampling = Sampling(max_tokens=3 if index else 1, seed=index)
-            completion = await engine.generate(prompt, sampling, session=f"{index:02}")
-            assert_logprobs(model, prompt, completion)
+            await checked(engine, model, prompt, 3 if index else 1, f"{index:02}", seed=index)
             while engine.counters.passes < passes:
                 await asyncio.sleep(0)
             engine.close(f"{index:02}")

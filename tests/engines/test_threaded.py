@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.driving import A_HANG, PROMPT, TOKENIZER, assert_logprobs, once
+from tests.engines.driving import A_HANG, PROMPT, TOKENIZER, assert_logprobs, checked, once, sample
 from tests.engines.test_scheduling import BrokenModel, play
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
@@ -73,14 +73,13 @@ def test_it_samples_what_the_engine_samples() -> None:
     model, found = tiny_model("llama"), []
     engine = threaded(model)
     alone = EmbeddedEngine(model, TOKENIZER, max_sequences=4, max_tokens=500, deterministic=False)
-    sampling = Sampling(max_tokens=12, seed=5)
 
     async def body() -> None:
-        found.append(await once(engine, PROMPT, sampling))  # type: ignore[arg-type]
-        await play(engine, 9, seed=0)  # type: ignore[arg-type]
+        found.append(await once(engine, PROMPT, 12, seed=5))
+        await play(engine, 9, seed=0)
 
     run(engine, body)
-    found.append(asyncio.run(once(alone, PROMPT, sampling)))
+    found.append(asyncio.run(once(alone, PROMPT, 12, seed=5)))
     assert found[0] == found[1]
     assert engine.engine.evictions > 0
 
@@ -97,8 +96,7 @@ def test_a_cancelled_turn_leaves_its_session_usable_at_once() -> None:
             endless.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await endless
-            completion = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
-            assert_logprobs(model, PROMPT, completion)
+            await checked(engine, model, PROMPT, 4)
         assert engine.engine.counters.sampled < 490
 
     run(engine, body)
@@ -113,11 +111,10 @@ def test_turns_are_cancelled_at_any_moment() -> None:
     async def episode(name: str) -> None:
         engine.open(name)
         for _ in range(30):
-            turn = engine.generate(PROMPT, Sampling(max_tokens=2, seed=1), session=name)
+            turn = sample(engine, PROMPT, 2, name, seed=1)
             with suppress(TimeoutError):
                 await asyncio.wait_for(turn, dice.uniform(0, 0.01))
-        last = await engine.generate(PROMPT, Sampling(max_tokens=4), session=name)
-        assert_logprobs(model, PROMPT, last)
+        await checked(engine, model, PROMPT, 4, name)
         engine.close(name)
 
     async def body() -> None:
@@ -134,7 +131,7 @@ def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None
         loading = asyncio.create_task(engine.load_weights(dict(other.state_dict()), 1))
         await asyncio.sleep(0)
         loading.cancel()
-        after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
+        after = await once(engine, PROMPT, 3)
         assert after.version == 1
         assert_logprobs(other, PROMPT, after)
 
@@ -146,9 +143,9 @@ def test_weights_are_those_of_the_next_turn() -> None:
     engine = threaded(model)
 
     async def body() -> None:
-        assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 0  # type: ignore[arg-type]
+        assert (await once(engine, PROMPT, 3)).version == 0
         await engine.load_weights(dict(other.state_dict()), 1)
-        after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
+        after = await once(engine, PROMPT, 3)
         assert after.version == 1
         assert_logprobs(other, PROMPT, after)
         with pytest.raises(ConfigError, match="nothing"):
@@ -202,7 +199,7 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
                 await asyncio.wait_for(engine.load_weights({}, 1), A_HANG / 2)
         await engine.load_weights({}, 2)
         assert (await turn).tokens
-        assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 2  # type: ignore[arg-type]
+        assert (await once(engine, PROMPT, 3)).version == 2
 
     run(engine, body)
 

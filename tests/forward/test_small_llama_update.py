@@ -66,11 +66,7 @@ def test_it_is_what_an_update_computes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "changes"),
-    [
-        ("qwen3", {"attention_bias": True}),
-        ("qwen3 with a window", {}),
-    ],
+    ("shape", "changes"), [("qwen3", {"attention_bias": True}), ("qwen3 with a window", {})]
 )
 def test_other_models_are_not(shape: str, changes: dict[str, Any]) -> None:
     assert not is_written_out(model_of(shape, **changes), autocast=False)

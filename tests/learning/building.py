@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -54,6 +58,14 @@ def load_model(family: str = "qwen3", dtype: torch.dtype = torch.float32, **opti
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return model_class(config).to(dtype).eval()
+
+
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """One word per token."""
+    words = {f"w{index}": index for index in range(VOCABULARY)}
+    core = Tokenizer(WordLevel(words, unk_token="w0"))
+    core.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="w0")
 
 
 def make_groups(rewards: Sequence[Sequence[float | None]], seed: int = 0) -> list[Group]:
@@ -143,11 +155,13 @@ def members_of(groups: Sequence[Group]) -> list[Trajectory]:
     return [member for group in groups for member in group.graded]
 
 
-def learner(algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any) -> PolicyLearner:
+def learner(
+    algorithm: Algorithm = GRPO, family: str = "qwen3", temperature: float = 1.0, **options: Any
+) -> PolicyLearner:
     """A learner of a tiny model, with a reference where the algorithm has one."""
     reference = load_model(family) if algorithm.has_reference else None
     config = LearningConfig(**{"learning_rate": 1e-2, **options})
-    return PolicyLearner(load_model(family), reference, config, algorithm)
+    return PolicyLearner(load_model(family), reference, config, algorithm, temperature)
 
 
 def update(

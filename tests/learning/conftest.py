@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
@@ -64,8 +61,4 @@ def make_tokens() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One word per token."""
-    words = {f"w{index}": index for index in range(VOCABULARY)}
-    core = Tokenizer(WordLevel(words, unk_token="w0"))
-    core.pre_tokenizer = WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="w0")
+    return building.word_tokenizer()

@@ -22,11 +22,7 @@ PROMPTS = ([70, 12, 5, 41, 120, 33], [70, 12, 5, 41, 120, 33], [9, 8, 7])
 
 
 def played(
-    model: Any,
-    deterministic: bool = True,
-    turns: int = 2,
-    experts: bool = False,
-    **options: Any,
+    model: Any, deterministic: bool = True, turns: int = 2, experts: bool = False, **options: Any
 ) -> list[Tokens]:
     """Three episodes, two of which begin with the same prompt."""
 

@@ -71,10 +71,7 @@ def by_hand(model: Any, chosen: list[tuple[Tokens, list[int]]]) -> tuple[float, 
 @pytest.mark.long
 @pytest.mark.parametrize("term", COEFFICIENTS)
 @pytest.mark.parametrize("budget", [64, 100_000])
-def test_each_term_adds_its_own_mean_over_its_own_tokens(
-    term: str,
-    budget: int,
-) -> None:
+def test_each_term_adds_its_own_mean_over_its_own_tokens(term: str, budget: int) -> None:
     """The gradient with the term less that without it, against float64; whatever the split."""
     options = {"tokens_per_micro_batch": budget}
     groups = make_groups(REWARDS)
@@ -90,11 +87,7 @@ def test_each_term_adds_its_own_mean_over_its_own_tokens(
 def test_all_together_do_not_depend_on_the_micro_batches() -> None:
     algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
     whole, split = (
-        change(
-            learner(algorithm, tokens_per_micro_batch=budget),
-            make_groups(REWARDS),
-            MIXED,
-        )
+        change(learner(algorithm, tokens_per_micro_batch=budget), make_groups(REWARDS), MIXED)
         for budget in (100_000, 64)
     )
     assert whole.norm() > 1e-3

@@ -59,10 +59,7 @@ def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
     short = Tokens.empty()
     short = short.with_segments([Segment([12], Source.USER)], 0)
     short = short.with_sampled([23], [-1.0], version=0, turn=0)
-    examples = [
-        *supervised_examples(worked_example(), "0"),
-        *supervised_examples(short, "1"),
-    ]
+    examples = [*supervised_examples(worked_example(), "0"), *supervised_examples(short, "1")]
     batch = collate(examples, CPU)
     assert batch.inputs.tolist() == [[10, 11, 20, 21, 30], [12, 0, 0, 0, 0]]
     assert batch.targets.tolist() == [20, 21, 22, 23]

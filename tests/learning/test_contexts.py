@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.building import changed, each, load_model, make_groups, put, with_one
+from tests.learning.building import (
+    changed,
+    each,
+    load_model,
+    make_groups,
+    members_of,
+    put,
+    with_one,
+)
 from tests.rounding import assert_rounding, bounded
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, ImplicitRewardConfig, LearningConfig, SftConfig
@@ -108,7 +116,7 @@ def test_an_update_reports_its_log_probabilities_of_each_context(
     """Of the first pass, whatever the number of passes; a group without a difference in rewards
     trains nothing, and has none."""
     model = load_model("llama")
-    members = [member for group in groups for member in group.trajectories]
+    members = members_of(groups)
     equal = each(
         groups[1:], lambda member: changed(member, group="equal", verdict=Verdict(1, True))
     )
@@ -125,7 +133,7 @@ def test_an_update_reports_its_log_probabilities_of_each_context(
 
 def test_scores_are_those_of_each_context(groups: list[Group]) -> None:
     model = load_model()
-    members = [member for group in groups for member in group.trajectories]
+    members = members_of(groups)
     found = sampled(sampled_logprobs(model, members, LEARNING, 1.0), members)
     assert_rounding([found], model, lambda exact: [by_hand(exact, members)])
 
@@ -138,7 +146,7 @@ def test_values_are_those_of_each_context(groups: list[Group]) -> None:
     values = signals.of(member).values
     assert values is not None
     np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
-    assert_values(critic, signals, [member for group in groups for member in group.trajectories])
+    assert_values(critic, signals, members_of(groups))
     credits = estimate(groups, signals, make_algorithm("ppo", {}))
     assert critic.update(groups, signals, credits)["critic/loss"] > 0
 
@@ -149,7 +157,7 @@ def test_the_split_and_padding_change_no_value(groups: list[Group]) -> None:
     tokens = groups[0].trajectories[0].tokens.with_context(np.arange(0))
     tokens = tokens.with_sampled([3, 4, 5], [-3.0, -3.0, -3.0], 0, 9)
     groups = with_one(groups, 0, 0, tokens=tokens)
-    members = [member for group in groups for member in group.trajectories]
+    members = members_of(groups)
     for micro in (64, 300, 10_000):
         critic = Critic(load_model(), CriticConfig(), LearningConfig(tokens_per_micro_batch=micro))
         torch.manual_seed(0)
@@ -173,7 +181,7 @@ def test_examples_are_contexts_and_every_sampled_token_is_trained_once(groups: l
     algorithm = make_algorithm("grpo", {"aggregation": "sequence_mean_token_mean"})
     credits = estimate(groups, Signals(), algorithm)
     examples = policy_examples(groups, credits, algorithm, mask_observations=True)
-    members = [member for group in groups for member in group.trajectories]
+    members = members_of(groups)
     assert len(examples) == 3 * len(members)
     for number, member in enumerate(members):
         own = examples[3 * number : 3 * number + 3]
@@ -209,7 +217,7 @@ def test_the_update_agrees_with_the_engine_across_contexts(
         return changed(member, logprob=put(member.tokens.logprob, member.tokens.mask, logprobs))
 
     groups = each(groups, on_policy)
-    members = [member for group in groups for member in group.trajectories]
+    members = members_of(groups)
     _, (bound,) = bounded(model, lambda exact: [by_hand(exact, members)])
     algorithm = make_algorithm(algorithm_name, {})
     learning = LearningConfig(share_prefixes=share_prefixes)
@@ -249,10 +257,8 @@ def test_process_rewards_stand_in_every_context(groups: list[Group]) -> None:
         return sampled_logprobs(reference, members, LEARNING, 1.0)
 
     model = ImplicitReward(policy, scores, ImplicitRewardConfig(learning_rate=1e-2), LEARNING)
-    signals = model.measure(groups)
-    assert (
-        model.update(groups, signals, Credits({}, frozenset()))["implicit_reward/gradient_norm"] > 0
-    )
+    metrics = model.update(groups, model.measure(groups), Credits({}, frozenset()))
+    assert metrics["implicit_reward/gradient_norm"] > 0
     signals = model.measure(groups)
     for member in groups[0].graded:
         rewards = signals.of(member).token_rewards

@@ -2,14 +2,15 @@
 micro-batches must not change, and exact resumption."""
 
 import copy
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning import building
 from tests.learning.building import load_model, make_groups, put, weights, with_one
-from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
@@ -21,12 +22,7 @@ from turnwise.types import Group, Trajectory
 IN_REWARD = make_algorithm("dr_grpo", {"kl_reward_coefficient": 0.3})
 REWARDS = [[1.0, 0.0, None], [0.5, 1.0], [1.0, 1.0]]
 ADAPTED = {"kl_target": 0.5, "kl_horizon": 10}
-
-
-def learner(algorithm: Algorithm, **options: Any) -> PolicyLearner:
-    reference = load_model("llama") if algorithm.has_reference else None
-    config = LearningConfig(**{"learning_rate": 1e-2, **options})
-    return PolicyLearner(load_model("llama"), reference, config, algorithm, temperature=0.7)
+learner = partial(building.learner, family="llama", temperature=0.7)
 
 
 def measured(trained: PolicyLearner, groups: list[Group]) -> Signals:

@@ -96,10 +96,7 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(name: str) ->
             numbers & example.trained, expected[: len(example.ids)], example.name
         )
     backwards = [Group(g.id, g.trajectories[::-1]) for g in groups[::-1]]
-    assert_same_gradient(
-        change(learner(algorithm), groups),
-        change(learner(algorithm), backwards),
-    )
+    assert_same_gradient(change(learner(algorithm), groups), change(learner(algorithm), backwards))
 
 
 @pytest.mark.long
@@ -108,8 +105,7 @@ def test_leaving_out_zero_advantages_leaves_the_gradient_equal() -> None:
     groups = [*REWARDS, [1.0, 1.0, 1.0]]
     computed = replace(GRPO, kl_coefficient=1e-30)
     assert_same_gradient(
-        change(learner(), make_groups(groups)),
-        change(learner(computed), make_groups(groups)),
+        change(learner(), make_groups(groups)), change(learner(computed), make_groups(groups))
     )
     smaller = change(learner(), make_groups(REWARDS))
     larger = change(learner(), make_groups(groups))
@@ -121,10 +117,7 @@ def test_leaving_out_zero_advantages_leaves_the_gradient_equal() -> None:
 def test_what_stands_on_masked_tokens_has_no_influence() -> None:
     """Advantages and log-probabilities on prompt and tool tokens are garbage here."""
     clean = make_groups(REWARDS)
-    dirty = each(
-        clean,
-        lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)),
-    )
+    dirty = each(clean, lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)))
     trained, other = learner(EVERYTHING), learner(EVERYTHING)
     for groups, garbage, who in ((clean, 0.0, trained), (dirty, 77.0, other)):
         report = who.update(groups, credits_of(groups, garbage))

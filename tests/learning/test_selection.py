@@ -13,12 +13,7 @@ from turnwise.config import LearningConfig
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.selection import (
-    facts,
-    kept_groups,
-    kept_members,
-    selection_metrics,
-)
+from turnwise.learning.selection import facts, kept_groups, kept_members, selection_metrics
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Source
 from turnwise.types import (
@@ -67,10 +62,7 @@ def test_a_turn_acts_by_a_call_or_an_answer() -> None:
 
 def test_a_turn_failed_where_every_call_did() -> None:
     both, one = [("a", "1", False), ("b", "2", False)], [("c", "1", False), ("d", "2", True)]
-    assert [t.failed for t in judged(tool_turn(*both), tool_turn(*one))] == [
-        True,
-        False,
-    ]
+    assert [t.failed for t in judged(tool_turn(*both), tool_turn(*one))] == [True, False]
 
 
 def test_a_turn_is_repeated_where_the_same_calls_give_the_same_again() -> None:

@@ -187,8 +187,5 @@ def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
     played = groups()
     credits = estimate(played, Signals(), algorithm)
     shared, others = build_prefix_trees(policy_examples(played, credits, algorithm, True), 64, 8192)
-    assert [{member.group for member in members} for members, _ in shared] == [
-        {"a"},
-        {"b"},
-    ]
+    assert [{member.group for member in members} for members, _ in shared] == [{"a"}, {"b"}]
     assert not others

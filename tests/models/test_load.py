@@ -10,7 +10,7 @@ from tests.fakes import save_small_model
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.load import load_model, load_tokenizer
-from turnwise.models.shipped import TINY, tiny_folder
+from turnwise.models.places import TINY, tiny_folder
 from turnwise.models.tiny import SPECIAL_TOKENS
 
 FIVE_MEGABYTES = 5_000_000

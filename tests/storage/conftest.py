@@ -1,5 +1,5 @@
-"""The learning tests' tokenizer, and what keeps progress bars off full disks."""
+"""The learning tests' fixtures that keep progress bars off full disks."""
 
-from tests.learning.conftest import no_progress_bars, one_thread, tokenizer
+from tests.learning.conftest import no_progress_bars, one_thread
 
-__all__ = ["no_progress_bars", "one_thread", "tokenizer"]
+__all__ = ["no_progress_bars", "one_thread"]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.learning.building import load_model
+from tests.learning.building import load_model, word_tokenizer
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.sft import SupervisedLearner
@@ -22,9 +22,15 @@ from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 from turnwise.tokens import Segment, Source, Tokens
 
+TOKENIZER = word_tokenizer()
 STATE = {"cursor": 17, "seen": ["a", "b"]}
 LEARNER = {"moments": torch.arange(3.0), "updates": 4}
 TENSORS = "learner/shard-00001-model-00001-of-00001.safetensors"
+
+
+def saved(root: Path, step: int, state: Any = STATE, learner: Any = LEARNER) -> Path:
+    """Save a tiny model."""
+    return checkpoint.save(root, step, load_model(), TOKENIZER, state, learner)
 
 
 class Files:
@@ -56,9 +62,9 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir())
 
 
-def test_round_trip(tokenizer: Any, tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     model = load_model()
-    folder = checkpoint.save(tmp_path, 12, model, tokenizer, STATE, LEARNER)
+    folder = checkpoint.save(tmp_path, 12, model, TOKENIZER, STATE, LEARNER)
     assert folder == tmp_path / "step-000012" == checkpoint.latest(tmp_path)
     assert names(tmp_path) == ["step-000012"]
     opened = checkpoint.load(folder)
@@ -70,7 +76,7 @@ def test_round_trip(tokenizer: Any, tmp_path: Path) -> None:
     assert AutoTokenizer.from_pretrained(folder).encode("w3 w7") == [3, 7]
 
 
-def test_a_learner_resumes_from_disk_exactly(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_learner_resumes_from_disk_exactly(tmp_path: Path) -> None:
     tokens = Tokens.empty()
     tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
     tokens = tokens.with_sampled([2, 3, 4], [0.0] * 3, version=0, turn=0)
@@ -82,7 +88,7 @@ def test_a_learner_resumes_from_disk_exactly(tokenizer: Any, tmp_path: Path) -> 
     through = learner(load_model())
     for _ in range(2):
         through.step()
-    folder = checkpoint.save(tmp_path, 2, through.model, tokenizer, {}, through.state())
+    folder = checkpoint.save(tmp_path, 2, through.model, TOKENIZER, {}, through.state())
     resumed = learner(AutoModelForCausalLM.from_pretrained(folder))
     resumed.load_state(read(checkpoint.load(folder).learner))
     for _ in range(2):
@@ -94,25 +100,23 @@ def test_a_learner_resumes_from_disk_exactly(tokenizer: Any, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "file", ["config.json", "model.safetensors", "tokenizer.json", "learner.pt", TENSORS]
 )
-def test_a_full_disk_leaves_the_last_good_checkpoint(
-    tokenizer: Any, tmp_path: Path, file: str
-) -> None:
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, file: str) -> None:
     """Full at the last byte of each file; the optimizer's tensors are the largest of them."""
     learner = {"moments": torch.zeros(100_000), "pairs": [torch.zeros(50_000)]}
-    good = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, learner)
+    good = saved(tmp_path, 1, STATE, learner)
     model = load_model()
     limit = (good / file).stat().st_size - 1
     with files_of_at_most(limit), pytest.raises(InfrastructureError, match="step-000001"):
-        checkpoint.save(tmp_path, 2, model, tokenizer, STATE, learner)
+        checkpoint.save(tmp_path, 2, model, TOKENIZER, STATE, learner)
     assert names(tmp_path) == ["step-000001"]
     assert checkpoint.latest(tmp_path) == good
     assert checkpoint.load(good).state == STATE
 
 
-def test_a_full_disk_at_the_first_checkpoint_says_so(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_full_disk_at_the_first_checkpoint_says_so(tmp_path: Path) -> None:
     model = load_model()
     with files_of_at_most(100), pytest.raises(InfrastructureError, match="no earlier checkpoint"):
-        checkpoint.save(tmp_path, 1, model, tokenizer, STATE, LEARNER)
+        checkpoint.save(tmp_path, 1, model, TOKENIZER, STATE, LEARNER)
     assert names(tmp_path) == []
 
 
@@ -133,9 +137,9 @@ checkpoint.save(root, 2, model, Tokenizer(), {}, {})
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_the_last_good_checkpoint(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_kill_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
     """Another process is killed when the weights are written and the tokenizer is not."""
-    good = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
+    good = saved(tmp_path, 1)
     child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert child.returncode == -signal.SIGKILL
     left = [name for name in names(tmp_path) if name != good.name]
@@ -143,44 +147,42 @@ def test_a_kill_leaves_the_last_good_checkpoint(tokenizer: Any, tmp_path: Path) 
     assert (tmp_path / left[0] / "model.safetensors").is_file()
     assert checkpoint.latest(tmp_path) == good
     assert checkpoint.load(good).state == STATE
-    again = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
+    again = saved(tmp_path, 1)
     assert names(tmp_path) == [again.name]
 
 
-def test_saving_a_step_again_replaces_it(tokenizer: Any, tmp_path: Path) -> None:
+def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     for cursor in (1, 2):
-        checkpoint.save(tmp_path, 5, load_model(), tokenizer, {"cursor": cursor}, LEARNER)
+        saved(tmp_path, 5, {"cursor": cursor}, LEARNER)
     assert names(tmp_path) == ["step-000005"]
     assert checkpoint.load(tmp_path / "step-000005").state == {"cursor": 2}
 
 
-def test_a_kill_while_replacing_keeps_the_one_being_replaced(
-    tokenizer: Any, tmp_path: Path
-) -> None:
-    folder = checkpoint.save(tmp_path, 5, load_model(), tokenizer, STATE, LEARNER)
+def test_a_kill_while_replacing_keeps_the_one_being_replaced(tmp_path: Path) -> None:
+    folder = saved(tmp_path, 5)
     folder.rename(tmp_path / "step-000005.replaced")
     kept = checkpoint.latest(tmp_path)
     assert kept is not None
     assert checkpoint.load(kept).state == STATE
 
 
-def test_prune_keeps_the_newest(tokenizer: Any, tmp_path: Path) -> None:
+def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     for step in (9, 10, 1_000_000):
-        checkpoint.save(tmp_path, step, load_model(), tokenizer, {}, {})
+        saved(tmp_path, step, {}, {})
     checkpoint.prune(tmp_path, keep=2)
     assert names(tmp_path) == ["notes", "step-000010", "step-1000000"]
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1000000"
 
 
-def test_a_run_goes_on_from_its_latest_stage(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_its_latest_stage(tmp_path: Path) -> None:
     """Whatever the step numbers, which each stage counts for itself."""
     stages = ((tmp_path / "cold_start", 9), (tmp_path, 5), (tmp_path / "preferences", 0))
     for root, step in stages:
-        saved = checkpoint.save(root, step, load_model(), tokenizer, {}, {})
+        written = saved(root, step, {}, {})
         found, damaged = checkpoint.newest(tmp_path)
         assert found is not None
-        assert (found.folder, damaged) == (saved, {})
+        assert (found.folder, damaged) == (written, {})
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
@@ -201,13 +203,9 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_told_in_one_line(
-    tokenizer: Any,
-    tmp_path: Path,
-    file: str,
-    keep: int | None,
-    message: str,
+    tmp_path: Path, file: str, keep: int | None, message: str
 ) -> None:
-    folder = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
+    folder = saved(tmp_path, 1)
     if keep is None:
         (folder / file).unlink()
     else:
@@ -218,19 +216,17 @@ def test_damage_is_told_in_one_line(
     assert "step-000001" in str(caught.value)
 
 
-def test_bytes_that_are_no_optimizer_state_are_told(tokenizer: Any, tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
+def test_bytes_that_are_no_optimizer_state_are_told(tmp_path: Path) -> None:
+    folder = saved(tmp_path, 1)
     size = (folder / "learner.pt").stat().st_size
     (folder / "learner.pt").write_bytes(b"\x00" * size)
     with pytest.raises(DataError, match="is damaged"):
         checkpoint.load(folder)
 
 
-def test_loading_runs_no_code_from_the_checkpoint(tokenizer: Any, tmp_path: Path) -> None:
+def test_loading_runs_no_code_from_the_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is damaged"):
-        checkpoint.load(
-            checkpoint.save(tmp_path, 1, load_model(), tokenizer, {}, {"run": subprocess.run})
-        )
+        checkpoint.load(saved(tmp_path, 1, {}, {"run": subprocess.run}))
 
 
 def test_a_flipped_bit_anywhere_is_found(tmp_path: Path) -> None:
@@ -239,15 +235,13 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path) -> None:
     folder = checkpoint.save(tmp_path, 1, model, model, {}, {})
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     assert {path.name for path in files} == {
-        *("SHA256SUMS", "state.json", "learner.pt", "model.safetensors", "adapter.json"),
+        *("SHA256SUMS", "state.json", "learner.pt", "model.safetensors", "adapter.json")
     }
     for path in files:
         whole = path.read_bytes()
         for place in range(0, len(whole), 1 if len(whole) < 600 else 97):
             bit = 1 << place % 8
-            path.write_bytes(
-                whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :],
-            )
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
             with pytest.raises(DataError, match="step-000001") as caught:
                 checkpoint.load(folder)
             assert "\n" not in str(caught.value)

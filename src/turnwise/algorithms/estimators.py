@@ -171,9 +171,7 @@ Estimator = Callable[..., list[list[Credit]]]
 """(groups, **numbers) -> for each group, for each episode. Raises ValueError where data lack."""
 
 
-def _each(
-    credit: Callable[[Sequence[EstimatorInput], dict[str, Any]], list[Credit]],
-) -> Estimator:
+def _each(credit: Callable[[Sequence[EstimatorInput], dict[str, Any]], list[Credit]]) -> Estimator:
     """Each group by itself, with the numbers."""
     return lambda groups, **numbers: [credit(group, numbers) for group in groups]
 

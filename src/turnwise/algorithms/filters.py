@@ -47,11 +47,7 @@ def top_spread(rewards: Sequence[Floats], share: Share = 0.25) -> list[bool]:
     return [index in best and differing(group) for index, group in enumerate(rewards)]
 
 
-@part(
-    "group_filter",
-    "top_variance",
-    "those with most of the rewards' variance (arXiv 2604.06268)",
-)
+@part("group_filter", "top_variance", "those with most of the rewards' variance (arXiv 2604.06268)")
 def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
     """The fewest groups that together have that share of all variance of rewards: linear top-p of
     RAGEN-2 (arXiv 2604.06268)."""

@@ -56,11 +56,7 @@ def k3_plus(sampler: "Tensor", other: "Tensor") -> "Tensor":
     return k3(sampler, other).detach() + gradient - gradient.detach()
 
 
-@part(
-    "divergence",
-    "unbiased",
-    "k3 times the importance ratio: right in both (arXiv 2512.02556)",
-)
+@part("divergence", "unbiased", "k3 times the importance ratio: right in both (arXiv 2512.02556)")
 def unbiased(policy: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor":
     """r k3, r = e^(policy - behaviour) with its gradient, for tokens that `behaviour` sampled:
     right in value and gradient, however far the policy has moved (DeepSeek-V3.2, arXiv 2512.02556,

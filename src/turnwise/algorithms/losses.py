@@ -64,9 +64,7 @@ def token_log_ratio(tokens: TrainedTokens) -> "Tensor":
 
 
 @part(
-    "ratio_level",
-    "sequence",
-    "the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)",
+    "ratio_level", "sequence", "the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)"
 )
 def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
     """The mean of a sequence's log-ratios, on each of its trained tokens.

@@ -94,10 +94,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         # The paper's GRPO form, its KL penalty in the reward and not in the loss (appendix B.2).
         Algorithm(
-            "starpo",
-            "arXiv 2504.20073",
-            kl_reward_coefficient=0.001,
-            entropy_coefficient=0.001,
+            "starpo", "arXiv 2504.20073", kl_reward_coefficient=0.001, entropy_coefficient=0.001
         ),
         # The paper's PPO form with all that stabilises it: critic, filter, no KL, higher clip.
         Algorithm(

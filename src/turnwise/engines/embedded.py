@@ -32,6 +32,7 @@ from turnwise.engines.sampling import (
 )
 from turnwise.engines.schedule import Schedule, WeightUpdate, match_weights
 from turnwise.engines.sessions import Future, PreparedRequest, Request, Session, fail, keep, run_of
+from turnwise.engines.threaded import ThreadedEngine
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.runner import ImageRunner
@@ -71,8 +72,6 @@ class EmbeddedEngine:
 
     @classmethod
     def build(cls, setup: EngineSetup, kv_cache_tokens: int = 0) -> Engine:
-        from turnwise.engines.threaded import ThreadedEngine
-
         config = setup.config
         engine = cls(
             setup.model,

@@ -27,7 +27,7 @@ ENGINES.register(
     "in this process, any transformers causal LM, KV cache kept over turns",
 )
 WITHOUT_TOKENS = {
-    "openai": "a model behind an endpoint of chat completions, for `turnwise evaluate` alone",
+    "openai": "a model behind an endpoint of chat completions, for `turnwise evaluate` alone"
 }
 """Engines that say words, and are none of these here (`turnwise_gateway/evaluating.py`)."""
 

@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnwise.engines import sessions
 from turnwise.engines.base import Completion, Sampling
-from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
 from turnwise.tokens import Image
+
+if TYPE_CHECKING:
+    from turnwise.engines.embedded import EmbeddedEngine
 
 Result = TypeVar("Result")
 
@@ -24,7 +26,7 @@ Result = TypeVar("Result")
 class ThreadedEngine:
     """See Engine; its user has to `stop` it. The thread begins with the first call."""
 
-    def __init__(self, engine: EmbeddedEngine) -> None:
+    def __init__(self, engine: "EmbeddedEngine") -> None:
         self.engine = engine
         self._sessions: set[str] = set()
         self._asked: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -10,10 +10,7 @@ from torch import Tensor, nn
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import attention_in_float32
-from turnwise.forward.equality import (
-    SHORT,
-    past_boundaries,
-)
+from turnwise.forward.equality import SHORT, past_boundaries
 from turnwise.forward.images import reader_of
 from turnwise.forward.packing import Row, kept_places, reason_against
 from turnwise.forward.routing import Replay, replayed_experts

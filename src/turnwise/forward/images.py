@@ -138,11 +138,7 @@ class ImageReader:
         self._model, self._processor, self._files = model, processor, files
         self._tokenizer = tokenizer
         wanted = set(inspect.signature(model.get_image_features).parameters)
-        self._wanted = wanted & {
-            "pixel_values",
-            "pixel_attention_mask",
-            "image_grid_thw",
-        }
+        self._wanted = wanted & {"pixel_values", "pixel_attention_mask", "image_grid_thw"}
         self._known: OrderedDict[bytes, tuple[Features, list[int]]] = OrderedDict()
         self._grids: dict[bytes, tuple[int, int]] = {}
         self._lock = threading.Lock()
@@ -228,10 +224,7 @@ class ImageReader:
         features = shown.embeddings.to(embedded.device, embedded.dtype)
         arguments["inputs_embeds"] = embedded.masked_scatter(places[..., None], features)
         if shown.layers:
-            arguments |= {
-                "visual_pos_masks": places,
-                "deepstack_visual_embeds": list(shown.layers),
-            }
+            arguments |= {"visual_pos_masks": places, "deepstack_visual_embeds": list(shown.layers)}
         return arguments
 
     def save(self, folder: Path) -> None:

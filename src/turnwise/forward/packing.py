@@ -20,13 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.forward.attention import attending, recomputes_alike
-from turnwise.forward.equality import (
-    FOREIGN_ERRORS,
-    PROBE,
-    distance,
-    ordinary_tokens,
-    tolerance,
-)
+from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, distance, ordinary_tokens, tolerance
 
 IN_A_ROW = "turnwise_in_a_row"
 """Name of the attention function under which transformers finds it."""

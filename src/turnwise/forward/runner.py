@@ -203,12 +203,7 @@ class ImageRunner(Runner):
             self._images = None
 
     def _general(
-        self,
-        ids: torch.Tensor,
-        seen: torch.Tensor,
-        masks: Any,
-        cache: PoolCache,
-        **arguments: Any,
+        self, ids: torch.Tensor, seen: torch.Tensor, masks: Any, cache: PoolCache, **arguments: Any
     ) -> torch.Tensor:
         inputs: dict[str, Any] = {"position_ids": seen, self._decoder_cache: cache}
         if self._images is None:

@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.algorithms.registry import Algorithm
-from turnwise.learning.batch import (
-    OBSERVATIONS,
-    Example,
-    supervised_examples,
-    weigh,
-)
+from turnwise.learning.batch import OBSERVATIONS, Example, supervised_examples, weigh
 from turnwise.learning.credits import Credits
 from turnwise.learning.sft import batch_of_step
 from turnwise.learning.signals.base import Signals

@@ -298,9 +298,7 @@ def _replay(
     return Replay(experts.to(device))
 
 
-def rows_of_images(
-    rows: Iterable[tuple[Image, ...]],
-) -> tuple[tuple[Image, ...], ...]:
+def rows_of_images(rows: Iterable[tuple[Image, ...]]) -> tuple[tuple[Image, ...], ...]:
     together = tuple(rows)
     return together if any(together) else ()
 
@@ -333,11 +331,7 @@ def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArr
 
 
 def _contexts(
-    name: str,
-    group: str,
-    tokens: Tokens,
-    mask: NDArray[np.bool_],
-    advantage: NDArray[np.float32],
+    name: str, group: str, tokens: Tokens, mask: NDArray[np.bool_], advantage: NDArray[np.float32]
 ) -> list[Example]:
     """One example for each context, cut after the last trained token."""
     examples = []

@@ -95,8 +95,7 @@ def _tokens(trajectory: Trajectory, places: Sequence[int]) -> Tokens:
         tokens.version[kept],
         tokens.logprob[kept],
         np.array(
-            [[start, start + count] for start, count in zip(starts, copied, strict=False)],
-            np.int64,
+            [[start, start + count] for start, count in zip(starts, copied, strict=False)], np.int64
         ),
         images,
         None if tokens.experts is None else tokens.experts[kept],

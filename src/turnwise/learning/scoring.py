@@ -134,10 +134,7 @@ def scored_by(
 
 
 def score_contexts(
-    scored: Score,
-    members: Sequence[Trajectory],
-    measure: Measure = logprobs,
-    whole: bool = True,
+    scored: Score, members: Sequence[Trajectory], measure: Measure = logprobs, whole: bool = True
 ) -> list[NDArray[np.float32]]:
     """Score what the policy sampled, float32[n] a trajectory, each token in its own context; over
     the whole vocabulary, or over the tokens among which each was drawn."""

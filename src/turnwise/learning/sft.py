@@ -97,11 +97,7 @@ class SupervisedLearner:
         loss = sum(self._ranks.gather(sum(self._backward(batch) for _, batch in batches)))
         tokens = sum(int(example.trained.sum()) for example in examples)
         moved = self.optimizer.apply()
-        return {
-            "sft/loss": loss,
-            "sft/trained_tokens": float(tokens),
-            **moved.metrics("sft"),
-        }
+        return {"sft/loss": loss, "sft/trained_tokens": float(tokens), **moved.metrics("sft")}
 
     def state(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer.state(), "steps_done": self.steps_done}

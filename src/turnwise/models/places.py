@@ -2,6 +2,7 @@
 model library."""
 
 import os
+from importlib import resources
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -9,12 +10,18 @@ from urllib.request import Request, urlopen
 
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
-from turnwise.models.shipped import TINY, tiny_folder
 
+TINY = ("tiny", "tiny_search", "tiny_demo")
+"""The checkpoints that come with the package, by name."""
 SECONDS = 5.0
 """The hub's time for an answer."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Environment variables that say not to ask the hub."""
+
+
+def tiny_folder(name: str = "tiny") -> Path:
+    """The folder of a checkpoint that comes with the package."""
+    return Path(str(resources.files("turnwise.models"))) / name
 
 
 def source_of(config: ModelConfig) -> str:

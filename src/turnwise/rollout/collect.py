@@ -73,12 +73,7 @@ async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, fi
 
 
 async def oversampled_groups(
-    runner: RolloutRunner,
-    tasks: Sequence[Task],
-    group_size: int,
-    seed: int,
-    label: str,
-    extra: int,
+    runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str, extra: int
 ) -> list[Group]:
     """The first `group_size` graded episodes of each task, of `extra` more that are begun:
     `oversample`."""

@@ -30,16 +30,7 @@ from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.seeds import derive
 from turnwise.times import Doing, EpisodeTimes, Span
 from turnwise.tokens import Source
-from turnwise.types import (
-    Action,
-    Observation,
-    Outcome,
-    Step,
-    ToolCall,
-    Trajectory,
-    Turn,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Outcome, Step, ToolCall, Trajectory, Turn, Verdict
 
 Result = TypeVar("Result")
 

@@ -42,7 +42,7 @@ from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_re
 from turnwise.errors import ConfigError, DataError, InfrastructureError, unknown_name
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals, TokenNumbers
-from turnwise.models.shipped import TINY
+from turnwise.models.places import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
 from turnwise.storage.timeline import timeline_table

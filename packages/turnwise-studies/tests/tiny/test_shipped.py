@@ -7,7 +7,7 @@ import pytest
 from turnwise.config import ModelConfig
 from turnwise.environments.search.corpus import standard_library
 from turnwise.models.load import load_model
-from turnwise.models.shipped import tiny_folder
+from turnwise.models.places import tiny_folder
 from turnwise.seeds import derive
 from turnwise_studies.tiny.build import SHIPPED, Sizes, accuracy
 from turnwise_studies.tiny.cards import Library

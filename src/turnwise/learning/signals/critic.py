@@ -23,12 +23,7 @@ from turnwise.forward.packing import Row
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
-from turnwise.learning.optimizer import (
-    Optimizer,
-    UpdateStats,
-    add_gradient,
-    prepare_for_training,
-)
+from turnwise.learning.optimizer import Optimizer, UpdateStats, add_gradient, prepare_for_training
 from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
