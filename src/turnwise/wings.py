@@ -94,6 +94,18 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
             "verifiers",
             "web_forms",
         ),
+        "recipe": (
+            "bandit",
+            "desk",
+            "frozen_lake",
+            "function_calling",
+            "long_walk",
+            "mathematics",
+            "multi_tool",
+            "sokoban",
+            "sql",
+            "sums",
+        ),
         "reward": (
             "budget",
             "calls",

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from turnwise.config import read_recipe
 from turnwise.config.paths import anchored
 
@@ -21,6 +23,7 @@ def test_paths_that_lead_to_what_is_there_are_made_absolute(tmp_path: Path) -> N
     assert anchored([prose, "two\n/lines"], tmp_path) == [prose, "two\n/lines"]
 
 
+@pytest.mark.wing("environments")
 def test_a_file_beside_a_shipped_recipe_is_found_from_anywhere(tmp_path: Path) -> None:
     beside = Path(read_recipe("bandit")["sft"]["demonstrations"]["file"])
     assert beside.is_absolute()

@@ -1,5 +1,7 @@
 """The wing: environments, scaffolds, parts of rewards, a tool, embeddings, four commands."""
 
+from pathlib import Path
+
 from turnwise.wings import Wing
 
 ENVIRONMENTS = {
@@ -114,6 +116,7 @@ ENVIRONMENTS = {
 }
 """The place of each environment in this package, and a line about it."""
 
+RECIPES = Path(__file__).parent / "recipes"
 REWARDS = "conduct answers unsupervised shaping toolrl mathematics proofs"
 """Modules that declare parts of rewards."""
 
@@ -147,5 +150,6 @@ WING = Wing(
         },
     },
     reward_parts=tuple(f"turnwise_environments.rewards.{name}" for name in REWARDS.split()),
+    files={"recipe": {path.stem: path for path in RECIPES.glob("*.toml")}},
     sections={"embedding": "turnwise_environments.retrieval:make_index"},
 )
