@@ -57,6 +57,9 @@ def test_no_path_leads_out_of_the_pages_and_the_runs(run: Path) -> None:
             "/static/../server.py",
             "/static/..%2Fserver.py",
             "/static/%2e%2e/server.py",
+            "/static/vendor/%2e%2e/app.js",
+            "/static/vendor/LICENSE",
+            "/static/none.js",
             "/api/runs/0/images/..%2F..%2Fconfig.toml",
             "/api/runs/..%2F..%2Fetc",
             "/api/runs/0/steps/..%2F..%2Fconfig",
@@ -196,6 +199,23 @@ def test_exports_are_what_was_chosen(run: Path) -> None:
         assert (await client.get(f"{base}&format=docx")).status_code == 404
         wrong = await client.get("/api/runs/0/export?select=nonsense")
         assert wrong.status_code == 422
+
+    asked([run], body)
+
+
+def test_conversations_with_a_malformed_turn_are_counted_and_left_out(run: Path) -> None:
+    file = run / "trajectories/step-000003.parquet"
+    rows = pq.read_table(file).to_pylist()
+    actions = json.loads(rows[1]["actions"])
+    rows[1]["actions"] = json.dumps([actions[0] | {"error": "no call"}, *actions[1:]])
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+
+    async def body(client: httpx2.AsyncClient) -> None:
+        base = "/api/runs/0/export?format=sft&select=step-000003"
+        some = await client.get(f"{base}:1,step-000003:0")
+        assert "episodes-1-of-2.jsonl" in some.headers["content-disposition"]
+        none = await client.get(f"{base}:1")
+        assert (none.status_code, "none of these episodes" in none.text) == (422, True)
 
     asked([run], body)
 
