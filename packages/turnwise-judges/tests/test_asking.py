@@ -12,7 +12,8 @@ from judging_library import asker
 from turnwise.chat.endpoint import NoWordsError, Reply
 from turnwise.chat.recording import Recording
 from turnwise.errors import InfrastructureError
-from turnwise_judges.asking import Asker, Limits
+from turnwise_judges.alarm import UnreadableReplies
+from turnwise_judges.asking import Asker, Counts, Limits
 from turnwise_judges.base import Judgement, Message
 from turnwise_judges.pointwise import Score
 from turnwise_judges.prompt import Request
@@ -202,3 +203,48 @@ def test_what_judging_took() -> None:
     assert taken == [3, 2, 1]
     assert metrics["judge/tokens"] > 100
     assert "judge/seconds" not in metrics, "metrics have no times: equal runs have equal metrics"
+
+
+@pytest.mark.parametrize(
+    ("steps", "warned"),
+    [
+        ([(0, 64)] * 10, None),
+        ([(0, 64)] * 9 + [(6, 64)], 10),
+        ([(0, 64)] * 9 + [(1, 64)], None),
+        ([(20, 64)] * 10, None),
+        ([(20, 64), (20, 64), (60, 64)], 3),
+        ([(64, 64)], None),
+        ([(0, 0), (64, 64), (64, 64)], None),
+        ([(60, 64), (0, 64), (0, 64)], None),
+    ],
+)
+def test_a_rise_of_unreadable_replies_is_told(
+    steps: list[tuple[int, int]], warned: int | None
+) -> None:
+    counts = Counts()
+    alarm, said = UnreadableReplies(counts), []
+    for step, (unreadable, requests) in enumerate(steps, 1):
+        counts.unreadable += unreadable
+        counts.requests += requests
+        said.append(alarm(step))
+    told = list(filter(None, said))
+    assert [f"RL step {warned} " in text for text in told] == [True] * (warned is not None)
+
+
+def test_a_run_that_goes_on_compares_with_the_steps_before_it() -> None:
+    """Each process counts from 0: here three of them asked, the last one goes on."""
+    asked = [(1, 64), (2, 128), (3, 192), (1, 64), (1, 128)]
+    timing = [{"judge/unreadable": n, "judge/requests": of} for n, of in asked]
+    alarm = UnreadableReplies(Counts(requests=64, unreadable=20), [{"step": 0}, *timing])
+    assert "20 of 64 requests in no usable form, 4 of 320 before" in alarm(7)
+
+
+def test_it_is_told_once() -> None:
+    counts = Counts()
+    alarm, said = UnreadableReplies(counts), []
+    for step in range(1, 6):
+        counts.requests += 64
+        counts.unreadable += 12 * step
+        said.append(alarm(step))
+    (told,) = filter(None, said)
+    assert "36 of 64 requests in no usable form, 36 of 128 before" in told

@@ -7,7 +7,7 @@ from judging_library import asker, episode
 from turnwise.types import Group
 from turnwise_judges.pairwise import Better, PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.refinement import KnownQuestion, grade, known_questions
+from turnwise_judges.refining import KnownQuestion, grade, known_questions
 from turnwise_judges.scripted_model import example_reply
 
 PAIRWISE = PairwiseJudge(asker(example_reply))

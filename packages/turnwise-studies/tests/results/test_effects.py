@@ -17,9 +17,9 @@ from turnwise_studies.results.effects import (
     mean_over_seeds,
     mean_ratio,
     paired_by_task,
+    t_test_power,
     verdict_on,
 )
-from turnwise_studies.results.power import t_test_power
 
 ABOVE, BELOW, AROUND = (ByTask(0.0, low, high, 5, 9) for low, high in [(1, 2), (-2, -1), (-1, 1)])
 

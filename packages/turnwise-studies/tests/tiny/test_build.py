@@ -9,21 +9,27 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
+from turnwise.config import ModelConfig
 from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import ConfigError, DataError
+from turnwise.models.load import load_model
+from turnwise.models.places import tiny_folder
 from turnwise.models.tiny import VOCABULARY, Shape, tiny_config
 from turnwise.monitor.display import SilentDisplay
+from turnwise.seeds import derive
 from turnwise.types import Task
 from turnwise_studies.tiny.build import (
     BATCH_TOKENS,
     SHIPPED,
     Sizes,
+    accuracy,
     balanced,
     batches,
     build,
     train_tokenizer,
 )
-from turnwise_studies.tiny.pretraining_tasks import PretrainingTask
+from turnwise_studies.tiny.cards import Library
+from turnwise_studies.tiny.pretraining_tasks import PretrainingTask, PretrainingTaskMaker
 
 
 def test_hop_kinds_and_forms_of_questions_are_equally_frequent() -> None:
@@ -87,3 +93,16 @@ def test_a_stage_that_there_is_not_and_a_folder_with_files_are_refused(tmp_path:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="not empty"):
         build(tmp_path, standard_library(), 0, SilentDisplay())
+
+
+@pytest.mark.long
+def test_the_shipped_weights_have_the_figures_that_stand_beside_them() -> None:
+    """On a quarter of the pretraining tasks of the build's own check."""
+    model, tokenizer = load_model(ModelConfig(device="cpu"))
+    figures = json.loads((tiny_folder() / "figures.json").read_text())
+    assert figures["stages"] == list(SHIPPED)
+    seed, modules = figures["seed"], Sizes().modules
+    library = Library(standard_library(), tokenizer, derive(seed, "another"), modules)
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
+    measured = accuracy(model, [library.example(maker) for _ in range(16)])
+    assert abs(measured - figures["words"]["accuracy"]) < 0.1

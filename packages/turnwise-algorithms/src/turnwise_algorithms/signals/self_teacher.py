@@ -39,7 +39,6 @@ from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Sources, W
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import KeptTokens, Source
 from turnwise.types import Group, Observation, Trajectory
-from turnwise_algorithms.divergences import jensen_shannon
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
 BEGUN = (Source.MODEL, Source.INHERITED)
@@ -336,3 +335,16 @@ def _start(member: Trajectory) -> int:
 def _message(scaffold: Scaffold, text: str) -> np.ndarray:
     segments = scaffold.extend(Observation(text, Source.USER))
     return np.array([token for segment in segments for token in segment.tokens], np.int64)
+
+
+def jensen_shannon(first: Tensor, second: Tensor, alpha: float) -> Tensor:
+    """(1 - alpha) KL(first || m) + alpha KL(second || m), m = (1 - alpha) first + alpha second.
+
+    Generalised Jensen-Shannon divergence of GKD (arXiv 2306.13649), equation 1, in nats. Takes
+    log-probabilities [n, V], each row summing to 1 and none -inf, and gives [n]; alpha in (0, 1).
+    """
+    parts = torch.stack([first + math.log(1 - alpha), second + math.log(alpha)])
+    mixture = torch.logsumexp(parts, dim=0)
+    of_first = (first.exp() * (first - mixture)).sum(dim=-1)
+    of_second = (second.exp() * (second - mixture)).sum(dim=-1)
+    return (1 - alpha) * of_first + alpha * of_second
