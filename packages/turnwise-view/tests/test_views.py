@@ -183,7 +183,9 @@ def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -
     page.keyboard.press("ArrowLeft")
     assert "step 2" in chart.locator(".reading").inner_text()
     assert "0.2" in plot.get_attribute("aria-valuetext")
-    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    assert "step 1" in chart.locator(".reading").inner_text()
+    page.keyboard.press("End")
     plot.hover(position={"x": 50, "y": 40})
     assert "step 1" in chart.locator(".reading").inner_text()
 
