@@ -64,7 +64,7 @@ OWN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "cluster": {"section": ("cluster",)},
     "environments": {
-        "command": ("environments", "inject", "rewards", "serve-environment"),
+        "command": ("environments", "inject", "play", "rewards", "serve-environment"),
         "environment": (
             "bandit",
             "code",

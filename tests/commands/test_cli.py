@@ -218,7 +218,15 @@ main(sys.argv[1:])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["train", "evaluate", "evaluate a run", "play"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train",
+        "evaluate",
+        "evaluate a run",
+        pytest.param("play", marks=pytest.mark.wing("environments")),
+    ],
+)
 def test_threads_are_set_before_torch_is_loaded(recipe: Path, tmp_path: Path, command: str) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -390,6 +398,7 @@ def test_the_mask_can_be_seen_without_colour() -> None:
     assert parted == "Who?«ask»\n[context 2, begins with 0 tokens copied]\ntold"
 
 
+@pytest.mark.wing("environments")
 def test_play_puts_a_person_in_the_models_place(
     shell: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,6 +420,7 @@ class Leaving(io.StringIO):
         raise AssertionError("Ctrl-C was put off")
 
 
+@pytest.mark.wing("environments")
 def test_one_ctrl_c_ends_a_game(
     shell: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,25 +159,6 @@ def show(
             print_line(sentence)
 
 
-@app.command()
-def play(
-    recipe: Annotated[str, typer.Argument(help="The recipe whose environment to play.")],
-    overrides: Overrides = None,
-    task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
-) -> None:
-    """Be the policy yourself: the same loop, with your keyboard in the model's place."""
-    loaded = load_recipe(recipe, overrides or [])
-    from turnwise.parts.names import configure
-
-    configure(loaded)
-    from turnwise.commands.play import play_episode
-
-    try:
-        asyncio.run(play_episode(loaded, task, console))
-    except KeyboardInterrupt as ended:
-        fail("interrupted", exit_code(ended))
-
-
 @app.command(name="list")
 def list_(as_json: AsJson = False) -> None:
     """List what a recipe can name: recipes, environments, algorithms, engines, scaffolds."""

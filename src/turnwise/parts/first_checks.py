@@ -20,7 +20,6 @@ from turnwise.parts.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
 )
-from turnwise.parts.conversations import read_conversations
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
@@ -118,6 +117,8 @@ def check_demonstrations(recipe: Recipe, algorithm: Algorithm, fresh: bool = Tru
     if isinstance(chosen, ScriptedDemonstrations):
         check_behaviours(chosen.behaviours)
     elif isinstance(chosen, RecordedDemonstrations) and fresh:
+        from turnwise.parts.conversations import read_conversations
+
         read_conversations(Path(chosen.file))
 
 

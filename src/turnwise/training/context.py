@@ -16,7 +16,6 @@ from turnwise.errors import DataError
 from turnwise.learning.learner import Resumable
 from turnwise.monitor.display import Display
 from turnwise.parts.components import Components
-from turnwise.parts.conversations import conversation_tokens, read_conversations
 from turnwise.parts.resources import Resources
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.storage import checkpoint
@@ -113,6 +112,8 @@ class Demonstrations:
 
     def _read(self, chosen: RecordedDemonstrations) -> list[Tokens]:
         """The conversations of the file that an episode has room for."""
+        from turnwise.parts.conversations import conversation_tokens, read_conversations
+
         file, scaffold = Path(chosen.file), self.components.scaffold
         found = [
             conversation_tokens(messages, scaffold, place)

@@ -19,7 +19,6 @@ from turnwise.learning.roles import by_role
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import signals_of, words_of
-from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
 from turnwise.storage import checkpoint
@@ -161,6 +160,8 @@ class Learners:
         config = self._context.recipe.monitor.mutual_information
         if config is None or (step + 1) % config.every:
             return {}
+        from turnwise.monitor.mutual_information import mutual_information
+
         return mutual_information(self.policy.score, groups, config.tasks)
 
     def _mixed_in(self, step: int) -> list[Example]:

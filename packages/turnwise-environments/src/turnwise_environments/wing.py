@@ -1,4 +1,4 @@
-"""The wing: environments, scaffolds, parts of rewards, a tool, embeddings, four commands."""
+"""The wing: environments, scaffolds, parts of rewards, a tool, embeddings, five commands."""
 
 from pathlib import Path
 
@@ -124,6 +124,7 @@ WING = Wing(
     commands={
         "environments": "turnwise_environments.measuring:environments",
         "inject": "turnwise_environments.inject:inject",
+        "play": "turnwise_environments.play_command:play",
         "rewards": "turnwise_environments.reward_listing:rewards",
         "serve-environment": "turnwise_environments.serve:serve_environment",
     },

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.environments.search.cache import cached
-from turnwise.environments.search.compiled import read_compiled_modules
 from turnwise.environments.search.definitions import Definition, Module, is_public
-from turnwise.environments.search.static import read_module
 from turnwise.errors import DataError
 
 SKIPPED = frozenset(
@@ -68,6 +66,9 @@ def standard_library() -> list[Document]:
 
 def build() -> list[Document]:
     """Read the standard library. Raises DataError where Python came without its sources."""
+    from turnwise.environments.search.compiled import read_compiled_modules
+    from turnwise.environments.search.static import read_module
+
     modules = {module.name: module for module in read_compiled_modules()}
     modules |= {name: read_module(path, name) for name, path in _files()}
     documents: dict[str, Document] = {}

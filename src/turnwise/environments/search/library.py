@@ -11,7 +11,6 @@ from typing import Literal
 
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents, read_documents
-from turnwise.environments.search.questions import question_task, read_questions, unsupported
 from turnwise.environments.search.tasks import standard_tasks
 from turnwise.environments.tasksets import (
     SOLVED,
@@ -75,6 +74,12 @@ class QuestionFile(TaskFile):
     def load(self) -> Library:
         """Read both. Raises DataError for files that are missing or broken."""
         documents = read_documents(Path(self.documents).expanduser())
+        from turnwise.environments.search.questions import (
+            question_task,
+            read_questions,
+            unsupported,
+        )
+
         questions = read_questions(self.path)
         tasks = shuffled_split(map(question_task, questions), self.heldout_share)
         missing = unsupported(questions, documents)

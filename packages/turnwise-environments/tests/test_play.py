@@ -3,10 +3,10 @@
 from typing import Literal
 
 from tests.fakes import byte_tokenizer
-from turnwise.commands.play import how_to_act
 from turnwise.environments.base import Environment
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import tool
+from turnwise_environments.play import how_to_act
 
 
 class Lift(Environment):
