@@ -1,17 +1,14 @@
 """What an update records of each trained token, against computations by hand."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.learning.building import load_model, make_groups
+from tests.learning.building import learner, load_model, make_groups, members_of, update
 from turnwise.algorithms import make_algorithm
-from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
-from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals, together
 
 pytestmark = pytest.mark.numbers
@@ -22,11 +19,10 @@ REWARDS = [[1.0, 0.0, 0.3], [0.0, 1.0]]
 @pytest.mark.parametrize("share_prefixes", [False, True])
 def test_entropies_are_those_of_the_distribution_that_was_sampled(share_prefixes: bool) -> None:
     """At the sampling temperature, before the update, whatever comes after the first pass."""
-    model, groups, algorithm = load_model(), make_groups(REWARDS), make_algorithm("grpo", {})
-    config = LearningConfig(epochs=2, learning_rate=1e-2, share_prefixes=share_prefixes)
-    learner = PolicyLearner(copy.deepcopy(model), None, config, algorithm, temperature=0.7)
-    found = learner.update(groups, estimate(groups, Signals(), algorithm)).tokens
-    for member in (member for group in groups for member in group.graded):
+    model, groups = load_model(), make_groups(REWARDS)
+    trained = learner(temperature=0.7, epochs=2, share_prefixes=share_prefixes)
+    found = update(trained, groups).tokens
+    for member in members_of(groups):
         places = np.flatnonzero(member.tokens.mask)
         with torch.no_grad():
             logits = model(torch.tensor(member.tokens.ids)[None]).logits[0] / 0.7
@@ -42,9 +38,7 @@ def test_weights_are_the_aggregation_s_where_nothing_else_is_chosen() -> None:
     are two batches."""
     groups = make_groups(REWARDS)
     algorithm = make_algorithm("grpo", {"aggregation": "sequence_mean_token_mean"})
-    config = LearningConfig(updates_per_step=2)
-    learner = PolicyLearner(load_model(), None, config, algorithm)
-    found = learner.update(groups, estimate(groups, Signals(), algorithm)).tokens
+    found = update(learner(algorithm, updates_per_step=2), groups).tokens
     for group in groups:
         for member in group.graded:
             own = found[member.id]["loss_weight"][member.tokens.mask]
@@ -67,12 +61,10 @@ def test_weights_are_what_is_left_after_filters_and_corrections(changes: dict[st
     groups = make_groups(REWARDS)
     algorithm = make_algorithm("grpo", {"correction": "none", **changes})
     credits = estimate(groups, Signals(), algorithm)
-    learner = PolicyLearner(load_model(), None, LearningConfig(), algorithm)
-    report = learner.update(groups, credits)
+    report = learner(algorithm).update(groups, credits)
     rows = [
         (report.tokens[member.id]["loss_weight"], credits.advantages[member.id])
-        for group in groups
-        for member in group.graded
+        for member in members_of(groups)
     ]
     loss = -sum(float(np.nansum(weights * advantages)) for weights, advantages in rows)
     assert report.metrics["policy/loss"] == pytest.approx(loss, abs=1e-6)

@@ -5,7 +5,7 @@ words, copying, looking up among lines and the tags, and has seen no question an
 `turnwise build-tiny` of the package turnwise-studies makes it again from nothing. `tiny_search` has
 imitated a perfect search agent in made-up libraries as well; neither has seen a task. `tiny_demo`
 is `tiny` after a cold start on mediocre demonstrations of the recipe `demo`. Not here: where they
-lie (shipped.py), loading (load.py).
+lie (places.py), loading (load.py).
 """
 
 from dataclasses import dataclass
