@@ -114,6 +114,15 @@ def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update() -> None
     assert again.metrics["policy/approx_kl"] != report.metrics["policy/approx_kl"]
 
 
+def test_extremes_are_of_all_micro_batches() -> None:
+    whole, split = (
+        update(learner(tokens_per_micro_batch=budget), make_groups(REWARDS)).metrics
+        for budget in (100_000, 64)
+    )
+    for name in ("policy/ratio_max", "policy/ratio_min"):
+        assert split[name] == pytest.approx(whole[name], rel=1e-4)
+
+
 def test_two_epochs_are_two_passes_over_the_same_shares() -> None:
     """With ratios to the policy that sampled they are two updates on the same trajectories."""
     groups = make_groups(REWARDS)

@@ -12,6 +12,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.rollout.collect import independent, oversampled_groups
 from turnwise.rollout.runner import RolloutRunner
+from turnwise.tools.tool import tool
 from turnwise.types import Group, Outcome, Trajectory, Verdict
 
 
@@ -57,6 +58,21 @@ def test_the_first_to_finish_are_kept_in_their_order() -> None:
             assert (left.outcome, left.reward) == (Outcome.CANCELLED, None)
     assert ended == pytest.approx(max(sorted(when)[4] for when in times.values()))
     assert ended < max(max(when) for when in times.values())
+
+
+class AtOnce(Waiting):
+    """All episodes end at the same moment."""
+
+    @tool
+    async def wait(self) -> str:
+        """Wait."""
+        return "done"
+
+
+def test_of_those_that_end_together_the_first_are_kept() -> None:
+    groups, _ = collect(AtOnce(), 5, extra=3)
+    for group in groups:
+        assert [member.episode for member in group.trajectories] == [0, 1, 2, 3, 4]
 
 
 def test_episodes_in_excess_are_in_no_statistic_but_their_count() -> None:

@@ -1,4 +1,4 @@
-"""What happens between passes of the embedded engine: requests are admitted, new weights loaded."""
+"""Between passes of the embedded engine: requests are admitted, new weights loaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
