@@ -12,7 +12,7 @@ from turnwise_gateway.requests import Message, ToolSchema
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 Kinds = Mapping[str, Callable[[Fields], str | bytes]]
-"""What reads a part of a message, by its kind: a text, or an image as PNG."""
+"""Reads a part of a message, by its kind: a text, or an image as PNG."""
 
 
 class Conversation:
