@@ -49,17 +49,18 @@ class Twice(Capitals):
 
 
 @pytest.mark.parametrize(
-    ("made", "environment"),
+    ("chosen", "environment"),
     [
-        (scaffold(), Capitals()),
-        (scaffold("react"), Capitals()),
-        (scaffold(parallel_calls=True), Twice()),
+        ({}, Capitals()),
+        pytest.param({"name": "react"}, Capitals(), marks=pytest.mark.wing("environments")),
+        ({"parallel_calls": True}, Twice()),
     ],
     ids=["tags", "react", "parallel calls"],
 )
 def test_an_episode_that_is_written_as_messages_is_read_as_the_same_tokens(
-    made: Scaffold, environment: Capitals
+    chosen: dict[str, Any], environment: Capitals
 ) -> None:
+    made = scaffold(**chosen)
     tasks, limits = environment.tasks("train"), RolloutConfig()
     (played,) = asyncio.run(demonstrate(environment, made, limits, tasks, {"faithful": 1}, 1, 0))
     row = {
