@@ -7,7 +7,7 @@ that did not come to its end has none.
 
 What it is not: proof. A test shares its process with the code that it tests. Exits and forged
 results earn nothing; what replaces this program's parts in memory is found by another run, in which
-all tests have to fail (sabotage.py).
+all tests have to fail (judging.py).
 """
 
 import ctypes
