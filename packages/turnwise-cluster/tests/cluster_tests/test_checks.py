@@ -12,7 +12,7 @@ from tests.learning import conftest as learning
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError
 from turnwise.training.single import learner_of
-from turnwise_cluster.checks import check_cluster, check_model, done_alone
+from turnwise_cluster.resources import check_cluster, check_model, done_alone
 
 model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [

@@ -1,41 +1,165 @@
-"""Processes of the learner's other ranks: of this machine, or on the nodes of a cluster."""
+"""How the ranks of a learner are started, and reach the first one, which says what all of them do.
 
+They are processes of this machine, or on the nodes of a cluster. Each connects to it, shows the
+secret of its start, and reads messages from then on, each pickled behind its length. Pickles run
+what they say, so that nothing is read before the other side has shown the secret.
+"""
+
+import hmac
+import os
 import pickle
+import platform
+import queue
+import secrets
+import socket
+import struct
 import subprocess
 import sys
+import threading
+from collections import deque
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
-from turnwise_cluster.learners.rendezvous import RankSetup
-from turnwise_cluster.learners.worker import work_on_node
 from turnwise_cluster.placement import ExitStatus, PlacementGroup, Process
 
-
-class RankProcess(Protocol):
-    """The process of one rank; `Process` is one."""
-
-    def ended(self, seconds: float = 0.0) -> ExitStatus | None:
-        """Wait for its end; None where it has not ended after so long."""
-        ...
-
-    def end(self) -> None:
-        """End it, wherever it is. Idempotent."""
-        ...
+SECRET_BYTES = 32
+HELLO_SECONDS = 10.0
+"""Seconds in which a connection has to go on showing whose it is."""
+MOST_STRANGERS = 64
+"""Connections that have not yet shown it; of more, the first are closed."""
+LONGEST_HELLO = 4096
+"""Bytes of the message in which a rank says that it is there."""
+_LENGTH = struct.Struct("!Q")
 
 
-class RankLauncher(Protocol):
-    """Starts the processes of ranks."""
+@dataclass(frozen=True)
+class RankSetup:
+    """All that a rank has to know before the first message."""
 
     host: str
-    """The address of this machine by which they reach it."""
+    """The address of rank 0, by which the others reach it."""
+    port: int
+    """Where rank 0 says what is to be done."""
+    store: int
+    """The port of the store by which ranks find each other."""
+    secret: bytes
+    rank: int
+    count: int
+    device: str
+    """`cuda` or `cpu`."""
+    threads: int
+    seconds: float
+    """Deadline of everything that ranks do together."""
+    replicas: int
+    """Copies of the divided model."""
+    log: str
+    """The file of whatever the rank prints."""
+    folder: str
+    """The working folder of rank 0, from which relative paths are read."""
+    path: tuple[str, ...]
+    """Where rank 0 finds modules."""
 
-    def start(self, setup: RankSetup) -> RankProcess:
-        """Start one; returns at once."""
-        ...
+
+@dataclass(frozen=True)
+class Arrival:
+    """A rank is there."""
+
+    rank: int
+    node: str
+    process: int
+
+
+class Rendezvous:
+    """Rank 0's side: the port to which the others come. Example: `rendezvous.arrival(1.0)`.
+
+    Connections that are silent, slow or without the secret hold no rank up.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._server = socket.create_server((host, 0))
+        self.port: int = self._server.getsockname()[1]
+        self.secret = secrets.token_bytes(SECRET_BYTES)
+        self._arrived: queue.Queue[tuple[Arrival, socket.socket]] = queue.Queue()
+        self._strangers: deque[socket.socket] = deque()
+        threading.Thread(target=self._let_in, daemon=True).start()
+
+    def arrival(self, seconds: float) -> tuple[Arrival, socket.socket] | None:
+        """Wait for the next rank, and return its connection; None where none comes in time."""
+        try:
+            return self._arrived.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Refuse later connections, and end those of strangers."""
+        _end(self._server)
+        for one in list(self._strangers):
+            _end(one)
+
+    def _let_in(self) -> None:
+        with suppress(OSError):  # the server is closed
+            while True:
+                connection, _ = self._server.accept()
+                self._strangers.append(connection)
+                if len(self._strangers) > MOST_STRANGERS:
+                    _end(self._strangers.popleft())
+                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+
+    def _hear(self, connection: socket.socket) -> None:
+        """Read whose a connection is."""
+        connection.settimeout(HELLO_SECONDS)
+        with suppress(OSError, ValueError), connection.makefile("rb") as stream:
+            if hmac.compare_digest(stream.read(SECRET_BYTES), self.secret):
+                said = receive(stream, LONGEST_HELLO)
+                if said is not None:
+                    self._strangers.remove(connection)
+                    self._arrived.put((pickle.loads(said), connection))
+                    return
+        with suppress(ValueError):  # sent away
+            self._strangers.remove(connection)
+        _end(connection)
+
+
+def _end(connection: socket.socket) -> None:
+    """Close it, and wake the thread that waits for it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def arrive(setup: RankSetup) -> socket.socket:
+    """The connection of a rank to the first one, which knows then that it is there."""
+    connection = socket.create_connection((setup.host, setup.port), setup.seconds)
+    connection.settimeout(None)
+    connection.sendall(setup.secret)
+    send(connection, Arrival(setup.rank, platform.node(), os.getpid()))
+    return connection
+
+
+def send(connection: socket.socket, message: Any) -> None:
+    """Send a message. Raises OSError where the other side is gone or does not listen."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    connection.sendall(_LENGTH.pack(len(data)))
+    connection.sendall(data)
+
+
+def receive(stream: BinaryIO, most: float = float("inf")) -> bytes | None:
+    """The next message, pickled; None where the other side has ended, or says that it has more
+    bytes than `most`."""
+    try:
+        head = stream.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack(head)
+        data = stream.read(length) if length <= most else b""
+    except OSError:
+        return None
+    return data if len(data) == length else None
 
 
 class Subprocesses:
-    """See RankLauncher: on this machine. On GPUs each rank has the one of its number."""
+    """Ranks of this machine; on GPUs each has the one of its number."""
 
     host = "127.0.0.1"
 
@@ -54,8 +178,6 @@ class Subprocesses:
 
 
 class Subprocess:
-    """See RankProcess."""
-
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
 
@@ -72,10 +194,16 @@ class Subprocess:
 
 
 class OnNodes:
-    """See RankLauncher: on the nodes of a cluster, each with the GPU that is given to it there."""
+    """Ranks on the nodes of a cluster, each with the GPU that is given to it there."""
 
     def __init__(self, host: str, places: PlacementGroup) -> None:
         self.host, self._places = host, places
 
     def start(self, setup: RankSetup) -> Process:
+        from turnwise_cluster.learners.worker import work_on_node
+
         return self._places.start(setup.rank, work_on_node, setup)
+
+
+RankLauncher = Subprocesses | OnNodes
+RankProcess = Subprocess | Process

@@ -27,7 +27,7 @@ from turnwise.learning.ranks import Compute, Value
 from turnwise.models.copies import adapters_of
 from turnwise.models.in_files import layers_of
 from turnwise_cluster.learners.exchanges import Slices, divide_experts
-from turnwise_cluster.learners.rendezvous import RankSetup
+from turnwise_cluster.learners.launcher import RankSetup
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

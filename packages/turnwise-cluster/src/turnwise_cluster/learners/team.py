@@ -17,10 +17,17 @@ from typing import Any, TypeVar
 import torch
 
 from turnwise.errors import InfrastructureError
-from turnwise_cluster.learners.launcher import RankLauncher, RankProcess, Subprocesses
+from turnwise_cluster.learners.launcher import (
+    Arrival,
+    RankLauncher,
+    RankProcess,
+    RankSetup,
+    Rendezvous,
+    Subprocesses,
+    send,
+)
 from turnwise_cluster.learners.parts import Parts
 from turnwise_cluster.learners.process_group import join, leave, listen
-from turnwise_cluster.learners.rendezvous import Arrival, RankSetup, Rendezvous, send
 from turnwise_cluster.placement import ExitStatus
 
 Result = TypeVar("Result")

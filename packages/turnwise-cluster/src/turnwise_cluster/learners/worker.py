@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from turnwise.stopping import EXIT_CODES
 from turnwise.threads import configure_threads
-from turnwise_cluster.learners.rendezvous import RankSetup, arrive, receive
+from turnwise_cluster.learners.launcher import RankSetup, arrive, receive
 
 ENDING = 2.0
 """Seconds that a call has to be over when the first rank has ended."""

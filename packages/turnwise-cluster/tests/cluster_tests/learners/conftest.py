@@ -1,13 +1,16 @@
 """A learner of two processes, started once, and what it is compared with: the learner of one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from cluster_tests.learners.comparing import Bench
 from tests.learning import conftest as learning
+from turnwise.types import Group
 from turnwise_cluster.learners.team import Team
 
 make_groups, one_thread, load_model = (
@@ -63,3 +66,15 @@ def no_ranks_beside(request: pytest.FixtureRequest, kept_team: KeptTeam) -> None
 @pytest.fixture
 def team(kept_team: KeptTeam) -> Team:
     return kept_team.open()
+
+
+@pytest.fixture
+def bench(
+    team: Team,
+    model_folders: dict[str, Path],
+    make_groups: Callable[..., list[Group]],
+    tokenizer: Any,
+    tmp_path: Path,
+) -> Bench:
+    """Two ranks, and what is compared on them."""
+    return Bench(team, model_folders, make_groups, tokenizer, tmp_path)

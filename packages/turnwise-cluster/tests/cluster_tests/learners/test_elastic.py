@@ -9,19 +9,24 @@ from typing import Any
 import pytest
 import torch
 
-from cluster_tests.learners.test_learner import (
+from cluster_tests.learners.comparing import (
     ALGORITHMS,
     REWARDS,
+    WITH_REFERENCE,
     assert_same_critics,
     assert_same_update,
     assert_same_updates,
+    gone_on,
     pair,
     recipe_of,
+    save,
+    sliced,
+    updated,
 )
-from cluster_tests.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
 from turnwise.types import Group
 from turnwise_cluster.learners.team import Team
 
+pytestmark = [pytest.mark.numbers, pytest.mark.slow]
 MakeGroups = Callable[..., list[Group]]
 
 
@@ -35,8 +40,6 @@ def ranks(count: int, logs: Path, replicas: int = 1) -> Iterator[Team]:
         team.close()
 
 
-@pytest.mark.slow
-@pytest.mark.numbers
 def test_four_go_on_from_two_and_one_from_four(
     model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -52,8 +55,6 @@ def test_four_go_on_from_two_and_one_from_four(
     assert_same_updates(one, gone_on(later, recipe, None), [make_groups(REWARDS, 3)])
 
 
-@pytest.mark.slow
-@pytest.mark.numbers
 def test_two_replicas_of_two_parts_make_the_update_of_one(
     model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -69,9 +70,7 @@ def test_two_replicas_of_two_parts_make_the_update_of_one(
     assert_same_updates(one, gone_on(folder, recipe, None), [make_groups(REWARDS, 2)])
 
 
-@pytest.mark.slow
-@pytest.mark.numbers
-@pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("count", [3, 4])
 def test_three_and_four_ranks_make_the_update_of_one(
     model_folders: dict[str, Path], make_groups: MakeGroups, tmp_path: Path, count: int
 ) -> None:
@@ -87,3 +86,13 @@ def test_three_and_four_ranks_make_the_update_of_one(
         credits = assert_same_critics(one, two, made)
         for groups, own in zip(made, credits, strict=True):
             assert_same_update(one, two, groups, own)
+
+
+@pytest.mark.parametrize("slices", [2, 4])
+def test_slices_make_the_update_of_one(
+    model_folders: dict[str, Path], make_groups: MakeGroups, tmp_path: Path, slices: int
+) -> None:
+    """Two pairs; then four slices for two heads of keys, which are repeated for them."""
+    recipe = sliced(recipe_of(model_folders["llama"], ALGORITHMS[1]), 4, slices)
+    with ranks(4, tmp_path) as team:
+        assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])

@@ -1,7 +1,5 @@
 """Promise 6 for any micro-batches and every algorithm of the table, on two ranks."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster_tests.learners.test_learner import (
+from cluster_tests.learners.comparing import (
     REWARDS,
+    WITH_REFERENCE,
+    Bench,
     assert_same_update,
     assert_same_updates,
     loaded,
-    pair,
-    recipe_of,
     row_by_row,
 )
 from turnwise.algorithms.algorithm import Algorithm
@@ -23,13 +21,9 @@ from turnwise.algorithms.registry import algorithm_names, row_of
 from turnwise.config import Recipe
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner
-from turnwise.types import Group
 from turnwise_cluster.learners.parts import algorithm_of
-from turnwise_cluster.learners.team import Team
 
 pytestmark = pytest.mark.numbers
-
-MakeGroups = Callable[..., list[Group]]
 
 
 def for_a_learner(row: Algorithm) -> tuple[Any, ...]:
@@ -55,21 +49,18 @@ REWARD = st.sampled_from([0.0, 0.25, 1.0])
     st.integers(64, 600),
 )
 def test_neither_split_nor_padding_nor_ranks_change_a_gradient(
-    team: Team,
-    model_folders: dict[str, Path],
-    make_groups: MakeGroups,
+    bench: Bench,
     rewards: list[list[float]],
     seed: int,
     tokens: int,
 ) -> None:
     """One process computes row by row, without any padding; two in micro-batches of some size."""
-    model, algorithm = model_folders["qwen3"], {"name": "dapo", "kl_coefficient": 0.1}
-    recipe = recipe_of(model, algorithm, tokens_per_micro_batch=tokens)
-    groups = make_groups([[0.0, 1.0], *rewards], seed)
+    recipe = bench.recipe("qwen3", WITH_REFERENCE, tokens_per_micro_batch=tokens)
+    groups = bench.groups([[0.0, 1.0], *rewards], seed)
     one = PolicyLearner(
         loaded(recipe, 1), loaded(recipe, 2), row_by_row(recipe).learning, algorithm_of(recipe)
     )
-    assert_same_updates(one, pair(team, recipe)[1], [groups])
+    assert_same_updates(one, bench.pair(recipe)[1], [groups])
 
 
 DIFFERENT = {for_a_learner(row_of(name)): name for name in algorithm_names()}.values()
@@ -77,15 +68,13 @@ DIFFERENT = {for_a_learner(row_of(name)): name for name in algorithm_names()}.va
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(
-    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, name: str
-) -> None:
+def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(bench: Bench, name: str) -> None:
     """Objective, denominators, clip, correction, filter on tokens, other losses; of rows that have
     all of these in common, one. Of advantages, which are estimated before ranks are asked for
     anything, each token has some. A self-teacher's loss is left out here."""
-    recipe = named(recipe_of(model_folders["qwen3"], {"name": "grpo"}), name)
-    one, two = pair(team, recipe)
-    groups, generator = make_groups(REWARDS), np.random.default_rng(3)
+    recipe = named(bench.recipe("qwen3", {"name": "grpo"}), name)
+    one, two = bench.pair(recipe)
+    groups, generator = bench.groups(REWARDS), np.random.default_rng(3)
     members = [member for group in groups for member in group.graded]
     advantages = {
         member.id: generator.normal(size=len(member.tokens)).astype(np.float32)

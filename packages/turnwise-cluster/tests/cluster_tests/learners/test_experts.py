@@ -1,6 +1,5 @@
 """Promise 6 for mixtures of experts: two ranks make the update of one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,25 +15,25 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
-from cluster_tests.learners.test_learner import (
+from cluster_tests.learners.comparing import (
     ALGORITHMS,
     REWARDS,
+    WITH_REFERENCE,
+    Bench,
     assert_same_critics,
     assert_same_updates,
-    pair,
-    recipe_of,
+    gone_on,
+    names_in,
+    updated,
 )
-from cluster_tests.learners.test_saving import WITH_REFERENCE, gone_on, names_in, save, updated
 from tests.learning.building import VOCABULARY, changed, each
 from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group, Trajectory
-from turnwise_cluster.learners.team import Team
+from turnwise.types import Trajectory
 
 pytestmark = pytest.mark.numbers
 
-MakeGroups = Callable[..., list[Group]]
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"num_experts": 4}),
     "mixtral": (MixtralConfig, MixtralForCausalLM, {"num_local_experts": 4}),
@@ -72,44 +71,39 @@ def expert_folders(
     return folders
 
 
+@pytest.fixture
+def bench(bench: Bench, expert_folders: dict[str, Path]) -> Bench:
+    return replace(bench, models=expert_folders)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.slow)])
-def test_two_ranks_make_the_update_of_one(
-    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, kind: str
-) -> None:
+def test_two_ranks_make_the_update_of_one(bench: Bench, kind: str) -> None:
     """With a KL term and entropies; experts that few tokens reach, and none on one of the ranks."""
-    recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
-    assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
+    recipe = bench.recipe(kind, ALGORITHMS[1], updates_per_step=2)
+    assert_same_updates(*bench.pair(recipe), bench.made(2))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_tokens_go_to_experts(
-    team: Team,
-    expert_folders: dict[str, Path],
-    make_groups: MakeGroups,
-    kind: str,
-    slices: int,
-) -> None:
+def test_tokens_go_to_experts(bench: Bench, kind: str, slices: int) -> None:
     """In place of weights that are gathered; alone, and with rows that ranks compute together."""
-    recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
+    recipe = bench.recipe(kind, ALGORITHMS[1], updates_per_step=2)
     recipe = kept_apart(recipe, slices)
-    one, other = pair(team, recipe)
-    experts = team.parts.learner.model.model.layers[0].mlp.experts
+    one, other = bench.pair(recipe)
+    experts = bench.team.parts.learner.model.model.layers[0].mlp.experts
     assert experts.down_proj.to_local().shape[0] == experts.num_experts == 2
-    assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
+    assert_same_updates(one, other, bench.made(2))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_experts_are_replayed_on_ranks(
-    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, apart: bool
-) -> None:
+def test_experts_are_replayed_on_ranks(bench: Bench, apart: bool) -> None:
     """Where weights are gathered, and where tokens go to experts."""
-    recipe = recipe_of(expert_folders["qwen3_moe"], ALGORITHMS[1])
-    one, other = pair(team, kept_apart(recipe) if apart else recipe)
-    groups = each(make_groups(REWARDS, 1), _with_experts)
+    recipe = bench.recipe("qwen3_moe", ALGORITHMS[1])
+    one, other = bench.pair(kept_apart(recipe) if apart else recipe)
+    groups = each(bench.groups(REWARDS, 1), _with_experts)
     assert_same_updates(one, other, [groups])
     algorithm = one.algorithm
     report = one.update(groups, estimate(groups, Signals({}), algorithm))
@@ -131,25 +125,17 @@ def kept_apart(recipe: Recipe, slices: int = 1) -> Recipe:
 
 
 @pytest.mark.slow
-def test_one_process_goes_on_from_the_experts_of_two(
-    team: Team,
-    expert_folders: dict[str, Path],
-    make_groups: MakeGroups,
-    tokenizer: PreTrainedTokenizerFast,
-    tmp_path: Path,
-) -> None:
-    recipe = kept_apart(recipe_of(expert_folders["qwen3_moe"], WITH_REFERENCE))
-    two = updated(pair(team, recipe)[1], recipe, make_groups(REWARDS, 1))
-    folder = save(two, tmp_path, tokenizer)
-    assert names_in(folder) == names_in(expert_folders["qwen3_moe"])
-    again = gone_on(folder, recipe, None), gone_on(folder, recipe, team)
-    assert_same_updates(*again, [make_groups(REWARDS, 2)])
+def test_one_process_goes_on_from_the_experts_of_two(bench: Bench) -> None:
+    recipe = kept_apart(bench.recipe("qwen3_moe", WITH_REFERENCE))
+    two = updated(bench.pair(recipe)[1], recipe, bench.groups(REWARDS, 1))
+    folder = bench.save(two)
+    assert names_in(folder) == names_in(bench.models["qwen3_moe"])
+    again = gone_on(folder, recipe, None), gone_on(folder, recipe, bench.team)
+    assert_same_updates(*again, [bench.groups(REWARDS, 2)])
 
 
 @pytest.mark.slow
-def test_a_critic_with_experts(
-    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups
-) -> None:
-    recipe = recipe_of(expert_folders["qwen3_moe"], {"name": "ppo"})
-    learners = pair(team, recipe)
-    assert_same_critics(*learners, [make_groups(REWARDS, seed) for seed in range(2)])
+def test_a_critic_with_experts(bench: Bench) -> None:
+    recipe = bench.recipe("qwen3_moe", {"name": "ppo"})
+    learners = bench.pair(recipe)
+    assert_same_critics(*learners, bench.made(2))

@@ -11,14 +11,15 @@ import torch
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForImageTextToText, PreTrainedModel
 
-from cluster_tests.learners.test_learner import (
+from cluster_tests.learners.comparing import (
     alone,
     assert_same_critics,
     assert_same_update,
     assert_same_updates,
+    names_in,
     recipe_of,
+    save,
 )
-from cluster_tests.learners.test_saving import names_in, save
 from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cluster_tests.learners.test_learner import loaded, recipe_of
+from cluster_tests.learners.comparing import loaded, recipe_of
 from turnwise.models.load import load_model
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.team import Team

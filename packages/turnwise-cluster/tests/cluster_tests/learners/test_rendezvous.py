@@ -5,7 +5,7 @@ import socket
 import time
 from typing import Any
 
-from turnwise_cluster.learners.rendezvous import Arrival, Rendezvous, send
+from turnwise_cluster.learners.launcher import Arrival, Rendezvous, send
 
 RAN: list[str] = []
 

@@ -1,27 +1,19 @@
 """Promise 6 for passes without a gradient: ranks score some of the texts each, as one process does
 all of them."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from torch.distributed.tensor import DTensor
 
-from cluster_tests.learners.test_learner import REWARDS, loaded, pair, recipe_of, same
-from cluster_tests.learners.test_sequence import sliced
+from cluster_tests.learners.comparing import REWARDS, WITH_REFERENCE, Bench, loaded, same
 from turnwise.forward.logprobs import score_norms
 from turnwise.learning.scoring import logprobs
-from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
-from turnwise_cluster.learners.team import Team
 
 pytestmark = pytest.mark.numbers
-
-MakeGroups = Callable[..., list[Group]]
-DAPO = {"name": "dapo", "kl_coefficient": 0.1}
 
 
 class Counted:
@@ -37,12 +29,10 @@ class Counted:
 
 @pytest.mark.long
 @pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_two_ranks_score_what_one_does(
-    team: Team, model_folders: dict[str, Path], slices: int
-) -> None:
+def test_two_ranks_score_what_one_does(bench: Bench, slices: int) -> None:
     """Texts of which nothing is wanted among them; one alone; none."""
-    recipe = sliced(recipe_of(model_folders["qwen3"], DAPO), 2, slices)
-    one, two = pair(team, recipe)
+    recipe = bench.recipe("qwen3", WITH_REFERENCE, slices=slices)
+    one, two = bench.pair(recipe)
     generator = np.random.default_rng(0)
     texts = [
         (generator.integers(0, 50, length), generator.random(length) < 0.5)
@@ -58,18 +48,16 @@ def test_two_ranks_score_what_one_does(
 
 @pytest.mark.wing("algorithms")
 @pytest.mark.long
-def test_each_rank_scores_its_share(
-    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
-) -> None:
+def test_each_rank_scores_its_share(bench: Bench) -> None:
     """Of the reference, which here is the policy without its adapters, and of the policy."""
     from telling import Telling
     from turnwise_algorithms.signals.hindsight import Hindsight
     from turnwise_algorithms.signals.score_norms import ScoreNorms
 
-    one, two = pair(team, recipe_of(model_folders["gemma2"], DAPO, lora_rank=2))
-    groups = make_groups(REWARDS)
+    one, two = bench.pair(bench.recipe("gemma2", WITH_REFERENCE, lora_rank=2))
+    groups = bench.groups(REWARDS)
     members = [member for group in groups for member in group.graded]
-    counted = Counted(team.parts.learner.model.get_base_model())
+    counted = Counted(bench.team.parts.learner.model.get_base_model())
     assert all(map(same, one.reference_logprobs(members), two.reference_logprobs(members)))
     assert 0 < counted.texts < len(members)
     told: Any = partial(Hindsight, scaffold=Telling())
@@ -82,23 +70,21 @@ def test_each_rank_scores_its_share(
 @pytest.mark.wing("algorithms")
 @pytest.mark.long
 @pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_teacher_is_divided_and_says_the_same(
-    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, slices: int
-) -> None:
+def test_a_teacher_is_divided_and_says_the_same(bench: Bench, slices: int) -> None:
     """Another model than the policy; it scores whole rows where the policy has slices of them."""
     from turnwise_algorithms.signals.teacher import Teacher
 
-    llama = recipe_of(model_folders["llama"], {"name": "grpo"})
-    distillation = {"name": "distillation", "teacher": {"model": str(model_folders["llama"])}}
-    recipe = sliced(recipe_of(model_folders["qwen3"], distillation), 2, slices)
+    llama = bench.recipe("llama", {"name": "grpo"})
+    distillation = {"name": "distillation", "teacher": {"model": str(bench.models["llama"])}}
+    recipe = bench.recipe("qwen3", distillation, slices=slices)
     teacher = loaded(llama, 3)
-    learner = DistributedLearner(team, recipe, loaded(recipe, 1), None, None, teacher)
+    learner = DistributedLearner(bench.team, recipe, loaded(recipe, 1), None, None, teacher)
     two = learner.teacher
     assert two is not None
-    divided = team.parts.learner.teacher.model
+    divided = bench.team.parts.learner.teacher.model
     counted = Counted(divided)
     one = Teacher(loaded(llama, 3), recipe.learning, 1.0)
-    groups = make_groups(REWARDS)
+    groups = bench.groups(REWARDS)
     for temperature in (1.0, 0.7):
         one.temperature = temperature
         learner.set_temperature(temperature)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from cluster_tests.learners.test_learner import REWARDS, loaded, recipe_of
+from cluster_tests.learners.comparing import REWARDS, loaded, recipe_of
 from cluster_tests.workers.processes import descendants, left_after
 from turnwise.config import ClusterConfig, Recipe
 from turnwise.errors import InfrastructureError
