@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import FunctionAgent, ModelConfig, RolloutConfig, ScaffoldConfig
+from turnwise.config import ModelConfig, RolloutConfig, ScaffoldConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.models.load import load_tokenizer
@@ -29,6 +29,7 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import FunctionAgent
 
 CALLS = 3
 """Tool calls of an episode; then comes the answer."""

@@ -21,8 +21,8 @@ import torch
 from engine_measurements import endless_tokenizer
 from gpu import episodes, longest
 
-from turnwise.config import StartedServers, VllmEngineConfig
 from turnwise_vllm.make import make_vllm
+from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 
 
 def measured(arguments: Namespace, model: Any) -> dict[str, Any]:

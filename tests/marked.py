@@ -1,17 +1,21 @@
-"""Cases of a table, marked where they name something of the wing of algorithms."""
+"""Cases of a table, marked where they name something of a wing."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from turnwise.wings import OWN
 
-NAMES = {
-    name for kind in ("algorithm", "estimator", "rollout") for name in OWN["algorithms"][kind]
+ALGORITHMS = {
+    name
+    for kind in ("algorithm", "estimator", "rollout")
+    for name in OWN["algorithms"][kind].split()
 } | {"self_teacher_coefficient"}
 WING = pytest.mark.wing("algorithms")
+SECTIONS = {name: wing for wing, kinds in OWN.items() for name in kinds.get("section", "").split()}
+"""The wing of each section that a recipe has of one."""
 
 
 def marked(cases: Iterable[Any]) -> list[Any]:
@@ -20,6 +24,16 @@ def marked(cases: Iterable[Any]) -> list[Any]:
     made = []
     for case in cases:
         values = case if isinstance(case, tuple) else (case,)
-        named = set(re.findall(r"\w+", str(values[:-1] or values)))
-        made.append(pytest.param(*values, marks=WING if named & NAMES else ()))
+        needed = set(wings_of(str(values[:-1] or values)))
+        made.append(pytest.param(*values, marks=[pytest.mark.wing(name) for name in needed]))
     return made
+
+
+def wings_of(overrides: str) -> Iterator[str]:
+    """The wings whose names or sections a text of overrides has."""
+    if set(re.findall(r"\w+", overrides)) & ALGORITHMS:
+        yield "algorithms"
+    if "engine=vllm" in overrides or "engine.name=vllm" in overrides:
+        yield "vllm"
+    sections = set(re.findall(r"(?:^|[\s'(])(\w+)[.=]", overrides))
+    yield from (SECTIONS[name] for name in sections & SECTIONS.keys())

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import check_recipe, load_recipe, recipe_keys
-from turnwise.config.judge import JudgeFile
 from turnwise.config.loading import check_section
 from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise_judges.settings import JudgeFile
 
 ROOT = Path(__file__).parents[1]
 THIRTY = 30

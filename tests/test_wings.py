@@ -12,9 +12,10 @@ import pytest
 
 import turnwise.config.recipe as recipe_module
 from turnwise import errors, wings
-from turnwise.config import Recipe, load_recipe, loading
+from turnwise.config import Recipe, WingSection, load_recipe, loading
 from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError
+from turnwise.parts.first_checks import known_of
 from turnwise.training import run
 from turnwise.wings import Wing, wings_of
 
@@ -110,7 +111,7 @@ def test_a_recipe_that_two_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_recipe_of_a_wing_that_is_not_installed_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(wings.OWN, "sky", {"recipe": ("sky",)})
+    monkeypatch.setitem(wings.OWN, "sky", {"recipe": "sky"})
     with pytest.raises(errors.MissingExtraError, match=r"recipe sky.*'turnwise\[sky\]'"):
         loading.read_recipe("sky")
 
@@ -133,62 +134,109 @@ def test_a_wing_that_cannot_be_used_is_named_and_the_others_work(
     assert why in problem
 
 
+@pytest.mark.parametrize(
+    "wing",
+    [
+        "1 / 0",
+        *(
+            f"from turnwise.wings import Wing; WING = Wing({one})"
+            for one in ("claims='no_module:claims'", "settings={'sky': 'raising:Sky'}")
+        ),
+    ],
+)
 def test_a_wing_that_raises_on_import_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wing: str
 ) -> None:
-    (tmp_path / "raising_wing.py").write_text("1 / 0\n")
+    """Whether it is itself, its claims or its settings, which every recipe takes."""
+    (tmp_path / "raising_wing.py").write_text(wing)
+    (tmp_path / "raising.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    found = wings_of([point("two", "raising_wing:WING")])
-    assert "ZeroDivisionError: division by zero" in found.problems[0]
+    monkeypatch.delitem(sys.modules, "raising_wing", raising=False)
+    found = wings_of([point("one", "ONE"), point("two", "raising_wing:WING")])
+    assert list(found.usable) == ["one"]
+    (problem,) = found.problems
+    assert problem.startswith("wing two of turnwise-two is left out: it cannot be imported: ")
 
 
 class Tidy:
     """A stage of a wing."""
 
 
-STAGED = Wing(stages={"preferences": ("tests.test_wings:Tidy", "after RL")})
+class TidyConfig(WingSection):
+    """Asks for the stage."""
+
+    steps: int = 1
 
 
-def test_a_section_asks_for_the_stage_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+STAGED = Wing(
+    stages={"tidy": ("tests.test_wings:Tidy", "after RL")},
+    settings={"tidy": "tests.test_wings:TidyConfig"},
+)
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
+    """The wing STAGED alone."""
     found = wings_of([point("staged", "STAGED")])
-    asked = load_recipe("demo", ["preferences.steps=1"])
-    assert found.stages(asked) == dict(STAGED.stages)
-    assert found.stages(load_recipe("demo")) == {}, "its steps are 0"
-    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict))
+    yield from alone(found, monkeypatch)
+
+
+def alone(found: wings.Wings, monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
+    for module in (wings, loading, recipe_module, run):
+        monkeypatch.setattr(module, "wings", lambda: found)
+    monkeypatch.setattr(loading, "whole_recipe", loading.whole_recipe.__wrapped__)
+    yield found
+
+
+def test_a_section_asks_for_the_stage_of_its_name(staged: wings.Wings) -> None:
+    asked = load_recipe("demo", ["tidy.steps=1"])
+    assert staged.stages(asked) == dict(STAGED.stages)
+    assert staged.stages(load_recipe("demo")) == {}, "there is no section"
+    assert staged.stages(load_recipe("demo", ["tidy.steps=0"])) == {}
+    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict), player=None)
     context = SimpleNamespace(recipe=asked, components=components)
-    monkeypatch.setattr(run, "wings", lambda: found)
     names = [type(stage).__name__ for stage in run.stages_of(context)]  # type: ignore[arg-type]
     assert names.index("Reinforcement") + 1 == names.index("Tidy")
 
 
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
+    """No wing at all."""
+    yield from alone(wings_of([]), monkeypatch)
+
+
 @pytest.mark.parametrize(
-    ("asked", "stage"),
+    ("asked", "named", "extra"),
     [
-        ("preferences.steps=1", "preferences"),
-        ('reward_model.data=["a"] reward.parts.reward_model=1', "reward_model"),
+        ("preferences.steps=1", "section preferences", "judges"),
+        ('reward_model.data=["a"]', "section reward_model", "judges"),
+        ("reward.parts.judge=1", "reward judge", "judges"),
+        ("agent=mine.py:run", "section agent", "gateway"),
+        ("cluster.learners=2", "section cluster", "cluster"),
+        ("engine=vllm engine.transport=files", "engine vllm", "vllm"),
     ],
 )
-def test_a_stage_of_a_wing_that_is_not_installed_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, asked: str, stage: str
+def test_a_section_of_a_wing_that_is_not_installed_says_what_to_install(
+    bare: wings.Wings, asked: str, named: str, extra: str
 ) -> None:
-    recipe, none = load_recipe("demo", asked.split()), wings_of([])
-    monkeypatch.setattr(wings, "wings", lambda: none)
-    with pytest.raises(errors.MissingExtraError, match=rf"stage {stage}.*'turnwise\[judges\]'"):
-        none.stages(recipe)
+    with pytest.raises(errors.MissingExtraError, match=rf"{named}.*'turnwise\[{extra}\]'"):
+        known_of(load_recipe("demo", asked.split()))
 
 
 def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:
     for extra, kinds in wings.OWN.items():
         own = wings.wings().usable.get(extra)
         for kind, names in kinds.items():
-            error = wings.missing(kind, names[0])
+            error = wings.missing(kind, names.split()[0])
             if own is None:
                 assert f"pip install 'turnwise[{extra}]'" in str(error)
             else:
                 assert error is None
         if own is not None:
-            listed = {(k, name) for k, names in kinds.items() for name in names if k != "reward"}
-            assert {one for one in own.names() if one[0] != "study"} == listed
+            kinds = {kind: names for kind, names in kinds.items() if kind != "reward"}
+            listed = {(kind, name) for kind, names in kinds.items() for name in names.split()}
+            named = {one for one in own.names() if "." not in one[1]}  # engine.vllm is the engine's
+            assert {one for one in named if one[0] not in ("stage", "study")} == listed
     assert wings.missing("command", "train") is None
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import turnwise
-from turnwise.config.section import Section
+from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 from turnwise.rollout.episode import Episode
+from turnwise.rollout.runner import Player
 from turnwise.wings import Wing
 
 
-class HintConfig(Section):
+class HintConfig(WingSection):
     """The section `[hint]`: words that the policy is told with each task."""
 
     text: str
@@ -28,7 +29,7 @@ class HintConfig(Section):
 
 
 @dataclass(frozen=True)
-class Hinting:
+class Hinting(Player):
     """Plays episodes as turnwise does, of tasks that end with the hint."""
 
     text: str
@@ -38,9 +39,6 @@ class Hinting:
         planned = parts["planned"]
         task = replace(planned.task, prompt=f"{planned.task.prompt} {self.text}")
         return Episode(**{**parts, "planned": replace(planned, task=task)})
-
-    async def stop(self) -> None:
-        """Do nothing: nothing goes on in the background."""
 
 
 def with_hint(section: HintConfig, components: turnwise.Components) -> turnwise.Components:

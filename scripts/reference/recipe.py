@@ -10,7 +10,10 @@ from pydantic.fields import FieldInfo
 
 from scripts.reference.text import SETTINGS, attribute_docs, paragraph, setting
 from turnwise.config import Choice, Recipe, Section, choice_of, table_name
+from turnwise.config.loading import whole_recipe
+from turnwise.config.section import IS_MODEL, IS_PATH
 from turnwise.sandbox.settings import Limits, SandboxSettings
+from turnwise.wings import wings
 
 
 def recipe_page() -> str:
@@ -23,15 +26,26 @@ def recipe_page() -> str:
         'as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
         "`monitor.mutual_information`, those of an algorithm's signals) are left out, or `false`. "
         "`turnwise list` has the recipes that come with turnwise, a run folder's `config.toml` "
-        "every value of its run.\n\n"
+        f"every value of its run. Wings bring {_of_wings()}.\n\n"
     )
     text += "".join(settings(Recipe))
-    for key, field in Recipe.model_fields.items():
+    for key, field in whole_recipe().model_fields.items():
         text += tables_of(key, field)
         if key == "sandbox" and not choice_of(field)[0]:
             text += section_text(key, SandboxSettings) + section_text("sandbox.limits", Limits)
     # Kinds of a choice can have a table in common, as those of judges have their models.
     return "\n## ".join(dict.fromkeys(text.split("\n## ")))
+
+
+def _of_wings() -> str:
+    """The sections of wings, each with what is installed for it."""
+    places = {name: wing for wing in wings().usable for name in wings().usable[wing].settings}
+    return ", ".join(f"{_table(name)} (`turnwise[{places[name]}]`)" for name in sorted(places))
+
+
+def _table(name: str) -> str:
+    section, _, kind = name.partition(".")
+    return f'`{section} = "{kind}"`' if kind else f"`[{section}]`"
 
 
 def tables_of(name: str, field: FieldInfo) -> str:
@@ -104,7 +118,8 @@ def fields(cls: type) -> Iterator[tuple[str, Any, list[Any], Any]]:
         for key, field in cls.model_fields.items():
             if not choice_of(field)[0]:
                 default = _default(field)
-                yield key, field.annotation, list(field.metadata), default
+                marks = [one for one in field.metadata if one not in (IS_PATH, IS_MODEL)]
+                yield key, field.annotation, marks, default
     else:
         types = typing.get_type_hints(cls)
         for each in dataclasses.fields(cls):

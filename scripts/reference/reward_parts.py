@@ -6,20 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from scripts.reference.text import SETTINGS, setting, table
-from turnwise.config import (
-    LearningConfig,
+from turnwise.config import load_recipe
+from turnwise.environments.guarded import RULED
+from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
+from turnwise_judges.reward_model.settings import RewardModelConfig
+from turnwise_judges.settings import (
     PairwiseJudgeConfig,
     PointwiseJudgeConfig,
-    RewardModelConfig,
     RubricJudgeConfig,
     ScriptedJudgeModel,
 )
-from turnwise.environments.guarded import RULED
-from turnwise.environments.registry import ENVIRONMENTS
-from turnwise.parts.judge import Judge
-from turnwise.parts.reward_model import RewardModel
-from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
-from turnwise.wings import wings
 
 
 def reward_page() -> str:
@@ -91,17 +88,16 @@ def _lines(parts: Mapping[str, RewardPart]) -> str:
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     """Name, setting and part of what models measure."""
     model, criteria = ScriptedJudgeModel(kind="scripted"), {"clear": "It is."}
+    recipe = load_recipe("demo")
     for config in (
         PointwiseJudgeConfig(model=model),
         RubricJudgeConfig(form="rubric", model=model, criteria=criteria),
         PairwiseJudgeConfig(form="pairwise"),
     ):
-        judge: Judge = wings().section("judge")(config, 0, None, None)
-        yield "judge", f'`judge.form = "{config.form}"`', judge.part
+        yield "judge", f'`judge.form = "{config.form}"`', config.reward_parts(recipe)["judge"]
     for form in get_args(RewardModelConfig.model_fields["form"].annotation):
-        settings = RewardModelConfig(form=form, data=("data",))
-        learned: RewardModel = wings().section("reward_model")(settings, LearningConfig(), None)
-        yield "reward_model", f'`reward_model.form = "{form}"`', learned.part
+        (part,) = RewardModelConfig(form=form, data=("data",)).reward_parts(recipe).values()
+        yield "reward_model", f'`reward_model.form = "{form}"`', part
     for name, part in CERTAINTY.items():
         yield name, "the policy", part
 

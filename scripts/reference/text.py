@@ -23,7 +23,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
     from."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if base.__module__.startswith(("turnwise.", "tests.")):
+        if base.__module__.startswith(("turnwise.", "turnwise_", "tests.")):
             found |= _own_docs(base)
     return found
 

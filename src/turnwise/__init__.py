@@ -98,7 +98,7 @@ __all__ = [
 SEAMS = (
     "turnwise.algorithms.estimators",
     "turnwise.algorithms.parts",
-    "turnwise.config.section",
+    "turnwise.config.wing_section",
     "turnwise.conflicts",
     "turnwise.engines.embedded",
     "turnwise.environments.base",
@@ -107,6 +107,7 @@ SEAMS = (
     "turnwise.rewards.answer",
     "turnwise.rewards.parts",
     "turnwise.rollout.episode",
+    "turnwise.rollout.runner",
     "turnwise.sandbox.base",
     "turnwise.sandbox.choice",
     "turnwise.sandbox.settings",

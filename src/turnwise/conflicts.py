@@ -30,6 +30,7 @@ class Need:
     NAMED_REWARDS = "the named parts of a reward"
     OBSERVATIONS = "observations that no other term trains"
     ONE_CONTEXT = "episodes of one context each"
+    ONE_LEARNER = "a learner in one process"
     ONE_PASS = "layers that are computed once"
     OWN_GPUS = "servers with GPUs of their own"
     OWN_LOOP = "turnwise's own agent loop"

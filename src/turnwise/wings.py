@@ -23,131 +23,70 @@ from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError, MissingExtraError, located
 
 GROUP = "turnwise.wings"
-OWN: dict[str, dict[str, tuple[str, ...]]] = {
+OWN: dict[str, dict[str, str]] = {
     "algorithms": {
         "algorithm": (
-            "arpo",
-            "arpo_soft",
-            "counterfactual",
-            "distillation",
-            "hca",
-            "hcapo",
-            "igpo",
-            "otb",
-            "prime",
-            "remax",
-            "sdpo",
-            "tree_grpo",
+            "arpo arpo_soft counterfactual distillation hca hcapo igpo otb prime remax sdpo "
+            "tree_grpo"
         ),
         "estimator": (
-            "arpo",
-            "arpo_soft",
-            "counterfactual",
-            "distillation",
-            "hca",
-            "hcapo",
-            "information_gain",
-            "otb",
-            "process_rloo",
-            "remax",
-            "tree_grpo",
+            "arpo arpo_soft counterfactual distillation hca hcapo information_gain otb "
+            "process_rloo remax tree_grpo"
         ),
-        "rollout": ("entropy_branches", "greedy", "random_branches", "turn_replays"),
-        "signal": (
-            "hindsight",
-            "information_gain",
-            "process_rewards",
-            "score_norms",
-            "self_teacher",
-            "teacher",
-        ),
+        "rollout": "entropy_branches greedy random_branches turn_replays",
+        "signal": ("hindsight information_gain process_rewards score_norms self_teacher teacher"),
     },
-    "cluster": {"section": ("cluster",)},
+    "cluster": {
+        "section": "cluster",
+    },
     "environments": {
-        "command": ("environments", "inject", "play", "rewards", "serve-environment"),
+        "command": "environments inject play rewards serve-environment",
         "environment": (
-            "bandit",
-            "code",
-            "deep_research",
-            "desk",
-            "frozen_lake",
-            "function_calling",
-            "gymnasium",
-            "harbor",
-            "inspect",
-            "joint",
-            "long_walk",
-            "mathematics",
-            "multi_tool",
-            "openenv",
-            "own_desk",
-            "proofs",
-            "reasoning_gym",
-            "recorded_calls",
-            "repair",
-            "shell",
-            "shop",
-            "shop_web",
-            "sokoban",
-            "sql",
-            "textworld",
-            "verifiers",
-            "web_forms",
+            "bandit code deep_research desk frozen_lake function_calling gymnasium harbor "
+            "inspect joint long_walk mathematics multi_tool openenv own_desk proofs reasoning_gym "
+            "recorded_calls repair shell shop shop_web sokoban sql textworld verifiers "
+            "web_forms"
         ),
         "recipe": (
-            "bandit",
-            "desk",
-            "frozen_lake",
-            "function_calling",
-            "long_walk",
-            "mathematics",
-            "multi_tool",
-            "sokoban",
-            "sql",
-            "sums",
+            "bandit desk frozen_lake function_calling long_walk mathematics multi_tool sokoban "
+            "sql sums"
         ),
         "reward": (
-            "budget",
-            "calls",
-            "cited",
-            "clusters",
-            "confidence",
-            "exact_match",
-            "f1",
-            "format",
-            "length",
-            "majority",
-            "malformed",
-            "mathematics",
-            "needless_calls",
-            "proof",
-            "repetition",
-            "search_r1",
-            "shaping",
-            "tool_star",
-            "toolrl_calls",
-            "toolrl_format",
+            "budget calls cited clusters confidence exact_match f1 format length majority "
+            "malformed mathematics needless_calls proof repetition search_r1 shaping tool_star "
+            "toolrl_calls toolrl_format"
         ),
-        "scaffold": ("code", "react"),
-        "section": ("embedding",),
-        "tool": ("calculate",),
+        "scaffold": "code react",
+        "tool": "calculate",
+        "index": "embedding",
     },
-    "gateway": {"command": ("agent",), "evaluation": ("endpoint",), "section": ("agent",)},
+    "gateway": {
+        "command": "agent",
+        "evaluation": "endpoint",
+        "section": "agent",
+    },
     "judges": {
-        "command": ("judge",),
-        "section": ("judge", "reward_model"),
-        "stage": ("preferences", "reward_model"),
+        "command": "judge",
+        "reward": "judge reward_model",
+        "section": "judge preferences reward_model",
     },
-    "sandbox": {"sandbox": ("docker", "local", "sandbox_fusion")},
+    "sandbox": {
+        "sandbox": "docker local sandbox_fusion",
+    },
     "studies": {
-        "command": ("build-tiny", "export", "rescore", "study", "transfer"),
-        "evaluation": ("robustness",),
-        "file_format": ("atif",),
+        "command": "build-tiny export rescore study transfer",
+        "evaluation": "robustness",
+        "file_format": "atif",
     },
-    "view": {"command": ("top", "view"), "section": ("trackers",)},
-    "vllm": {"engine": ("vllm",)},
+    "view": {
+        "command": "top view",
+        "monitor": "trackers",
+    },
+    "vllm": {
+        "engine": "vllm",
+    },
 }
-"""The names in turnwise's own wings, by the extra that brings each: it says what to install."""
+"""The names in turnwise's own wings by kind, and by the extra that brings each: what to install."""
 
 
 @dataclass(frozen=True)
@@ -168,19 +107,22 @@ class Wing:
     claims: str = ""
     """A function from a recipe to what its choices of this wing need and deny others
     (`turnwise.conflicts.Claim`): `package.module:function`. Empty where there is nothing to say."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Sections that it adds to recipes, by name: the class of their settings
+    (`turnwise.config.wing_section.WingSection`), as `package.module:Class`; and by a section and a
+    name, as "engine.vllm", one more class of settings that such a section may have."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """The functions that make the part of a recipe's section, by the section's name:
-    `package.module:function`. The arguments of each are those of the core's call of
-    `Wings.section`, and its part has the protocol that stands there. That of a section of
-    `settings` gets the section and the run's `Components`, and returns the components that the run
-    is to have: with a player of episodes, for instance."""
+    """Functions from a section of `settings` and the run's `Components` to the components that the
+    run is to have, with a player of episodes for instance, by the section's name:
+    `package.module:function`. They are made when the model is there, and before the reward."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Functions from a recipe and the run's folder to a context with the processes beside the run's
+    own (`turnwise.parts.resources.Resources`), by the section that asks for them:
+    `package.module:function`."""
     stages: Mapping[str, tuple[str, Literal["first", "after RL"]]] = field(default_factory=dict)
     """Stages of runs, by the section that asks for each: its class, as `package.module:Class`,
     which is made without arguments and has the core's protocol `Stage`, and its place among the
     run's own stages."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Sections that it adds to recipes, by name: the class of their settings
-    (`turnwise.config.section.Section`), as `package.module:Class`."""
     files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     """TOML files that a command finds by their names, by kind: "recipe" or "study". A path in one
     is relative to it, and its first line is a comment that describes it."""
@@ -189,7 +131,7 @@ class Wing:
         """All names of it, each with its kind."""
         named = [*self.parts.items(), *self.files.items()]
         own = {(kind, name) for kind, found in named for name in found}
-        own |= {("section", name) for name in (*self.sections, *self.settings)}
+        own |= {("section", name) for name in self.settings}
         own |= {("stage", name) for name in self.stages}
         return own | {("command", name) for name in self.commands}
 
@@ -205,6 +147,7 @@ class Wing:
             parts={kind: kept(kind, found) for kind, found in self.parts.items()},
             sections=kept("section", self.sections),
             stages=kept("stage", self.stages),
+            resources=kept("section", self.resources),
             settings=kept("section", self.settings),
             files={kind: kept(kind, found) for kind, found in self.files.items()},
         )
@@ -238,35 +181,43 @@ class Wings:
             found |= wing.files.get(kind, {})
         return dict(sorted(found.items()))
 
-    def section(self, name: str) -> Callable[..., Any]:
-        """The function that makes the part of a section. Raises MissingExtraError where its wing is
-        not installed."""
-        for wing in self.usable.values():
-            if name in wing.sections:
-                made: Callable[..., Any] = loaded(wing.sections[name])
-                return made
-        raise missing("section", name) or ConfigError(f"no wing has the section {name}")
+    def part(self, kind: str, name: str) -> Any:
+        """A part of a kind that has no registry. Raises MissingExtraError where its wing is not
+        installed."""
+        found = self.parts(kind)
+        if name not in found:
+            raise missing(kind, name) or ConfigError(f"no wing has the {kind} {name}")
+        return loaded(found[name][0])
+
+    def made_by(self, section: str) -> Callable[..., Any] | None:
+        """The function that makes the parts of a section; None where it has none."""
+        places = (
+            wing.sections[section] for wing in self.usable.values() if section in wing.sections
+        )
+        return next(map(loaded, places), None)
+
+    def resources_of(self, section: str) -> Callable[..., Any] | None:
+        """The function that makes the resources of a section; None where it asks for none."""
+        wings = self.usable.values()
+        places = (wing.resources[section] for wing in wings if section in wing.resources)
+        return next(map(loaded, places), None)
 
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
         """The stages that a recipe asks for, each with the place of its class and its own place in
         the run: a section asks for the stage of its name where the recipe has it, unless its
-        `steps` are 0. Raises MissingExtraError where the wing of one is not installed."""
-        known: dict[str, tuple[str, str]] = {}
-        for wing in self.usable.values():
-            known |= wing.stages
-        own = {name for names in OWN.values() for name in names.get("stage", ())}
-        found = {}
-        for name in sorted(own | known.keys()):
-            section = getattr(recipe, name, None)
-            if section is None or getattr(section, "steps", 1) == 0:
-                continue
-            if name not in known:
-                raise missing("stage", name) or ConfigError(f"no wing has the stage {name}")
-            found[name] = known[name]
-        return found
+        `steps` are 0."""
+        known = self.all_stages()
+        sections = {name: getattr(recipe, name, None) for name in known}
+        asked = {name for name, one in sections.items() if one is not None}
+        return {name: known[name] for name in asked if getattr(sections[name], "steps", 1)}
+
+    def all_stages(self) -> dict[str, tuple[str, str]]:
+        """The stages of all wings by name, sorted."""
+        found = {name: at for wing in self.usable.values() for name, at in wing.stages.items()}
+        return dict(sorted(found.items()))
 
     def settings(self) -> dict[str, str]:
-        """The sections that wings add to recipes: the place of each one's class by its name."""
+        """The settings that wings add to recipes: the place of each class by its name."""
         return {name: at for wing in self.usable.values() for name, at in wing.settings.items()}
 
     def claims(self) -> list[Callable[[Any], Iterable[Claim]]]:
@@ -296,10 +247,11 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
         if why is None:
             try:
                 found = point.load()
+                why = None if isinstance(found, Wing) else f"{point.value} is not a Wing"
+                if why is None:
+                    _load_first(found)
             except Exception as error:  # noqa: BLE001 - whatever a package does when it is imported
                 why = f"it cannot be imported: {located(error)}"
-            else:
-                why = None if isinstance(found, Wing) else f"{point.value} is not a Wing"
         if why is None:
             usable[point.name] = found
         else:
@@ -312,6 +264,13 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
     return Wings({key: wing.without(twice) for key, wing in usable.items()}, problems)
 
 
+def _load_first(wing: Wing) -> None:
+    """Import what every recipe takes of a wing, so that a fault in it is found here."""
+    for place in (*wing.settings.values(), wing.claims):
+        if place:
+            loaded(place)
+
+
 def loaded(place: str) -> Any:
     """Import `package.module:name`, as a wing names it."""
     module, _, name = place.partition(":")
@@ -321,7 +280,7 @@ def loaded(place: str) -> Any:
 def missing(kind: str, name: str) -> MissingExtraError | None:
     """The error for a name of one of our wings that is not installed; None for other names."""
     for extra, names in OWN.items():
-        if extra not in wings().usable and name in names.get(kind, ()):
+        if extra not in wings().usable and name in names.get(kind, "").split():
             return MissingExtraError(f"turnwise-{extra}, which has the {kind} {name},", extra)
     return None
 

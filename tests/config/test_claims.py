@@ -3,12 +3,14 @@
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from turnwise.config import bounds, engine, judge, load_recipe, rollout
+from tests.marked import marked
+from turnwise.config import bounds, engine, load_recipe, rollout
 from turnwise.errors import ConfigError
 
 RECIPE = """
@@ -24,7 +26,10 @@ max_tokens = 200
 AHEAD = "train.max_staleness=1 engine.deterministic=false"
 
 UNWRITABLE = [
-    ("engine.servers.replicas=2", "engine.servers goes with engine.name = 'vllm', but that is 'em"),
+    (
+        "engine.servers.replicas=2 engine=vllm engine=embedded engine.servers.gpus=1",
+        "engine.servers goes with engine.name = 'vllm', but that is 'embedded'",
+    ),
     ("engine=vllm engine.deterministic=true", "engine.name = 'embedded', but that is 'vllm'"),
     ("engine=vllm engine.kv_cache_tokens=5", "engine.kv_cache_tokens goes with engine.name"),
     ("engine=vllm engine.options.n=1", "does not go with engine.name = 'vllm'"),
@@ -241,6 +246,7 @@ CONTRADICTIONS = [
         "rollout.context=drop preferences.steps=1 rollout.max_turn_tokens=9",
         "preferences.steps needs episodes of one context each, and rollout.context = 'drop' lets",
     ),
+    ("preferences.steps=1 train.group_size=1", "preferences are learned from pairs of one group"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("rollout.temperature=0 train.steps=0 preferences.steps=1", "of a group would be the same"),
     ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),
@@ -270,7 +276,7 @@ def recipe(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("overrides", "message"), [*UNWRITABLE, *CONTRADICTIONS])
+@pytest.mark.parametrize(("overrides", "message"), marked(UNWRITABLE + CONTRADICTIONS))
 def test_what_does_not_go_together_is_refused_in_one_line(
     recipe: str, overrides: str, message: str
 ) -> None:
@@ -281,6 +287,10 @@ def test_what_does_not_go_together_is_refused_in_one_line(
     assert str(caught.value).startswith(f"{recipe}: ")
 
 
+@pytest.mark.wing("gateway")
+@pytest.mark.wing("cluster")
+@pytest.mark.wing("judges")
+@pytest.mark.wing("vllm")
 def test_no_contradiction_is_without_a_case(recipe: str) -> None:
     """Every sentence of the validators, those of single sections and those between them."""
     messages = []
@@ -288,7 +298,11 @@ def test_no_contradiction_is_without_a_case(recipe: str) -> None:
         with pytest.raises(ConfigError) as caught:
             load_recipe(recipe, overrides.split())
         messages.append(str(caught.value))
-    expected = [words for module in (bounds, engine, judge, rollout) for words in texts(module)]
+    judges = map(
+        import_module, ("turnwise_judges.settings", "turnwise_judges.preferences.settings")
+    )
+    modules = (bounds, engine, rollout, *judges)
+    expected = [words for module in modules for words in texts(module)]
     assert len(expected) > 10
     missing = [words for words in expected if not any(words in message for message in messages)]
     assert missing == []

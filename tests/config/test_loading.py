@@ -8,7 +8,6 @@ import pytest
 from turnwise.config import (
     RecordedDemonstrations,
     ScriptedDemonstrations,
-    VllmEngineConfig,
     check_recipe,
     dump_recipe,
     load_recipe,
@@ -17,6 +16,7 @@ from turnwise.config import (
     shipped_recipes,
 )
 from turnwise.errors import ConfigError
+from turnwise_vllm.settings import VllmEngineConfig
 
 MINIMAL = 'name = "x"\n[environment]\nname = "search"\n'
 
@@ -131,6 +131,7 @@ def test_recipes_do_not_change() -> None:
         recipe.seed = 3
 
 
+@pytest.mark.wing("vllm")
 def test_a_choice_may_be_given_by_its_name_alone(recipe: Path) -> None:
     recipe.write_text('engine = "vllm"\ncurriculum = "by_success"\n' + MINIMAL)
     loaded = load_recipe(str(recipe))
@@ -144,6 +145,7 @@ def test_a_choice_may_be_given_by_its_name_alone(recipe: Path) -> None:
         load_recipe(str(recipe), ["engin=vllm"])
 
 
+@pytest.mark.wing("vllm")
 def test_another_choice_drops_what_it_does_not_have(recipe: Path) -> None:
     """So that any recipe, also one with every value spelled out, can get another engine."""
     recipe.write_text(MINIMAL + "[engine]\nmax_sequences = 7\nkv_cache_tokens = 9999\n")
@@ -178,8 +180,6 @@ def test_the_keys_of_every_choice_are_listed() -> None:
         "engine.name",
         "engine.kv_cache_tokens",
         "engine.options",
-        "engine.servers.urls",
-        "engine.servers.replicas",
         "algorithm.critic.body_coefficient",
         "algorithm.teacher.model",
         "curriculum.target",

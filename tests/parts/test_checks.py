@@ -77,7 +77,6 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "compares with the batch's others, in groups of one: give at least 2",
     ),
     ("algorithm.name=pass_at_k algorithm.k=5", "the best of k = 5 trajectories: give at least 5"),
-    ("preferences.steps=1 train.steps=0 train.group_size=1", "pairs of one group: give at least 2"),
     ("learning.updates_per_step=3", "has groups of its own: give at least 3"),
     (
         "monitor.mutual_information.every=1 train.tasks_per_step=1",
@@ -104,7 +103,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "judge.refinement.replies is 4, and algorithm pass_at_k .* give at least 5",
     ),
     (
-        f"algorithm.name=sdpo {REFINED}",
+        f"algorithm.self_teacher_coefficient=0.1 {REFINED}",
         "needs episodes of tasks, and judge.refinement learns from replies of one turn",
     ),
     (
@@ -459,6 +458,10 @@ def test_parts_that_lack_nothing_pass(made: Made, overrides: str) -> None:
 
 
 @WING
+@pytest.mark.wing("judges")
+@pytest.mark.wing("gateway")
+@pytest.mark.wing("cluster")
+@pytest.mark.wing("vllm")
 def test_no_check_is_without_a_case(made: Made) -> None:
     """Every place in `checks`, and in the checks that it calls, where an error is raised."""
     found = {raised(check_recipe_and_algorithm, *made(case)) for case, _ in CONTRADICTIONS}

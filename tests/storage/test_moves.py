@@ -17,6 +17,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.open(tmp_path)
 
 
+@pytest.mark.wing("cluster")
 def test_what_has_changed_is_written_and_noted(folder: RunFolder) -> None:
     os.utime(folder.path / "config.toml", (1e9, 1e9))
     offload = "model.gradient_checkpointing=true"

@@ -227,6 +227,8 @@ def test_the_same_weights_are_not_evaluated_twice(base: str, steps: int, names: 
 def test_ablations_are_evaluated_where_the_recipe_asks(wanted: str, names: list[str]) -> None:
     loaded = load_recipe("demo", [f"evaluation.ablations={wanted}"])
     environment = SimpleNamespace(ablations=lambda: {"no_search": environment})
-    context = SimpleNamespace(recipe=loaded, components=SimpleNamespace(environment=environment))
+    context = SimpleNamespace(
+        recipe=loaded, components=SimpleNamespace(environment=environment, player=None)
+    )
     found = [stage.name for stage in stages_of(context) if isinstance(stage, Evaluation)]
     assert found[found.index("trained") + 1 :] == names

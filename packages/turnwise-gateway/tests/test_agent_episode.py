@@ -14,12 +14,13 @@ from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals, Rooms
 from tests.processes import ended
-from turnwise.config import CommandAgent, FunctionAgent, RoleConfig, RolloutConfig
+from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.address import Address
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.programs import variables
+from turnwise_gateway.settings import CommandAgent, FunctionAgent, RoleConfig
 
 pytest.importorskip("uvicorn")
 

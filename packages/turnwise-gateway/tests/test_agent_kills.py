@@ -17,10 +17,11 @@ from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
 from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals
 from tests.processes import ended
-from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig
+from turnwise.config import RolloutConfig
 from turnwise.errors import InfrastructureError
 from turnwise.types import Outcome, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import CommandAgent, FunctionAgent
 
 pytest.importorskip("uvicorn")
 

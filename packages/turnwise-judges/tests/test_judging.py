@@ -13,13 +13,13 @@ from tests import small_runs
 from tests.chat_server import serving
 from tests.commands.shell import Shell
 from tests.small_runs import write_recipe
-from turnwise.config import load_judge
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA, groups_of, read_rows
 from turnwise_judges.judging import judge_rows
 from turnwise_judges.record import record_of
+from turnwise_judges.settings import load_judge
 
 TABLES = """
 [rollout]

@@ -7,17 +7,16 @@ import pytest
 
 from judging_library import episode, group
 from tests.fakes import byte_tokenizer
-from turnwise.config import AnyJudgeConfig, load_judge
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
-from turnwise.parts.judge import Policy
 from turnwise.rewards.parts import Scope
 from turnwise_judges.engine_model import EngineModel
-from turnwise_judges.making import make_judge, part_of
+from turnwise_judges.making import make_judge, part_of, unasked_part
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge
-from turnwise_judges.section import make_judge_of_run
+from turnwise_judges.settings import AnyJudgeConfig, load_judge
 
 SCRIPTED = '[judge.model]\nkind = "scripted"\n'
 
@@ -99,11 +98,11 @@ def test_before_there_is_a_policy_it_is_known_what_part_the_judge_is(tmp_path: P
     config = load(tmp_path, SCRIPTED, f"judge.cache={tmp_path}/kept")
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/judge.jsonl").write_bytes(b"\xff")
-    assert make_judge_of_run(config, 0, None, None).part.scope == Scope.TRAJECTORY
+    assert unasked_part(config, 0).scope == Scope.TRAJECTORY
     ours = load(tmp_path, "", "judge.refinement.requests=2")
-    judge = make_judge_of_run(ours, 0, tmp_path, None)
-    assert judge.part.scope == Scope.GROUP
-    assert asyncio.run(judge.part.function(group("a"))) == [None]
+    part = unasked_part(ours, 0)
+    assert part.scope == Scope.GROUP
+    assert asyncio.run(part.function(group("a"))) == [None]
 
 
 @pytest.mark.parametrize(
@@ -133,5 +132,5 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="there is no such file"):
         load_judge(tmp_path / "none.toml")

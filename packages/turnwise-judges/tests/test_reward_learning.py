@@ -255,7 +255,7 @@ def test_a_reward_model_that_is_lost_is_named(
 def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
     for changes, message in (
         ((data,), "nothing asks the reward model"),
-        (("reward.parts.reward_model=1",), "there is none: describe one"),
+        (("reward.parts.reward_model=1",), "the recipe describes none: describe one"),
         (
             (data, *MODEL, BESIDE, "train.max_staleness=1", "engine.deterministic=false"),
             "beside_polic",

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import RunningServers, StartedServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.tokens import Image
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.sending import Sender
+from turnwise_vllm.settings import RunningServers, StartedServers, VllmEngineConfig
 
 LIMIT = 256
 ARGUMENTS = ("--enforce-eager",)

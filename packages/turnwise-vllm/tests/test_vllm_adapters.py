@@ -10,11 +10,12 @@ from peft import LoraConfig, PeftModel, get_peft_model
 
 from fake_vllm import FakeVllm, Json
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.config import ModelConfig, StartedServers, VllmEngineConfig
+from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.models.load import load_model
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
+from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 from turnwise_vllm.transports import Adapters
 from vllm_driving import Served, drive, once, teach
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from turnwise.config import StartedServers
 from turnwise.engines.base import PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.nodes import Nodes, NodeServer
+from turnwise_vllm.settings import StartedServers
 from vllm_stand_in import stand_in
 
 

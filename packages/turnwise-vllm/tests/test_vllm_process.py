@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.config import StartedServers, VllmEngineConfig
 from turnwise.engines.base import Sampling
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.process import ServerProcess, check_interpreter
+from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 from vllm_stand_in import alive, soon, stand_in, starts
 
 

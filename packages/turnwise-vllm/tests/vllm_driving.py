@@ -10,12 +10,12 @@ from transformers import AutoModelForCausalLM
 
 from fake_vllm import FakeVllm, Json, Sample
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.config import RunningServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.sampling import sample, uniforms
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.sending import Sender
+from turnwise_vllm.settings import RunningServers, VllmEngineConfig
 
 PROMPT = [70, 71, 72, 73, 74]
 LIMIT = 48

@@ -18,8 +18,6 @@ def misfits(recipe: "Recipe") -> Iterator[str]:
     """Each misfit of a recipe, as a sentence that says what to do."""
     yield from _of_episodes(recipe)
     yield from _of_evaluation(recipe)
-    yield from _of_judge(recipe)
-    yield from _of_reward_model(recipe)
 
 
 def _of_episodes(recipe: "Recipe") -> Iterator[str]:
@@ -31,7 +29,7 @@ def _of_episodes(recipe: "Recipe") -> Iterator[str]:
             f"engine.kv_cache_tokens is {engine.kv_cache_tokens}, but a single trajectory may have "
             f"rollout.max_tokens of {limits.max_tokens}: raise the one or lower the other"
         )
-    if limits.temperature == 0 and (recipe.train.steps or recipe.preferences.steps):
+    if limits.temperature == 0 and (recipe.train.steps or recipe.policy_updates):
         yield (
             "rollout.temperature is 0, and all trajectories of a group would be the same: give a "
             "value above 0"
@@ -63,42 +61,3 @@ def _of_evaluation(recipe: "Recipe") -> Iterator[str]:
                 f"evaluation.during_rl.every = {during.every} a multiple of "
                 f"train.checkpoint_every = {every}"
             )
-
-
-def _of_judge(recipe: "Recipe") -> Iterator[str]:
-    """A judge without a use, a use without a judge, and a call that outlasts a verdict."""
-    rewards = "judge" in _used(recipe)
-    pairs = recipe.preferences.by == "judge" and recipe.preferences.steps > 0
-    if recipe.judge is None:
-        if pairs:
-            yield "preferences.by is 'judge', and there is no judge: describe one in [judge]"
-        return
-    if not (rewards or pairs):
-        yield (
-            "nothing asks the judge: name it in reward.parts, as in reward.parts.judge = 0.5, or "
-            "set preferences.by=judge, or leave [judge] out"
-        )
-    if rewards and recipe.judge.seconds > recipe.rollout.max_seconds:
-        yield (
-            f"judge.seconds is {recipe.judge.seconds:g}, but all that is asked about an episode or "
-            f"a group has rollout.max_seconds = {recipe.rollout.max_seconds:g}: lower the one or "
-            "raise the other"
-        )
-
-
-def _of_reward_model(recipe: "Recipe") -> Iterator[str]:
-    """A reward model without a use, and a use without one."""
-    used = "reward_model" in _used(recipe)
-    if recipe.reward_model is None and used:
-        yield "the reward asks a reward model, and there is none: describe one in [reward_model]"
-    if recipe.reward_model is not None and not used:
-        yield (
-            "nothing asks the reward model: name it in reward.parts, as in "
-            "reward.parts.reward_model = 0.5 (a weight of 0 measures it alone), or leave "
-            "[reward_model] out"
-        )
-
-
-def _used(recipe: "Recipe") -> set[str]:
-    """The parts that the reward is made of."""
-    return set() if recipe.reward is None else recipe.reward.used

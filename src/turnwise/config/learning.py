@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from turnwise.config.section import Choice, Section
+from turnwise.config.section import IS_MODEL, IS_PATH, Choice, Section
 from turnwise.conflicts import Claim, Need
 
 ADAPTERS_RATE, FULL_RATE = 1e-4, 1e-6
@@ -106,7 +106,7 @@ class ImplicitRewardConfig(Section):
 class TeacherConfig(Section):
     """The second model of algorithms that distil one."""
 
-    model: str
+    model: Annotated[str, IS_MODEL]
     """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
 
     def claims(self) -> Iterator[Claim]:
@@ -162,7 +162,7 @@ class ScriptedDemonstrations(Section):
 class RecordedDemonstrations(Section):
     """Conversations of a file."""
 
-    file: str
+    file: Annotated[str, IS_PATH]
     """JSON lines of chat messages with tool calls, a trajectory in ATIF, or a folder of those
     (docs/how-to/cold_start.md)."""
 
@@ -185,26 +185,3 @@ class SftConfig(Section):
     """Played by scripted behaviours, or with `file` read from a file."""
     checkpoint_every: int = Field(50, ge=1)
     """Steps between two checkpoints."""
-
-
-class PreferencesConfig(Section):
-    """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
-
-    steps: int = Field(0, ge=0)
-    """Updates."""
-    pairs: int = Field(256, ge=1)
-    """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
-    a pair, its best and its worst."""
-    by: Literal["reward", "judge"] = "reward"
-    """The numbers that best and worst are found by: rewards, or those of `[judge]` in their place
-    (RLAIF)."""
-    batch_size: int = Field(16, ge=1)
-    """Pairs per update."""
-    beta: float = Field(0.1, gt=0)
-    """Strength that holds the policy to the one that the stage began with."""
-    learning_rate: float = Field(5e-6, gt=0)
-    """The rate of this stage: see `learning.learning_rate`."""
-
-    def claims(self) -> Iterator[Claim]:
-        if self.steps:
-            yield Claim("preferences.steps", (Need.ONE_CONTEXT,))

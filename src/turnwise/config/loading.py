@@ -8,16 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
 
 import tomli_w
 from pydantic import ValidationError, create_model
 
-from turnwise.config.judge import AnyJudgeConfig, JudgeFile
 from turnwise.config.paths import anchored
 from turnwise.config.recipe import Recipe
 from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted, is_named, table_name
-from turnwise.errors import ConfigError, unknown_name, wrong_value
+from turnwise.errors import ConfigError, MissingExtraError, unknown_name, wrong_value
 from turnwise.wings import loaded, missing, wings
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -47,8 +46,28 @@ def whole_recipe() -> type[Recipe]:
         raise ConfigError(f"a wing adds the section {name}, which turnwise has itself: remove it")
     if not settings:
         return Recipe
-    added: dict[str, Any] = {name: (loaded(at) | None, None) for name, at in settings.items()}
-    return create_model("WholeRecipe", __base__=Recipe, __module__=__name__, **added)
+    added: dict[str, Any] = {}
+    for name, at in sorted(settings.items()):
+        section, _, kind = name.partition(".")
+        added[section] = _widened(section, loaded(at)) if kind else _added(loaded(at))
+    return create_model(
+        "WholeRecipe", __base__=Recipe, __module__=__name__, __doc__=Recipe.__doc__, **added
+    )
+
+
+def _added(kind: Any) -> tuple[Any, Any]:
+    """A section of a wing as a field, with its default."""
+    return (kind, kind()) if getattr(kind, "always", False) else (kind | None, None)
+
+
+def _widened(section: str, kind: type[Section]) -> tuple[Any, Any]:
+    """A section that is one of several kinds, as a field that may be one more; kinds of any name
+    are tried last."""
+    field = Recipe.model_fields[section]
+    kinds, choice = choice_of(field)
+    assert choice is not None
+    tried = tuple(sorted((*kinds, kind), key=lambda one: not choice.names(one)))
+    return Annotated[Union[tried], choice], field.default  # noqa: UP007 - made here
 
 
 def __getattr__(name: str) -> Any:
@@ -69,21 +88,6 @@ def check_section(kind: type[AnySection], values: Mapping[str, Any], source: str
         if first["type"] == "value_error":  # a whole sentence, of one of the validators
             raise ConfigError(f"{source}: {first['ctx']['error']}") from None
         raise wrong_value(f"{source}: {dotted(first['loc'])}", first) from None
-
-
-def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
-    """Read a judge's settings from a TOML file that has them under `[judge]`; overrides are as a
-    recipe's, as in `judge.model.url=http://localhost:8000/v1`. Raises ConfigError, in one line, for
-    a file that is not there and for what is wrong in it."""
-    try:
-        values: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"judge {file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"judge {file} is not valid TOML: {error}") from None
-    for override in overrides:
-        set_key(values, *parse_override(override))
-    return check_section(JudgeFile, values, str(file)).judge
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -242,6 +246,8 @@ def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:
 def _check_keys(kind: type[Section], values: Mapping[str, Any], source: str) -> None:
     """Raise ConfigError for the first key that there is not, or that goes with another choice."""
     for key, misplaced in _unknown(values, kind, ""):
+        if (uninstalled := _of_missing_wing(values, key)) is not None:
+            raise uninstalled
         if misplaced:
             raise ConfigError(f"{source}: {key} {misplaced}")
         moved = keys_that_end(key) if issubclass(kind, Recipe) else []
@@ -250,6 +256,14 @@ def _check_keys(kind: type[Section], values: Mapping[str, Any], source: str) -> 
         raise ConfigError(
             f"{source}: {unknown_name('key', key, moved or _known(values, kind, ''))}"
         )
+
+
+def _of_missing_wing(values: Mapping[str, Any], key: str) -> MissingExtraError | None:
+    """The error for a key of a section, or of a kind of section, that is not installed."""
+    section = key.partition(".")[0]
+    table = values.get(section)
+    name = table.get("name") if isinstance(table, Mapping) else None
+    return missing("section", section) or missing(section, str(name))
 
 
 def keys_that_end(key: str) -> list[str]:

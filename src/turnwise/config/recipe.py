@@ -8,33 +8,27 @@ Next: `parts/components.py`.
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from turnwise.config.agent import AnyAgentConfig
 from turnwise.config.bounds import misfits
-from turnwise.config.cluster import ClusterConfig
 from turnwise.config.engine import (
     EXACT_PARITY,
     ROUNDED_PARITY,
     AnyEngineConfig,
     EmbeddedEngineConfig,
+    EngineConfig,
     OpenAIEngineConfig,
-    TokenEngineConfig,
-    VllmEngineConfig,
 )
-from turnwise.config.judge import AnyJudgeConfig
 from turnwise.config.learning import (
     ADAPTERS_RATE,
     FULL_RATE,
     AlgorithmConfig,
     LearningConfig,
-    PreferencesConfig,
     SftConfig,
 )
 from turnwise.config.reward import RewardConfig
-from turnwise.config.reward_model import RewardModelConfig
 from turnwise.config.rollout import (
     EnvironmentConfig,
     ModelConfig,
@@ -49,10 +43,13 @@ from turnwise.config.run import (
     TrainConfig,
 )
 from turnwise.config.section import Section
+from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, conflicts
 from turnwise.errors import ConfigError
 from turnwise.threads import physical_cores
 from turnwise.wings import wings
+
+Added = TypeVar("Added", bound=WingSection)
 
 
 class Recipe(Section):
@@ -78,24 +75,25 @@ class Recipe(Section):
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: AnyEngineConfig = EmbeddedEngineConfig()
     rollout: RolloutConfig = RolloutConfig()
-    agent: AnyAgentConfig | None = None
-    """An agent of one's own that plays the episodes; without it, turnwise's own loop does."""
     reward: RewardConfig | None = None
     """The reward that the recipe puts together; without it, the environment's own."""
-    judge: AnyJudgeConfig | None = None
-    """A language model that scores episodes: the part `judge` of the reward, and preference
-    pairs."""
-    reward_model: RewardModelConfig | None = None
-    """A model that learns to reward from episodes: the part `reward_model` of the reward."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = Field(LearningConfig(), validate_default=True)
     sft: SftConfig = SftConfig()
     train: TrainConfig = TrainConfig()
     curriculum: Curriculum = AllTasks()
-    preferences: PreferencesConfig = PreferencesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     monitor: MonitorConfig = MonitorConfig()
-    cluster: ClusterConfig = ClusterConfig()
+
+    def added(self) -> dict[str, WingSection]:
+        """The sections of wings that the recipe has, by their names."""
+        names = type(self).model_fields.keys() - Recipe.model_fields.keys()
+        found = {name: getattr(self, name) for name in sorted(names)}
+        return {name: section for name, section in found.items() if section is not None}
+
+    def find(self, kind: type[Added]) -> Added | None:
+        """The section of a wing's class; None where the recipe has none."""
+        return next((one for one in self.added().values() if isinstance(one, kind)), None)
 
     def claims(self) -> Iterator[Claim]:
         """The claims of wings, of what they find in the recipe."""
@@ -113,9 +111,9 @@ class Recipe(Section):
             )
 
     @property
-    def token_engine(self) -> TokenEngineConfig:
+    def token_engine(self) -> EngineConfig:
         """The engine, all of whose tokens are known, as `check_tokens` has seen."""
-        assert not isinstance(self.engine, OpenAIEngineConfig)
+        assert isinstance(self.engine, EngineConfig)
         return self.engine
 
     @property
@@ -133,7 +131,13 @@ class Recipe(Section):
     def policy_in_files(self) -> bool:
         """Whether this process leaves the policy's weights in files: they are divided over
         learners, and sampled from in other processes."""
-        return self.cluster.learners > 1 and isinstance(self.engine, VllmEngineConfig)
+        divided = any(section.divides_policy for section in self.added().values())
+        return divided and self.token_engine.has_servers
+
+    @property
+    def policy_updates(self) -> int:
+        """Updates of the policy that the recipe asks for outside of RL and the cold start."""
+        return sum(section.policy_updates for section in self.added().values())
 
     @field_validator("threads", mode="before")
     @classmethod
@@ -151,14 +155,10 @@ class Recipe(Section):
         rate = ADAPTERS_RATE if model.lora_rank else FULL_RATE
         return value.model_copy(update={"learning_rate": rate})
 
-    @field_validator("agent", mode="before")
-    @classmethod
-    def _list_is_a_command(cls, value: Any) -> Any:
-        return {"command": value} if isinstance(value, list | tuple) else value
-
     @model_validator(mode="after")
     def _sections_go_together(self) -> "Recipe":
         # The claims of all sections (`section.py`), those of wings, and numbers that do not fit.
-        for sentence in chain(conflicts(self.all_claims()), misfits(self)):
+        of_wings = (section.misfits(self) for section in self.added().values())
+        for sentence in chain(conflicts(self.all_claims()), misfits(self), *of_wings):
             raise ValueError(sentence)
         return self

@@ -1,18 +1,18 @@
 """Settings of model, environment, scaffold and episodes."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, StrictInt, model_validator
 
-from turnwise.config.section import Section
+from turnwise.config.section import IS_MODEL, Section
 from turnwise.conflicts import Claim, Need
 
 
 class ModelConfig(Section):
     """The weights that are trained."""
 
-    name: str = "tiny"
+    name: Annotated[str, IS_MODEL] = "tiny"
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """The type that the model computes and samples in. Where weights in bfloat16 are trained, the

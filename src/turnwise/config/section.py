@@ -4,10 +4,10 @@ The settings of a choice stand in the kind that they belong to, so that what can
 cannot be written. Not here: the sections themselves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
@@ -34,6 +34,28 @@ class Section(BaseModel):
                 if isinstance(one, Section):
                     yield from one.all_claims()
 
+    def with_texts(self, mark: str, change: Callable[[str], str]) -> Self:
+        """The section, and those in it, with the texts changed whose fields have a mark."""
+        changes: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, Section):
+                changes[name] = value.with_texts(mark, change)
+            elif mark in field.metadata:
+                changes[name] = change(value)
+            elif isinstance(value, tuple) and mark in _marks_of_entries(field):
+                changes[name] = tuple(map(change, value))
+        return self.model_copy(update=changes)
+
+
+def _marks_of_entries(field: FieldInfo) -> Sequence[Any]:
+    """The marks of a tuple's entries."""
+    return getattr(next(iter(get_args(field.annotation)), None), "__metadata__", ())
+
+
+IS_PATH, IS_MODEL = "a path", "a model"
+"""Marks, in a field's annotation, of a path, and of a model's folder or name, which a run folder
+keeps whole: `Annotated[str, IS_PATH]`."""
 
 Kinds = Sequence[type[Section]]
 """The kinds of section that a table may be, in the order in which they are tried."""

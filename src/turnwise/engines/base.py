@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from turnwise.config import TokenEngineConfig
+from turnwise.config import EngineConfig
 from turnwise.tokens import Image, KeptTokens
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Completion:
 class EngineSetup:
     """The materials that a recipe's engine is built from."""
 
-    config: TokenEngineConfig
+    config: EngineConfig
     model: "PreTrainedModel"
     """Is sampled from, through its adapters if it has some."""
     tokenizer: "PreTrainedTokenizerBase"

@@ -78,10 +78,10 @@ class EmbeddedEngine:
             setup.tokenizer,
             max_sequences=config.max_sequences,
             max_tokens=setup.max_tokens,
-            deterministic=config.deterministic,
+            deterministic=config.in_lockstep,
             kv_cache_tokens=kv_cache_tokens or None,
         )
-        return engine if config.deterministic else ThreadedEngine(engine)
+        return engine if config.in_lockstep else ThreadedEngine(engine)
 
     def __init__(
         self,

@@ -36,5 +36,5 @@ def make_engine(setup: EngineSetup) -> Engine:
     """Build the engine a recipe names. Raises ConfigError for an unknown name or option."""
     config = setup.config
     build = ENGINES.get(config.name).build
-    check_options(f"engine.options of {config.name!r}", build, (setup,), config.options)
-    return build(setup, **config.options)
+    check_options(f"engine.options of {config.name!r}", build, (setup,), config.build_options())
+    return build(setup, **config.build_options())

@@ -55,11 +55,8 @@ def evaluate_recipe(
         check_names(recipe)
         summary: dict[str, Any] = EVALUATIONS.get("endpoint")(recipe, recipe.engine, display, out)
         return summary
-    if policy is None and recipe.reward_model is not None:
-        raise ConfigError(
-            "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
-            "folder, or leave it out with reward=false reward_model=false evaluation.best_of="
-        )
+    of_run = policy is not None
+    alone = {name: one.for_evaluation(of_run) for name, one in recipe.added().items()}
     check_names(recipe)
     set_variables()
     from turnwise.parts.first_checks import evaluated
@@ -72,15 +69,10 @@ def evaluate_recipe(
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
     step = 0 if saved is None else reward_step(recipe, saved)
-    alone: dict[str, int] = {"learners": 1}
-    if recipe.cluster.colocated:
-        alone["samplers"] = recipe.cluster.samplers // recipe.cluster.learners
-    cluster = recipe.cluster.model_copy(update=alone)
     kept = None if out is None else out.path
-    with resources_of(recipe.model_copy(update={"cluster": cluster}), kept) as found:
+    with resources_of(recipe.model_copy(update=alone), kept) as found:
         own = None if found.servers is None else kept
-        others = (found.workers, found.servers)
-        parts = build_components(recipe, weights, own, *others, environment)
+        parts = build_components(recipe, weights, own, found, environment)
 
         async def work() -> dict[str, Any]:
             try:
@@ -135,11 +127,11 @@ async def played_parts(parts: "Components", display: Display, name: str, step: i
 
 def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:
     """The step of RL whose reward the weights of a checkpoint are evaluated with."""
-    from turnwise.storage.checkpoint import StageName
+    from turnwise.storage import checkpoint
 
-    if saved.stage is StageName.PREFERENCES:
+    if checkpoint.follows_rl(saved.stage):
         return recipe.train.steps
-    return saved.step if saved.stage is StageName.REINFORCEMENT else 0
+    return saved.step if saved.stage == checkpoint.REINFORCEMENT else 0
 
 
 def checkpoint_of(policy: Path, display: Display) -> "Checkpoint":

@@ -58,12 +58,6 @@ def claims_of_both(recipe: Recipe, algorithm: Algorithm) -> Iterator[Claim]:
         }
         setting = f"engine {recipe.engine.name}"
         yield Claim(setting, denies=untold, remedy='set engine.name to "embedded"')
-    if recipe.judge is not None and recipe.judge.refinement is not None:
-        lacking = [need.words for need in Requirement if need not in _OF_ANY_GROUP]
-        why = "learns from replies of one turn with a reward, which have none"
-        denies = dict.fromkeys([Need.NAMED_REWARDS, Need.TASK_EPISODES, *lacking], why)
-        needs, remedy = (Need.POLICY_LOSS,), "leave judge.refinement out"
-        yield Claim("judge.refinement", needs, denies, remedy)
 
 
 def claims_of_rewards(environment: Environment, reward: Reward | None) -> Iterator[Claim]:
@@ -214,15 +208,13 @@ def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
 
 def _check_sizes(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for groups, or steps, in which there is too little to compare."""
-    members, refinement = list(_trajectories_needed(recipe, algorithm)), None
-    if recipe.judge is not None:
-        refinement = recipe.judge.refinement
+    members = list(_trajectories_needed(recipe, algorithm))
     needed = [
         ("train.group_size", recipe.train.group_size, members),
         ("train.tasks_per_step", recipe.train.tasks_per_step, _tasks_needed(recipe, algorithm)),
     ]
-    if refinement is not None:
-        needed.append(("judge.refinement.replies", refinement.replies, members))
+    for section in recipe.added().values():
+        needed += [(key, size, members) for key, size in section.group_sizes().items()]
     for key, given, reasons in needed:
         for least, reason in reasons:
             if given < least:
@@ -232,8 +224,6 @@ def _check_sizes(recipe: Recipe, algorithm: Algorithm) -> None:
 def _trajectories_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple[float, str]]:
     """Pairs of the fewest trajectories of a group, and what needs them."""
     name, estimator = algorithm.name, algorithm.estimator
-    if recipe.preferences.steps:
-        yield 2, "preferences are learned from pairs of one group"
     if not recipe.train.steps:
         return
     if not algorithm.has_trait("estimator", Trait.UNGROUPED):
@@ -265,10 +255,6 @@ def truncates_untold(recipe: Recipe) -> bool:
     """Whether tokens are drawn among some of the vocabulary, and the engine does not say among
     which, so that the learner's probabilities are others."""
     return recipe.rollout.truncates and not ENGINES.get(recipe.engine.name).returns_kept
-
-
-_OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
-"""Signals that episodes of one turn have too, of whatever task."""
 
 
 def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:

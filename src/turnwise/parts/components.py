@@ -7,17 +7,17 @@ Next: `training/run.py`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
+from turnwise.config import Recipe, RolloutConfig
 from turnwise.conflicts import Claim, Need, check
-from turnwise.engines.base import Engine, EngineSetup, ServerPlaces
+from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import ConfigError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
@@ -26,17 +26,14 @@ from turnwise.learning.parity import Checked, check_parity
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
 from turnwise.parts.first_checks import checked_environment
-from turnwise.parts.judge import Judge, Policy, judge_of
-from turnwise.parts.reward_model import RewardModel, reward_model_of
+from turnwise.parts.resources import Resources
+from turnwise.parts.reward_source import RewardSource
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Player, Progress, RolloutRunner, Workers
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images, with_date
-from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
-from turnwise.storage.tensors import read
 from turnwise.wings import wings
 
 
@@ -56,20 +53,21 @@ class Components:
     engine: Engine
     semaphore: PrioritySemaphore
     """Bounds the episodes under way, whatever is played at the same time."""
-    reward: Reward | None
+    reward: Reward | None = None
     """The reward in place of the environment's own."""
-    judge: Judge | None = None
-    """The language model that scores episodes."""
-    reward_model: RewardModel | None = None
-    """The model that has learned to reward."""
+    reward_sources: Mapping[str, RewardSource] = field(default_factory=dict)
+    """Models of wings that measure parts of the reward, by their sections."""
     player: Player | None = None
-    """The agent of the user's own that plays the episodes."""
+    """Plays the episodes in place of turnwise's own loop: a wing's, such as an agent of one's
+    own."""
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
-    frozen: Mapping[str, Engine] = field(default_factory=dict)
-    """The engines of its frozen roles, by their checkpoints."""
     why_compute_dtype: str = ""
     """Why the recipe's `learning.compute_dtype` is what it is."""
+    weights: Path | None = None
+    """The checkpoint that the model was loaded from; None for the recipe's own model."""
+    folder: Path | None = None
+    """The run's folder, if it is one."""
 
     def runner(
         self,
@@ -112,14 +110,12 @@ class Components:
             await self.player.stop()
         if self.workers is not None:
             await self.workers.stop()
-        for engine in (self.engine, *self.frozen.values()):
-            await engine.stop()
+        await self.engine.stop()
 
     async def freeze(self) -> None:
-        """Let frozen roles without a checkpoint have the present weights, those of the beginning of
-        RL, from now on."""
-        if "" in self.frozen:
-            await self.frozen[""].load_weights(trained_weights(self.model), 0)
+        """Let the player take the present weights, those with which RL begins."""
+        if self.player is not None:
+            await self.player.freeze(self.model)
 
     async def check(self) -> Checked:
         """Give the parity of engine and learner with the model itself, and its bound. Raises
@@ -171,18 +167,17 @@ def build_components(
     recipe: Recipe,
     weights: Path | None = None,
     folder: Path | None = None,
-    workers: Workers | None = None,
-    servers: ServerPlaces | None = None,
+    resources: Resources | None = None,
     environment: Environment | None = None,
 ) -> Components:
     """Build everything a recipe names, but for an environment that is there; `weights` is a
     checkpoint of such a run, `folder` is the run's: an engine has its files there, and a judge its
-    answers. `workers` play the episodes, and the engine's servers are started at `servers`;
-    without them, this process and its machine do all.
+    answers. Without `resources` this process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
     recipe.check_tokens()
+    resources = resources or Resources()
     environment = environment or checked_environment(recipe)
     if environment.shows_images:
         check([*environment.claims(), *claims_of_sight(recipe)])
@@ -204,39 +199,27 @@ def build_components(
     encode = None if reader is None else reader.tokens
     recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
-    engine = _engine(recipe, model, tokenizer, folder, servers)
-    judge = judge_of(recipe, folder, _policy(recipe, engine, tokenizer))
-    reward_model = _trained_reward_model(recipe, model, weights)
-    certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
-    models = parts_of_models(recipe, judge, reward_model, certainty)
-    reward = reward_of(recipe, environment, models)
-    player, frozen = None, {}
-    if recipe.agent is not None:
-        make_player = wings().section("agent")
-        frozen = _frozen(recipe, recipe.agent, tokenizer, weights)
-        player = make_player(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
-    if workers is not None:
-        workers.set_up(recipe, tokenizer, environment)
     components = Components(
         recipe,
         environment,
         model,
         tokenizer,
         scaffold,
-        engine,
+        _engine(recipe, model, tokenizer, folder, resources),
         _semaphore(recipe),
-        reward,
-        judge,
-        reward_model,
-        player,
-        workers,
-        frozen,
-        chosen.why,
+        workers=resources.workers,
+        why_compute_dtype=chosen.why,
+        weights=weights,
+        folder=folder,
     )
-    for name in wings().settings():
-        if (section := getattr(recipe, name)) is not None:
-            components = wings().section(name)(section, components)
-    return components
+    for name, section in recipe.added().items():
+        if (make := wings().made_by(name)) is not None:
+            components = make(section, components)
+    if resources.workers is not None:
+        resources.workers.set_up(recipe, tokenizer, environment)
+    certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
+    models = parts_of_models(recipe, components.reward_sources, certainty)
+    return replace(components, reward=reward_of(recipe, environment, models))
 
 
 def _engine(
@@ -244,14 +227,14 @@ def _engine(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path | None,
-    servers: ServerPlaces | None,
+    resources: Resources,
 ) -> Engine:
     """The engine of the policy."""
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
-    asked, colocated = recipe.rollout.routing_replay, recipe.cluster.colocated
+    asked = recipe.rollout.routing_replay, resources.colocated, resources.servers
     materials = (recipe.token_engine, base_of(sampled), tokenizer, limit, own_files)
-    return make_engine(EngineSetup(*materials, asked, colocated, servers))
+    return make_engine(EngineSetup(*materials, *asked))
 
 
 def _semaphore(recipe: Recipe) -> PrioritySemaphore:
@@ -260,75 +243,6 @@ def _semaphore(recipe: Recipe) -> PrioritySemaphore:
     return PrioritySemaphore(engine.max_concurrent_episodes or engine.max_sequences)
 
 
-def _frozen(
-    recipe: Recipe,
-    agent: AnyAgentConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    weights: Path | None,
-) -> dict[str, Engine]:
-    """An engine for each checkpoint of a frozen role. Without one, it has the weights after the
-    cold start of the run that `weights` is of, or the recipe's own. Raises ConfigError for an
-    engine that servers sample for, DataError for a damaged checkpoint."""
-    policies = [role.policy for role in agent.roles.values()]
-    named = dict.fromkeys(one.checkpoint for one in policies if isinstance(one, FrozenPolicy))
-    if named and not ENGINES.get(recipe.engine.name).shares_weights:
-        raise ConfigError(
-            f"a frozen role is sampled in this process, and engine {recipe.engine.name} has "
-            "servers: serve its weights by one of your own, and set policy to an endpoint"
-        )
-    made = {}
-    for name in named:
-        folder = Path(name) if name else _cold_start(weights)
-        if folder is not None:
-            checkpoint.check(folder)
-        model, _ = load_model(recipe.model, folder, recipe.seed, recipe.rollout.max_tokens)
-        model.requires_grad_(False)
-        made[name] = make_engine(
-            EngineSetup(recipe.token_engine, base_of(model), tokenizer, recipe.rollout.max_tokens)
-        )
-    return made
-
-
-def _cold_start(weights: Path | None) -> Path | None:
-    """The checkpoint after the cold start of a run, one of whose checkpoints is given."""
-    if weights is None:
-        return None
-    run = checkpoint.checkpoints_beside(weights)
-    return checkpoint.latest(checkpoint.root_of(run, StageName.COLD_START))
-
-
-def _policy(recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> Policy:
-    """The engine's present policy, which may be asked to judge."""
-    date = str(recipe.scaffold.options.get("date", ""))
-    longest = recipe.rollout.max_tokens
-    return Policy(engine, tokenizer, lambda: f"policy {engine.version}", longest, date)
-
-
 def _copied(recipe: Recipe) -> bool:
     """Whether the engine samples from a copy of the model."""
     return recipe.train.max_staleness > 0 and ENGINES.get(recipe.engine.name).shares_weights
-
-
-def _trained_reward_model(
-    recipe: Recipe, policy: PreTrainedModel, weights: Path | None
-) -> RewardModel | None:
-    """The reward model of a recipe, as a run has trained it whose checkpoint is given. Raises
-    DataError where that run has none, or a damaged one."""
-    model = reward_model_of(recipe, policy)
-    if model is None or weights is None:
-        return model
-    run = checkpoint.checkpoints_beside(weights)
-    saved: Checkpoint | None = checkpoint.load(weights)
-    damaged: dict[Path, str] = {}
-    if saved is not None and "reward_model" not in saved.learner:
-        root = checkpoint.root_of(run, StageName.REWARD_MODEL)
-        saved, damaged = checkpoint.newest_of_stage(root)
-    if saved is None:
-        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
-        raise DataError(
-            f"{why}: train anew, or leave it out with reward=false reward_model=false "
-            "evaluation.best_of="
-        )
-    checkpoint.check_learner(saved.folder)
-    model.load_state(read(saved.learner["reward_model"]))
-    return model

@@ -50,11 +50,10 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     """
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_algorithm_for_recipe(recipe, algorithm)
-    wings().stages(recipe)  # raises where one is missing
     check_trackers(recipe)
     check_demonstrations(recipe, algorithm, fresh)
     environment = checked_environment(recipe)
-    learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
+    learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
     tasks = _tasks(recipe, environment, "train", learned)
     reward = reward_of(recipe, environment, parts_of_models(recipe))
     check_environment(recipe, environment, reward, algorithm, tasks)
@@ -68,7 +67,7 @@ def check_trackers(recipe: Recipe) -> None:
     """Raise ConfigError for a tracker that there is not, MissingExtraError for one whose package is
     not installed. Imports no package of a tracker."""
     if recipe.monitor.trackers:
-        wings().section("trackers")(recipe)
+        wings().part("monitor", "trackers")(recipe)
 
 
 def evaluated(recipe: Recipe) -> Environment:

@@ -1,6 +1,6 @@
 """The processes and machines that a run has beside its own process, where its recipe asks for some.
 
-They are the wing's of the section `cluster`. Not here: what is asked of them, and when.
+They are the wing's of the section that asks. Not here: what is asked of them, and when.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -28,6 +28,8 @@ class Resources:
     """Play its episodes; None where the run's process does."""
     servers: ServerPlaces | None = None
     """The places where servers are started; None where that is this machine."""
+    colocated: bool = False
+    """Whether servers share GPUs with the learner, and take turns with it."""
 
     def check(self, recipe: Recipe, model: PreTrainedModel) -> None:
         """Raise ConfigError for a model that cannot be trained here."""
@@ -52,9 +54,9 @@ class Resources:
 
 
 def resources_of(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Resources]:
-    """Inside, there is what a recipe asks for; `folder` is the run's, if it is one. Raises
-    MissingExtraError where it asks for more than this process, and the wing is not installed."""
-    if recipe.cluster.is_one_process:
-        return nullcontext(Resources())
-    found: AbstractContextManager[Resources] = wings().section("cluster")(recipe, folder)
-    return found
+    """Inside, there is what a recipe asks for; `folder` is the run's, if it is one."""
+    for name in recipe.added():
+        if (make := wings().resources_of(name)) is not None:
+            found: AbstractContextManager[Resources] = make(recipe, folder)
+            return found
+    return nullcontext(Resources())

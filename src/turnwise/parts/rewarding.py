@@ -12,8 +12,7 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.parts.judge import Judge, judge_of
-from turnwise.parts.reward_model import RewardModel, reward_model_of
+from turnwise.parts.reward_source import RewardSource
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.parts import CERTAINTY, RewardPart, Scope
 
@@ -23,19 +22,16 @@ if TYPE_CHECKING:
 
 def parts_of_models(
     recipe: Recipe,
-    judge: Judge | None = None,
-    reward_model: RewardModel | None = None,
+    sources: Mapping[str, RewardSource] | None = None,
     certainty: "Certainty | None" = None,
 ) -> dict[str, RewardPart]:
-    """The parts that models measure: a judge's, a reward model's, the policy's certainty. Without
-    the models they have the same ranges."""
+    """The parts that models measure: those of wings, and the policy's certainty. Without the models
+    they have the same ranges."""
     parts = dict(CERTAINTY if certainty is None else certainty.parts)
-    described = judge or judge_of(recipe)
-    if described is not None:
-        parts["judge"] = described.part
-    learned = reward_model or reward_model_of(recipe)
-    if learned is not None:
-        parts["reward_model"] = learned.part
+    for name, section in recipe.added().items():
+        parts |= section.reward_parts(recipe) if sources is None or name not in sources else {}
+    for source in (sources or {}).values():
+        parts |= source.parts
     return parts
 
 

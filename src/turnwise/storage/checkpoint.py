@@ -16,7 +16,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from turnwise.errors import DataError, InfrastructureError
 from turnwise.forward.images import reader_of
 from turnwise.storage import tensors
 from turnwise.storage.tensors import SavedTensor
+from turnwise.wings import wings
 
 STATE = "state.json"
 LEARNER = "learner.pt"
@@ -37,24 +37,22 @@ SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
-class StageName(StrEnum):
-    """The stages of a run that learn, and so save; no run goes on from imitation to another
-    stage."""
-
-    REWARD_MODEL = "reward_model"
-    COLD_START = "cold_start"
-    REINFORCEMENT = "reinforcement"
-    PREFERENCES = "preferences"
-    IMITATION = "imitation"
+COLD_START, REINFORCEMENT, IMITATION = "cold_start", "reinforcement", "imitation"
+"""The run's own stages that learn, and so save; wings have more. No run goes on from imitation,
+which RL is compared with, to another stage."""
 
 
-GOES_ON = (
-    StageName.PREFERENCES,
-    StageName.REINFORCEMENT,
-    StageName.COLD_START,
-    StageName.REWARD_MODEL,
-)
-"""The stages from whose checkpoints a run goes on, the last one first."""
+def stages_of_a_run() -> list[str]:
+    """List the stages from whose checkpoints a run goes on, the last one first."""
+    of_wings = wings().all_stages()
+    first = [name for name, (_, place) in of_wings.items() if place == "first"]
+    last = [name for name in of_wings if name not in first]
+    return [*last, REINFORCEMENT, COLD_START, *first]
+
+
+def follows_rl(stage: str) -> bool:
+    """Whether a stage comes after RL."""
+    return stage in wings().all_stages() and wings().all_stages()[stage][1] == "after RL"
 
 
 class Saveable(Protocol):
@@ -75,13 +73,14 @@ class Checkpoint:
     """The learner's state given to `save`; its tensors are not read yet: `tensors.read`."""
 
     @property
-    def stage(self) -> StageName:
-        return StageName(self.state["stage"])
+    def stage(self) -> str:
+        """The stage that saved it."""
+        return str(self.state["stage"])
 
 
-def root_of(checkpoints: Path, stage: StageName) -> Path:
+def root_of(checkpoints: Path, stage: str) -> Path:
     """The folder of a stage's checkpoints: RL has the run's own, the others folders in it."""
-    return checkpoints if stage is StageName.REINFORCEMENT else checkpoints / stage
+    return checkpoints if stage == REINFORCEMENT else checkpoints / stage
 
 
 def save(
@@ -222,13 +221,14 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """The checkpoint from which a run goes on, of the last of its stages (`GOES_ON`) that has one.
+    """The checkpoint from which a run goes on: that of the last of its stages that has one. None
+    where nothing was saved.
 
     A damaged one is passed over for the one before it, and returned with what is wrong with it.
     Raises DataError where there are some and none is whole.
     """
     damaged: dict[Path, str] = {}
-    for stage in GOES_ON:
+    for stage in stages_of_a_run():
         found, passed_over = newest_of_stage(root_of(root, stage))
         damaged |= passed_over
         if found is not None:
@@ -241,7 +241,8 @@ def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
 
 def checkpoints_beside(folder: Path) -> Path:
     """The folder of all checkpoints of the run that a checkpoint belongs to."""
-    return folder.parent.parent if folder.parent.name in list(StageName) else folder.parent
+    stages = (*stages_of_a_run(), IMITATION)
+    return folder.parent.parent if folder.parent.name in stages else folder.parent
 
 
 def newest_of_stage(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:

@@ -38,7 +38,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
+from turnwise.config import Recipe, dump_recipe, load_recipe
+from turnwise.config.section import IS_MODEL, IS_PATH
 from turnwise.errors import ConfigError, DataError, InfrastructureError, unknown_name
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals, TokenNumbers
@@ -304,18 +305,9 @@ class RunFolder:
 def with_whole_paths(recipe: Recipe) -> Recipe:
     """The recipe with names of models, data, `path/to/file.py:Name` and existing options made
     absolute, so that it means the same wherever it is read."""
-    values = mapped(recipe.model_dump(exclude_none=True), whole_target)
-    values["model"]["name"] = _whole_model(recipe.model.name)
-    if recipe.algorithm.teacher is not None:
-        values["algorithm"]["teacher"]["model"] = _whole_model(recipe.algorithm.teacher.model)
-    if isinstance(recipe.sft.demonstrations, RecordedDemonstrations):
-        file = Path(recipe.sft.demonstrations.file).resolve()
-        values["sft"]["demonstrations"]["file"] = str(file)
-    if recipe.judge is not None and recipe.judge.cache:
-        values["judge"]["cache"] = str(Path(recipe.judge.cache).resolve())
-    if recipe.reward_model is not None:
-        data = [str(Path(source).resolve()) for source in recipe.reward_model.data]
-        values["reward_model"]["data"] = data
+    whole = recipe.with_texts(IS_PATH, lambda path: path and str(Path(path).resolve()))
+    whole = whole.with_texts(IS_MODEL, _whole_model)
+    values = mapped(whole.model_dump(exclude_none=True), whole_target)
     options = values["environment"]["options"]
     values["environment"]["options"] = mapped(options, _whole_path)
     return type(recipe).model_validate(values)

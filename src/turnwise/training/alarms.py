@@ -5,15 +5,13 @@ Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from turnwise.capture import reasons, total
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
 from turnwise.parts.algorithm_checks import truncates_untold
-from turnwise.types import Group
 
 MAX_SKIPPED_STEPS = 3
 """Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
@@ -50,29 +48,6 @@ class SkippedUpdates:
                 f"updates were skipped in {self._in_a_row} steps in a row, last: {problem}; "
                 "lower learning_rate"
             )
-
-
-def check_coverage(recipe: Recipe, groups: Iterable[Group]) -> None:
-    """Stop the run where too many of the tokens that were sampled for an agent are in no
-    trajectory."""
-    captures = [m.capture for group in groups for m in group.trajectories if m.capture is not None]
-    if recipe.agent is None or not captures:
-        return
-    found = total(captures)
-    whole = {"the agent": (found.sampled, found.dropped, found.coverage)}
-    roles = {
-        f"role {name}": (counts["sampled"], reasons(counts), found.coverage_of(name))
-        for name, counts in found.roles.items()
-    }
-    for name, (sampled, dropped, coverage) in (roles or whole).items():
-        if coverage >= recipe.agent.coverage:
-            continue
-        lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
-        raise RunStoppedError(
-            f"{sampled - sum(dropped.values())} of {sampled} tokens sampled for {name} are in its "
-            f"trajectories ({lost}), and agent.coverage asks for {recipe.agent.coverage:g}: see "
-            "why it hangs up on replies (turnwise agent check), or lower agent.coverage"
-        )
 
 
 def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -> None:

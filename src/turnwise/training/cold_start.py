@@ -5,7 +5,6 @@ is compared with (`imitation.py`).
 """
 
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
 from turnwise.training.offline_learners import supervised_learner
@@ -16,14 +15,14 @@ class ColdStart:
     with, and the reference of a KL term; it is kept."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        recipe, saved = context.recipe, context.saved_in(StageName.COLD_START)
+        recipe, saved = context.recipe, context.saved_in(checkpoint.COLD_START)
         if saved is not None and saved.step == recipe.sft.steps:
             return step
         demonstrations, every = await context.demonstrations.tokens(), recipe.sft.checkpoint_every
         with supervised_learner(context, demonstrations, recipe.sft, saved) as learner:
             context.display.phase("cold start", recipe.sft.steps)
-            await learn_offline(context, learner, StageName.COLD_START, "cold_start.jsonl", every)
-            save_offline(context, learner, StageName.COLD_START)
+            await learn_offline(context, learner, checkpoint.COLD_START, "cold_start.jsonl", every)
+            save_offline(context, learner, checkpoint.COLD_START)
         await context.components.freeze()
-        checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START), 1)
+        checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, checkpoint.COLD_START), 1)
         return step

@@ -19,7 +19,7 @@ from turnwise.parts.components import Components
 from turnwise.parts.resources import Resources
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
@@ -57,14 +57,14 @@ class RunContext:
         """Time that the run has taken so far, in all of its processes."""
         return time.monotonic() - self.begun
 
-    def saved_in(self, stage: StageName) -> Checkpoint | None:
+    def saved_in(self, stage: str) -> Checkpoint | None:
         """The checkpoint to go on from, where it was made in this stage."""
-        return self.saved if self.saved is not None and self.saved.stage is stage else None
+        return self.saved if self.saved is not None and self.saved.stage == stage else None
 
     def save(
         self,
         learner: Resumable,
-        stage: StageName,
+        stage: str,
         step: int,
         kept: Mapping[str, Any],
         best: int | None = None,

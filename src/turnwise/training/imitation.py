@@ -8,7 +8,6 @@ import shutil
 from turnwise.models.in_files import put_weights
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.offline import learn_offline
@@ -27,7 +26,7 @@ class Imitation:
         if not context.heldout or context.folder.evaluation("sft") is not None:
             return step
         await components.engine.sleep()
-        root = checkpoint.root_of(context.folder.checkpoints, StageName.IMITATION)
+        root = checkpoint.root_of(context.folder.checkpoints, checkpoint.IMITATION)
         saved, damaged = checkpoint.newest_of_stage(root)
         set_aside(damaged, context.display)
         folder = saved.folder if saved else None
@@ -37,12 +36,12 @@ class Imitation:
         updates = (
             recipe.sft.steps + recipe.train.steps * learning.updates_per_step * learning.epochs
         )
-        config = recipe.sft.model_copy(update={"steps": updates + recipe.preferences.steps})
+        config = recipe.sft.model_copy(update={"steps": updates + recipe.policy_updates})
         demonstrations = await context.demonstrations.tokens()
         with supervised_learner(context, demonstrations, config, saved) as learner:
             context.display.phase("imitation", config.steps)
             every = config.checkpoint_every
-            await learn_offline(context, learner, StageName.IMITATION, "imitation.jsonl", every)
+            await learn_offline(context, learner, checkpoint.IMITATION, "imitation.jsonl", every)
         await Evaluation("sft", components.environment).run(context, step)
         shutil.rmtree(root, ignore_errors=True)
         return step

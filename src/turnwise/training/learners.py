@@ -15,14 +15,13 @@ from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner, UpdateReport
-from turnwise.learning.roles import by_role
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import signals_of, words_of
 from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
@@ -51,7 +50,7 @@ class Learners:
         """The algorithm with its present filter on groups, which a reaction may change."""
         recipe = context.recipe
         cold = checkpoint.latest(
-            checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
+            checkpoint.root_of(context.folder.checkpoints, checkpoint.COLD_START)
         )
         model, words = (
             context.components.model,
@@ -61,9 +60,8 @@ class Learners:
             recipe, context.algorithm, model, words, cold
         )
         """The policy's learner, with the models that the algorithm wants beside it."""
-        beside = recipe.reward_model is not None and recipe.reward_model.beside_policy
-        self.reward_model = context.components.reward_model if beside else None
-        """The reward model, where it learns beside the policy."""
+        self.reward_sources = context.components.reward_sources
+        """The models that measure parts of the reward, some of which learn beside the policy."""
         self._demonstrations: list[Tokens] = []
 
     async def prepare(self) -> None:
@@ -78,7 +76,7 @@ class Learners:
         be updated alone. Replies of a judge that is trained (`refinement`) are measured, filtered
         and compared apart, and learned from in the same updates. Where roles get credit of their
         own, the parts of roles are what is learned from."""
-        groups = self.split_by_role(groups)
+        groups = self.compared(groups)
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
         policy.set_temperature(temperature_at(recipe.rollout, step))
         second = policy.second
@@ -107,19 +105,20 @@ class Learners:
         if second is not None:
             with self._context.phases.of("critic"):
                 metrics |= second.update(taught, signals, credits)
-        if self.reward_model is not None:
-            metrics |= self.reward_model.learn(groups)
+        for source in self.reward_sources.values():
+            metrics |= source.learn(groups)
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(groups, signals, credits, report)
 
-    def split_by_role(self, groups: Sequence[Group]) -> Sequence[Group]:
-        """The groups whose members are compared: of episodes, or of the parts of their roles."""
-        agent = self._context.recipe.agent
-        return by_role(groups) if agent is not None and agent.credit == "role" else groups
+    def compared(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """The groups whose members are compared: of episodes, or of their parts as the player
+        divides them."""
+        player = self._context.components.player
+        return groups if player is None else player.compared(groups)
 
     def kept(self, groups: Sequence[Group]) -> int:
         """The number of groups of which something would be learned from."""
-        names = [group.id for group in kept_groups(self.split_by_role(groups), self.algorithm)]
+        names = [group.id for group in kept_groups(self.compared(groups), self.algorithm)]
         return sum(
             group.id in names or any(name.startswith(f"{group.id}@") for name in names)
             for group in groups
@@ -133,16 +132,17 @@ class Learners:
         """All that a resumed run needs of the learners, for `load_state`."""
         group_filter = whole_target(self.algorithm.group_filter)
         state = self.policy.state() | {"group_filter": group_filter}
-        if self.reward_model is not None:
-            state["reward_model"] = self.reward_model.state()
+        for name, source in self.reward_sources.items():
+            state |= {name: kept} if (kept := source.state()) else {}
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state`, of a checkpoint, was taken."""
         self.policy.load_state(state)
         self.filter_groups(state["group_filter"])
-        if self.reward_model is not None:
-            self.reward_model.load_state(read(state["reward_model"]))
+        for name, source in self.reward_sources.items():
+            if name in state:
+                source.load_state(read(state[name]))
 
     def rollback(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
         """Let policy and second model be what they were in a checkpoint, whose weights are given;
@@ -153,7 +153,7 @@ class Learners:
 
     def save(self, step: int, state: Mapping[str, Any], best: int | None) -> None:
         """Write a checkpoint of RL; several processes write it while the run goes on."""
-        self._context.save(self.policy, StageName.REINFORCEMENT, step, state, best)
+        self._context.save(self.policy, checkpoint.REINFORCEMENT, step, state, best)
 
     def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""

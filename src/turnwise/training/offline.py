@@ -8,7 +8,6 @@ import asyncio
 from turnwise.learning.learner import OfflineLearner
 from turnwise.monitor.metrics import finite
 from turnwise.monitor.no_signal import offline_reason
-from turnwise.storage.checkpoint import StageName
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
 from turnwise.training.context import RunContext
 
@@ -16,7 +15,7 @@ from turnwise.training.context import RunContext
 async def learn_offline(
     context: RunContext,
     learner: OfflineLearner,
-    stage: StageName,
+    stage: str,
     file: str,
     checkpoint_every: int,
 ) -> None:
@@ -46,6 +45,6 @@ async def learn_offline(
         raise
 
 
-def save_offline(context: RunContext, learner: OfflineLearner, stage: StageName) -> None:
+def save_offline(context: RunContext, learner: OfflineLearner, stage: str) -> None:
     """Write a checkpoint of what is learned."""
     context.save(learner, stage, learner.steps_done, learner.state())

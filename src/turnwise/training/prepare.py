@@ -14,9 +14,8 @@ from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
 from turnwise.parts.components import build_components
 from turnwise.parts.first_checks import Known, demonstrates, known_of
 from turnwise.parts.resources import Resources
-from turnwise.parts.reward_model import reward_model_of
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import Demonstrations, RunContext
 from turnwise.training.reactions import check_reaction
@@ -40,14 +39,13 @@ def prepare(
     check_recipe_and_algorithm(recipe, algorithm)
     check_reaction(recipe, algorithm)
     known = known or known_of(recipe, folder.fresh)
-    if folder.fresh and (described := reward_model_of(recipe)) is not None:
-        described.check_data(folder.path)
+    for section in recipe.added().values() if folder.fresh else ():
+        section.check_new_run(folder.path)
     saved = (
         None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
     )
     weights = saved.folder if saved is not None else None
-    others = (resources.workers, resources.servers)
-    components = build_components(recipe, weights, folder.path, *others, known.environment)
+    components = build_components(recipe, weights, folder.path, resources, known.environment)
     recipe = components.recipe  # with the type that the update is computed in, and the date
     resources.check(recipe, components.model)
     check_parts(components, algorithm, known.tasks)
@@ -86,9 +84,9 @@ def _newest_checkpoint(folder: RunFolder, keep: int, display: Display) -> Checkp
     has left is deleted."""
     found, damaged = checkpoint.newest(folder.checkpoints)
     set_aside(damaged, display)
-    for stage in StageName:
+    for stage in (*checkpoint.stages_of_a_run(), checkpoint.IMITATION):
         checkpoint.delete_drafts(root := checkpoint.root_of(folder.checkpoints, stage))
-        if stage is not StageName.REINFORCEMENT:  # which keeps its best one too
+        if stage != checkpoint.REINFORCEMENT:  # which keeps its best one too
             checkpoint.prune(root, keep)
     if found is not None:
         checkpoint.check_learner(found.folder)

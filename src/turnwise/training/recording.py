@@ -3,13 +3,14 @@
 Not here: which metrics there are (`monitor/metrics.py`), how files are written (`storage`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.curve import curve
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
+from turnwise.parts.reward_source import RewardSource
 from turnwise.rollout.pipeline import Played, staleness_metrics
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, logprob_gap_bound
 from turnwise.training.context import RunContext
@@ -46,15 +47,15 @@ class Recorder:
         """The metrics of every step from the first one on."""
         self._trackers = None
         if context.recipe.monitor.trackers:
-            opening = wings().section("trackers")(context.recipe)
+            opening = wings().part("monitor", "trackers")(context.recipe)
             self._trackers = opening(context.folder, step, context.display.say)
         self._no_signal = NoSignalAlarm(context.display, "RL")
         recipe = context.recipe
         self._expected = Expected(recipe.learning.learning_rate, logprob_gap_bound(recipe))
         self._skipped = SkippedUpdates(context.display)
-        self._judge = judge = context.components.judge
+        self._sources = context.components.reward_sources.values()
         before = context.folder.lines("timing.jsonl")
-        self._judge_alarm = None if judge is None else judge.alarm(before)
+        self._alarms = [source.alarm(before) for source in self._sources]
 
     def record(
         self,
@@ -74,11 +75,16 @@ class Recorder:
             **rollout_metrics(groups),
             **selection_metrics(learned.groups, context.algorithm),
             **others,
-            **(self._judge.refinement_metrics(refinement) if self._judge is not None else {}),
+            **self._of_sources(lambda source: source.refinement_metrics(refinement)),
             **self._staleness(everything, step),
             **finite(learned.update.metrics),
         }
-        timing = {"step": step, **_timing(metrics, times), **self._judging(), **self._processes()}
+        timing = {
+            "step": step,
+            **_timing(metrics, times),
+            **self._of_sources(lambda source: source.timing()),
+            **self._processes(),
+        }
         folder.write_trajectories(
             f"step-{step:06d}",
             [*learned.groups, *refinement],
@@ -95,7 +101,8 @@ class Recorder:
         context.display.advance("  ".join(filter(None, [*drawn, step_text(metrics, why)])))
         if why is not None:
             self.log_no_signal(step, why)
-        self._warn_of_judgements(step)
+        for warning in filter(None, (alarm(step) for alarm in self._alarms)):
+            context.display.say(f"warning: {warning}")
         self._skipped.count("; ".join(learned.update.problems))
 
     def log_no_signal(self, step: int, why: str) -> None:
@@ -113,16 +120,12 @@ class Recorder:
         if self._trackers is not None:
             self._trackers.close()
 
-    def _warn_of_judgements(self, step: int) -> None:
-        """Say what the step's judgements have to be warned of."""
-        warning = "" if self._judge_alarm is None else self._judge_alarm(step)
-        if warning:
-            self._context.display.say(f"warning: {warning}")
-
-    def _judging(self) -> dict[str, float]:
-        """Counts of what judging took since this process began; what was answered before is not in
-        them."""
-        return {} if self._judge is None else self._judge.timing()
+    def _of_sources(self, measured: Callable[[RewardSource], dict[str, float]]) -> dict[str, float]:
+        """The numbers of all models that measure parts of the reward."""
+        found: dict[str, float] = {}
+        for source in self._sources:
+            found |= measured(source)
+        return found
 
     def _processes(self) -> dict[str, float]:
         """Counts of what was lost of the processes that play, since this process began."""

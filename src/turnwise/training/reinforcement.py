@@ -35,9 +35,8 @@ from turnwise.rollout.pipeline import (
 from turnwise.rollout.schedule import RolloutSchedule
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
 from turnwise.threads import frozen_gc
-from turnwise.training.alarms import check_coverage, check_logprob_gap
+from turnwise.training.alarms import check_logprob_gap
 from turnwise.training.context import RunContext
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
@@ -82,7 +81,7 @@ class ReinforcementLoop:
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        saved = context.saved_in(StageName.REINFORCEMENT)
+        saved = context.saved_in(checkpoint.REINFORCEMENT)
         self.step = saved.step if saved is not None else 0
         """Steps that are done: the version of the present weights."""
         self.learners = Learners(context)
@@ -126,7 +125,8 @@ class ReinforcementLoop:
         with context.phases.of("waiting"):
             played = await self.pipeline.step(self.step)
         self._check_staleness(played)
-        check_coverage(context.recipe, played.groups)
+        if context.components.player is not None:
+            context.components.player.check(played.groups)
         sampled = time.monotonic()
         await context.components.engine.sleep()
         learned = await self._beside_sampling(
@@ -173,8 +173,9 @@ class ReinforcementLoop:
             groups += await runner.judge(played)
             if self.learners.kept(groups) >= train.tasks_per_step:
                 break
-        judge = context.components.judge
-        refinement = [] if judge is None else await judge.refine(runner, groups, seed, step)
+        refinement: list[Group] = []
+        for source in context.components.reward_sources.values():
+            refinement += await source.refine(runner, groups, seed, step)
         seconds = time.monotonic() - begun
         return Played(groups, seconds, runner.limits.max_turns, refinement)
 

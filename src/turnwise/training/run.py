@@ -15,7 +15,7 @@ from turnwise.evaluation.runs import compare_within
 from turnwise.evaluation.statement import computes_text, model_text
 from turnwise.parts.algorithm_checks import warnings_of
 from turnwise.stopping import name_main_task
-from turnwise.storage.checkpoint import StageName
+from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import POLICIES
 from turnwise.training.cold_start import ColdStart
 from turnwise.training.context import RunContext, Stage
@@ -37,7 +37,7 @@ async def run(context: RunContext) -> dict[str, Any]:
     step = 0
     if context.saved is not None:
         stages = stages[_position(context.recipe, stages, context.saved.stage) :]
-        if context.saved.stage is StageName.PREFERENCES:
+        if checkpoint.follows_rl(context.saved.stage):
             step = context.folder.lines("metrics.jsonl")[-1]["step"]
     try:
         await _check_parity(context)
@@ -64,7 +64,7 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Reinforcement())
     stages += _of_wings(recipe, "after RL")
     stages.append(Evaluation("trained", environment))
-    if recipe.evaluation.ablations and recipe.agent is None:  # whose tools are its own
+    if recipe.evaluation.ablations and context.components.player is None:  # whose tools are its own
         stages += [Evaluation(*variant) for variant in environment.ablations().items()]
     if recipe.evaluation.sft:
         stages.append(Imitation())
@@ -76,11 +76,11 @@ def _of_wings(recipe: Recipe, place: str) -> list[Stage]:
     return [loaded(kind)() for kind, at in wings().stages(recipe).values() if at == place]
 
 
-def _position(recipe: Recipe, stages: list[Stage], saved: StageName) -> int:
+def _position(recipe: Recipe, stages: list[Stage], saved: str) -> int:
     """The index of the stage at which a run goes on, given the stage of its newest checkpoint."""
     kinds: dict[str, type] = {
-        StageName.COLD_START: ColdStart,
-        StageName.REINFORCEMENT: Reinforcement,
+        checkpoint.COLD_START: ColdStart,
+        checkpoint.REINFORCEMENT: Reinforcement,
         **{name: loaded(kind) for name, (kind, _) in wings().stages(recipe).items()},
     }
     return next(at for at, stage in enumerate(stages) if isinstance(stage, kinds[saved]))
@@ -107,7 +107,7 @@ async def _check_parity(context: RunContext) -> None:
     """See that what will be sampled is what is trained, where anything is sampled at all; write
     down what was checked."""
     found = None
-    if context.recipe.train.steps or context.recipe.preferences.steps or context.heldout:
+    if context.recipe.train.steps or context.recipe.policy_updates or context.heldout:
         found = await context.components.check()
         await context.components.engine.sleep()
     write_preflight(context, found)
@@ -117,12 +117,12 @@ def _stages(recipe: Recipe) -> str:
     """Say what a recipe trains with, in order."""
     train = recipe.train
     step = f"{train.tasks_per_step} tasks, {train.group_size} episodes of each"
-    model = recipe.reward_model
+    of_wings = [(at, getattr(recipe, name)) for name, (_, at) in wings().stages(recipe).items()]
     stages = [
-        "" if model is None else f"reward model ({model.form}), {model.steps} steps",
+        *(section.trains for at, section in of_wings if at == "first"),
         f"cold start, {recipe.sft.steps} steps" if recipe.sft.steps else "",
         f"{recipe.algorithm.name}, {train.steps} steps ({step})" if train.steps else "",
-        f"preferences, {recipe.preferences.steps} steps" if recipe.preferences.steps else "",
+        *(section.trains for at, section in of_wings if at == "after RL"),
     ]
     return "; ".join(filter(None, stages)) or "nothing was trained"
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe
+from turnwise.conflicts import Claim, Need, check
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
@@ -44,11 +45,7 @@ def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[
 
 
 def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
-    if recipe.cluster.learners > 1:
-        raise ConfigError(
-            f"cluster.learners is {recipe.cluster.learners}, and this learner is of one process: "
-            "use turnwise.train, or set cluster.learners=1"
-        )
+    check([*recipe.all_claims(), Claim("turnwise.make_learner", (Need.ONE_LEARNER,))])
     beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")

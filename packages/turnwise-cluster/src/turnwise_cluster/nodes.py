@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 from turnwise_cluster.placement import PlacementGroup, ProcessSpec, is_ready, resources
+from turnwise_cluster.settings import ClusterConfig
 
 STORE_BYTES = 80 * 2**20
 """Memory of Ray's object store on this machine, near its least: nothing is kept there."""

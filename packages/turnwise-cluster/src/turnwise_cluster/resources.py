@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe, StartedServers, VllmEngineConfig
+from turnwise.config import Recipe
 from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
@@ -31,6 +31,7 @@ from turnwise_cluster.learners.launcher import OnNodes
 from turnwise_cluster.learners.learner import DistributedLearner, DistributedOffline
 from turnwise_cluster.learners.team import Team
 from turnwise_cluster.placement import PlacementGroup, ProcessSpec
+from turnwise_cluster.settings import cluster_of
 
 if TYPE_CHECKING:
     from turnwise.rollout.runner import Workers
@@ -58,7 +59,7 @@ class ClusterResources(Resources):
         words: Words | None,
         cold_start: Path | None,
     ) -> Learner:
-        if recipe.cluster.learners == 1:
+        if cluster_of(recipe).learners == 1:
             return super().learner(recipe, algorithm, model, words, cold_start)
         reference = load_reference(recipe, algorithm, cold_start, in_files=True)
         teacher = load_teacher(recipe, recipe.model.device, in_files=True)
@@ -68,14 +69,14 @@ class ClusterResources(Resources):
     def offline_learner(
         self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline
     ) -> OfflineLearner:
-        if recipe.cluster.learners == 1:
+        if cluster_of(recipe).learners == 1:
             return super().offline_learner(recipe, model, make)
         return DistributedOffline(self._team(recipe, model), recipe, model, make)
 
     def _team(self, recipe: Recipe, model: PreTrainedModel) -> Team:
         """The processes that a recipe's learner has, of which this one is the first."""
         assert self.folder is not None  # learners are a run's
-        config = recipe.cluster
+        config = cluster_of(recipe)
         return Team(
             config.learners,
             model.device,
@@ -94,12 +95,15 @@ def allocated(recipe: Recipe, folder: Path | None = None) -> Iterator[Resources]
     on GPUs this process sees the one that is its own. Raises ConfigError for what several processes
     cannot do, where there is no such cluster, it is too small, or nodes do not see the run's folder
     (of ranks and servers) or the recipe's own files (of workers)."""
+    config = cluster_of(recipe)
+    if config.is_one_process:
+        yield Resources(colocated=config.colocated)
+        return
     check_cluster(recipe)
-    config = recipe.cluster
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)
     if not kinds:
-        yield ClusterResources(folder=folder)
+        yield ClusterResources(colocated=config.colocated, folder=folder)
         return
     from turnwise_cluster.nodes import connected
 
@@ -120,7 +124,7 @@ def allocated(recipe: Recipe, folder: Path | None = None) -> Iterator[Resources]
             servers = ServerPlaces(config.samplers, hold, config.start_seconds, host)
         if "workers" in places:
             workers = _workers(recipe, cluster.host, places["workers"])
-        yield ClusterResources(workers, servers, ranks, folder)
+        yield ClusterResources(workers, servers, config.colocated, ranks, folder)
 
 
 def shared_folder(name: str, folder: Path | None) -> Path | None:
@@ -135,7 +139,7 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> dict[str, ProcessSpec]:
     places: those that need GPUs first, so that no others take the CPUs beside them. With servers on
     GPUs, one learner has a place too: else its GPU would be a server's. Servers that are colocated
     get no places, since learners have them."""
-    config = recipe.cluster
+    config = cluster_of(recipe)
     found, gpus = {}, int(on_gpus)
     several = config.learners > 1 and config.address != "local"
     colocated = bool(config.samplers) and config.colocated
@@ -155,23 +159,16 @@ def kinds_of(recipe: Recipe, on_gpus: bool) -> dict[str, ProcessSpec]:
 def _samplers(recipe: Recipe, gpus: int) -> ProcessSpec:
     """The servers of a recipe on nodes, on so many GPUs each where it does not say; beside learners
     they need no CPUs of their own, as they take turns."""
-    config, servers = recipe.cluster, _servers_of(recipe)
+    config = cluster_of(recipe)
     if config.colocated:
         return ProcessSpec("cluster.samplers", config.samplers, 0, gpus, sharing=_sharing(recipe))
-    if servers is not None and servers.gpus:
-        gpus = servers.gpus
+    gpus = recipe.token_engine.gpus_per_server or gpus
     return ProcessSpec("cluster.samplers", config.samplers, 1 if gpus else recipe.threads, gpus)
-
-
-def _servers_of(recipe: Recipe) -> StartedServers | None:
-    """The settings of the servers that a recipe starts, if it does."""
-    started = getattr(recipe.engine, "servers", None)
-    return started if isinstance(started, StartedServers) else None
 
 
 def _sharing(recipe: Recipe) -> int:
     """The processes in a learner's place: itself, and the servers beside it."""
-    config = recipe.cluster
+    config = cluster_of(recipe)
     return 1 + (config.samplers // config.learners if config.colocated else 0)
 
 
@@ -179,7 +176,7 @@ def _workers(recipe: Recipe, host: str, places: PlacementGroup) -> "Workers":
     """The processes that play the episodes of a recipe."""
     from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
 
-    config = recipe.cluster
+    config = cluster_of(recipe)
     return WorkerPool(RayLauncher(host, places), config.workers, config.start_seconds)
 
 
@@ -209,7 +206,7 @@ def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> 
     """Raise ConfigError for more servers than this machine has cores, where they are all here, for
     several learners on the same GPUs, and for servers on nodes that have no folder in common with
     the run."""
-    config, cores = recipe.cluster, len(os.sched_getaffinity(0))
+    config, cores = cluster_of(recipe), len(os.sched_getaffinity(0))
     if config.address != "local" and config.samplers and folder is None:
         raise ConfigError(
             "servers on the nodes of a cluster read weights from a folder that all of them share: "
@@ -233,7 +230,7 @@ def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> 
 def _on_gpus(recipe: Recipe) -> bool:
     """Whether the model of a recipe with such processes will be on a GPU; none of them is touched,
     since this process may be given another one."""
-    config = recipe.cluster
+    config = cluster_of(recipe)
     several = config.learners > 1 and config.address != "local"
     if recipe.model.device == "cpu" or not (config.samplers or several):
         return False
@@ -242,7 +239,7 @@ def _on_gpus(recipe: Recipe) -> bool:
 
 def check_cluster(recipe: Recipe) -> None:
     """Raise ConfigError for what only one process can do; loads nothing."""
-    count = recipe.cluster.learners
+    count = cluster_of(recipe).learners
     for sentence, given in done_alone(recipe).items():
         if given and count > 1:
             raise ConfigError(
@@ -255,20 +252,18 @@ def done_alone(recipe: Recipe) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
     return {
         "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
-            not (recipe.train.steps or recipe.sft.steps or recipe.preferences.steps)
+            not (recipe.train.steps or recipe.sft.steps or recipe.policy_updates)
         ),
         "adapters that servers get as merged weights, which one process would have to hold "
         "(engine.transport=adapters sends them alone)": (
-            isinstance(recipe.engine, VllmEngineConfig)
-            and bool(recipe.model.lora_rank)
-            and recipe.engine.transport != "adapters"
+            recipe.token_engine.merges_adapters and bool(recipe.model.lora_rank)
         ),
     }
 
 
 def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
     """Raise ConfigError for a model that several processes cannot train, or with too few GPUs."""
-    count = recipe.cluster.learners
+    count = cluster_of(recipe).learners
     if count == 1:
         return
     _check_slices(recipe, model)
@@ -279,7 +274,7 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
             f"cluster.learners is {count}, one for each GPU, and model.device is {device}: leave "
             "it out"
         )
-    if device.type == "cuda" and recipe.cluster.address == "local" and gpus < count:
+    if device.type == "cuda" and cluster_of(recipe).address == "local" and gpus < count:
         raise ConfigError(
             f"cluster.learners is {count}, one for each GPU, and this machine has {gpus}: lower "
             "it, or name a cluster of several machines (cluster.address)"
@@ -288,7 +283,7 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
 
 def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
     """Raise ConfigError for a model whose rows ranks cannot compute together."""
-    slices = recipe.cluster.sequence_ranks
+    slices = cluster_of(recipe).sequence_ranks
     if slices == 1:
         return
     heads = int(model.config.get_text_config().num_attention_heads)
@@ -306,13 +301,13 @@ def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
 
 def _check_experts(recipe: Recipe, model: PreTrainedModel) -> None:
     """Raise ConfigError where experts are to stay where they are, and cannot."""
-    if not recipe.cluster.expert_parallel:
+    if not cluster_of(recipe).expert_parallel:
         return
     counts = [count for part in model.modules() for _, count in experts_of(part)]
     reasons = {
         f"model {recipe.model.name} has no experts": not counts,
         f"its {max(counts, default=0)} experts do not divide by cluster.learners": any(
-            count % recipe.cluster.learners for count in counts
+            count % cluster_of(recipe).learners for count in counts
         ),
         "weights in bfloat16 have not been tried with it (model.dtype=float32, with "
         "learning.compute_dtype=bfloat16, is)": recipe.model.dtype != "float32",

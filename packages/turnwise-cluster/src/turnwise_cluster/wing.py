@@ -2,4 +2,7 @@
 
 from turnwise.wings import Wing
 
-WING = Wing(sections={"cluster": "turnwise_cluster.resources:allocated"})
+WING = Wing(
+    settings={"cluster": "turnwise_cluster.settings:ClusterConfig"},
+    resources={"cluster": "turnwise_cluster.resources:allocated"},
+)

@@ -13,6 +13,7 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError
 from turnwise.training.single import learner_of
 from turnwise_cluster.resources import check_cluster, check_model, done_alone
+from turnwise_cluster.settings import cluster_of
 
 model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
@@ -37,7 +38,9 @@ def test_what_one_process_alone_can_do_is_refused(overrides: str, message: str) 
     said = refused(recipe)
     assert message in said
     assert said.endswith("set cluster.learners=1, or leave the other out")
-    alone = recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update={"learners": 1})})
+    alone = recipe.model_copy(
+        update={"cluster": cluster_of(recipe).model_copy(update={"learners": 1})}
+    )
     check_cluster(alone)
 
 
@@ -100,5 +103,5 @@ def test_gpus_must_be_enough() -> None:
 
 def test_a_learner_without_a_run_is_of_one_process() -> None:
     components: Any = SimpleNamespace(recipe=recipe_of("evaluation.during_rl=false"))
-    with pytest.raises(ConfigError, match="this learner is of one process"):
+    with pytest.raises(ConfigError, match=r"turnwise\.make_learner needs a learner in one process"):
         learner_of(components)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_cluster.nodes import Cluster, connected, problem_of_joining, start
 from turnwise_cluster.placement import (
@@ -24,6 +23,7 @@ from turnwise_cluster.placement import (
     nodes_of,
     own_versions,
 )
+from turnwise_cluster.settings import ClusterConfig
 
 pytestmark = pytest.mark.long
 

@@ -10,6 +10,7 @@ from turnwise.errors import ConfigError
 from turnwise_cluster.nodes import STORE_BYTES, connected
 from turnwise_cluster.placement import RETURNED, ProcessSpec
 from turnwise_cluster.resources import check_machine, kinds_of, shared_folder
+from turnwise_cluster.settings import cluster_of
 
 LOCAL_AND_FAR = ("local", "10.0.0.1:6379")
 
@@ -115,7 +116,7 @@ def test_the_servers_of_this_machine_have_other_gpus_than_the_learner(
     ray.init("local", num_cpus=2, num_gpus=2, object_store_memory=STORE_BYTES, **settings)
     try:
         with (
-            connected(recipe.cluster, list(kinds.values())) as cluster,
+            connected(cluster_of(recipe), list(kinds.values())) as cluster,
             cluster.places(kinds["learners"]) as own,
             cluster.places(kinds["samplers"]) as others,
         ):

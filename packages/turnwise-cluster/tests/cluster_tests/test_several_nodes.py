@@ -8,10 +8,10 @@ import pytest
 
 from cluster_tests.several_nodes import Nodes, several_nodes
 from tests.small_runs import start
-from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 from turnwise_cluster.nodes import STORE_BYTES, Cluster, connected
 from turnwise_cluster.placement import RETURNED, ProcessSpec
+from turnwise_cluster.settings import ClusterConfig
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow

@@ -149,8 +149,13 @@ WING = Wing(
                 "one line of exact arithmetic",
             )
         },
+        "index": {
+            "embedding": (
+                "turnwise_environments.retrieval:make_index",
+                "passages near in meaning, by an endpoint's vectors",
+            )
+        },
     },
     reward_parts=tuple(f"turnwise_environments.rewards.{name}" for name in REWARDS.split()),
     files={"recipe": {path.stem: path for path in RECIPES.glob("*.toml")}},
-    sections={"embedding": "turnwise_environments.retrieval:make_index"},
 )

@@ -12,36 +12,43 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.capture import Capture
 from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
-from turnwise.config import (
+from turnwise.config import ScaffoldConfig
+from turnwise.engines.base import Engine
+from turnwise.errors import InfrastructureError, located
+from turnwise.forward.images import reader_of
+from turnwise.interrupt import interrupted_after
+from turnwise.models.copies import trained_weights
+from turnwise.parts.components import Components
+from turnwise.rewards.verdicts import VerdictError
+from turnwise.rollout.episode import Episode
+from turnwise.rollout.loop import EpisodeEnded
+from turnwise.rollout.runner import Player
+from turnwise.times import Doing, Span
+from turnwise.types import Action, Group, Outcome, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise_gateway.address import Address
+from turnwise_gateway.agents import Agent, FunctionPlayer, make_agent
+from turnwise_gateway.alarms import check_coverage
+from turnwise_gateway.blots import blotted
+from turnwise_gateway.frozen import frozen_engines
+from turnwise_gateway.programs import Returned
+from turnwise_gateway.remote import RemotePlayer
+from turnwise_gateway.rendering import Scaffolds
+from turnwise_gateway.role_parts import by_role
+from turnwise_gateway.sandboxed import SandboxedPlayer
+from turnwise_gateway.server import Gateway
+from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
+from turnwise_gateway.settings import (
     AnyAgentConfig,
     CommandAgent,
     EndpointPolicy,
     FrozenPolicy,
-    ScaffoldConfig,
     TrainedPolicy,
 )
-from turnwise.engines.base import Engine
-from turnwise.errors import InfrastructureError, located
-from turnwise.interrupt import interrupted_after
-from turnwise.rewards.verdicts import VerdictError
-from turnwise.rollout.episode import Episode
-from turnwise.rollout.loop import EpisodeEnded
-from turnwise.times import Doing, Span
-from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_gateway.address import Address
-from turnwise_gateway.agents import Agent, FunctionPlayer, make_agent
-from turnwise_gateway.blots import blotted
-from turnwise_gateway.programs import Returned
-from turnwise_gateway.remote import RemotePlayer
-from turnwise_gateway.rendering import Scaffolds
-from turnwise_gateway.sandboxed import SandboxedPlayer
-from turnwise_gateway.server import Gateway
-from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
 from turnwise_gateway.spans import EpisodeSpans, Spans
 from turnwise_gateway.usage import Usage
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 log = logging.getLogger(__name__)
 Policy = TrainedPolicy | FrozenPolicy | EndpointPolicy
@@ -59,7 +66,7 @@ UNASKED = (
 
 
 @dataclass(frozen=True)
-class AgentHost:
+class AgentHost(Player):
     """The parts that all episodes of an agent share. Example: make_host(config, ...)."""
 
     config: AnyAgentConfig
@@ -70,16 +77,42 @@ class AgentHost:
     spans: Spans | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     """The agent's roles by name; empty for one, the policy."""
+    frozen: Mapping[str, Engine] = field(default_factory=dict)
+    """The engines of its frozen roles, by their checkpoints."""
     said: set[str] = field(default_factory=set)
 
     def episode(self, **parts: Any) -> "AgentEpisode":
         return AgentEpisode(host=self, **parts)
 
+    async def freeze(self, model: "PreTrainedModel") -> None:
+        """Give roles without a checkpoint the weights with which RL begins."""
+        if "" in self.frozen:
+            await self.frozen[""].load_weights(trained_weights(model), 0)
+
+    def compared(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """The parts of roles, where they get credit of their own."""
+        return by_role(groups) if self.config.credit == "role" else groups
+
+    def check(self, groups: Sequence[Group]) -> None:
+        """See `check_coverage`."""
+        check_coverage(groups, self.config.coverage)
+
     async def stop(self) -> None:
-        """End the gateway, and send the last spans. Idempotent."""
+        """End the gateway and the engines of frozen roles, and send the last spans. Idempotent."""
         await self.gateway.stop()
+        for engine in self.frozen.values():
+            await engine.stop()
         if self.spans is not None:
             await self.spans.close()
+
+
+def with_agent(config: AnyAgentConfig, components: Components) -> Components:
+    """Give a run the player of its section `agent`. Raises ConfigError and DataError as `make_host`
+    and `frozen_engines` do."""
+    frozen, reader = frozen_engines(config, components), reader_of(components.model)
+    encode = None if reader is None else reader.tokens
+    scaffold, tokenizer = components.recipe.scaffold, components.tokenizer
+    return replace(components, player=make_host(config, scaffold, tokenizer, encode, frozen))
 
 
 def make_host(
@@ -89,8 +122,8 @@ def make_host(
     encode_image: Callable[[bytes], Sequence[int]] | None = None,
     frozen: Mapping[str, Engine] | None = None,
 ) -> "AgentHost":
-    """Build them; `frozen` are the engines of frozen roles, by their checkpoints. Raises
-    ConfigError for an agent that cannot be one."""
+    """Build the parts of an agent's episodes; `frozen` are the engines of frozen roles, by their
+    checkpoints. Raises ConfigError for an agent that cannot be one."""
     agent = make_agent(config)
     name = config.command[0] if isinstance(config, CommandAgent) else config.run
     spans = None if config.spans == "off" else Spans(name, config.spans == "messages")
@@ -109,6 +142,7 @@ def make_host(
         tokenizer,
         spans,
         {name: _role(name, role.policy, frozen or {}) for name, role in config.roles.items()},
+        frozen or {},
     )
 
 

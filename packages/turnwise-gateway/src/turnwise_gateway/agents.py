@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
 from turnwise.errors import ConfigError, located
 from turnwise.interrupt import calls_user_code
 from turnwise.registry import load_function
@@ -24,6 +23,7 @@ from turnwise_gateway.remote import RemotePlayer
 from turnwise_gateway.requests import RefusedError
 from turnwise_gateway.sandboxed import SandboxedPlayer
 from turnwise_gateway.session import MODEL, GivenReward, Session
+from turnwise_gateway.settings import AnyAgentConfig, FunctionAgent, RemoteAgent
 
 RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 """Runs one of the environment's tools, by its name, with arguments."""

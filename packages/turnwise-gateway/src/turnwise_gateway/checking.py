@@ -14,9 +14,9 @@ from rich.table import Table
 from turnwise.commands.evaluating import AsJson
 from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.config import Recipe, load_recipe
-from turnwise.config.agent import CommandAgent
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Outcome, Trajectory
+from turnwise_gateway.settings import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 
 if TYPE_CHECKING:
     from turnwise.storage.audits import Finding
@@ -72,7 +72,7 @@ def check(
 
     folder = None if run is None else RunFolder.open(run)
     loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
-    if loaded.agent is None:
+    if loaded.find(AgentConfig) is None:
         raise ConfigError("give the agent after --, as in: turnwise agent check -- node agent.mjs")
     configure(loaded)
     found = asyncio.run(_check(loaded, task))
@@ -134,9 +134,10 @@ async def _check(recipe: Recipe, number: int) -> Check:
 
 def _name(recipe: Recipe) -> str:
     """The recipe's agent as it was given: a program with its arguments, or a function."""
-    if isinstance(recipe.agent, CommandAgent):
-        return shlex.join(recipe.agent.command)
-    return "" if recipe.agent is None else recipe.agent.run
+    agent = recipe.find(AgentConfig)
+    if isinstance(agent, CommandAgent):
+        return shlex.join(agent.command)
+    return agent.run if isinstance(agent, FunctionAgent | RemoteAgent) else ""
 
 
 def _account(agent: str, played: Trajectory, episode: Any, decode: Any) -> Check:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import RemoteAgent
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Task
 from turnwise_gateway.address import Address
 from turnwise_gateway.programs import Returned, variables
 from turnwise_gateway.session import Session
+from turnwise_gateway.settings import RemoteAgent
 
 LONGEST_POLL = 60.0
 """Seconds for which a call waits for a task, at most."""

@@ -12,5 +12,6 @@ WING = Wing(
             )
         }
     },
-    sections={"agent": "turnwise_gateway.agent_episode:make_host"},
+    settings={"agent": "turnwise_gateway.settings:AnyAgentConfig"},
+    sections={"agent": "turnwise_gateway.agent_episode:with_agent"},
 )

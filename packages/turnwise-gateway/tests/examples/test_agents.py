@@ -8,18 +8,14 @@ import pytest
 
 from gateway_tests.playing import SCAFFOLD, group_of
 from tests.fakes import byte_tokenizer
-from turnwise.config import (
-    AnyAgentConfig,
-    CommandAgent,
-    FunctionAgent,
-    RolloutConfig,
-)
+from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import AnyAgentConfig, CommandAgent, FunctionAgent
 
 pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[4]

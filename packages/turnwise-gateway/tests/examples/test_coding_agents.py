@@ -13,7 +13,7 @@ import pytest
 
 from gateway_tests.playing import group_of
 from tests.scaffolds.families import family_tokenizer
-from turnwise.config import CommandAgent, RolloutConfig, ScaffoldConfig, load_recipe
+from turnwise.config import RolloutConfig, ScaffoldConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.scaffolds.native import NativeScaffold
@@ -21,6 +21,7 @@ from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.forks import forks
+from turnwise_gateway.settings import CommandAgent
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)

@@ -9,10 +9,10 @@ from tests.fakes import byte_tokenizer
 from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.learning.roles import by_role
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Group, Outcome, Task, ToolCall
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.role_parts import by_role
 
 pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[4]

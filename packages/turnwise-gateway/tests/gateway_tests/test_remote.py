@@ -12,10 +12,11 @@ import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
-from turnwise.config import RemoteAgent, RolloutConfig
+from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import RemoteAgent
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")

@@ -19,10 +19,10 @@ from turnwise.chat.turns import ChatTurn
 from turnwise.engines.base import Completion
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
-from turnwise.learning.roles import by_role
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.requests import Message, RefusedError, Reply
+from turnwise_gateway.role_parts import by_role
 from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
 
 CALLING = "<lookup> France</lookup>"

@@ -15,11 +15,12 @@ from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
 from tests.fakes import Capitals
 from tests.processes import ended
 from tests.sandboxes import working
-from turnwise.config import CommandAgent, RolloutConfig
+from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.sandbox.settings import SandboxSettings
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import CommandAgent
 from turnwise_sandbox.sandbox import Sandbox
 
 pytest.importorskip("uvicorn")

@@ -9,8 +9,8 @@ import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, encode
 from gateway_tests.playing import RIGHT, SCAFFOLD, group_of
-from turnwise.config import FunctionAgent
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import FunctionAgent
 from turnwise_gateway.spans import Spans
 
 pytest.importorskip("uvicorn")

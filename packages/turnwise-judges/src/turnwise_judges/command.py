@@ -42,11 +42,11 @@ def judge(
     environment's verdicts."""
     from turnwise import event_loop
     from turnwise.commands.terminal import choose_rows
-    from turnwise.config import load_judge
     from turnwise.parts.names import configure
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
     from turnwise.storage.trajectory_rows import rows_of_tasks
+    from turnwise_judges.settings import load_judge
 
     config, folder = load_judge(settings, overrides or []), RunFolder.open(run)
     chosen, name = choose_rows(run, step, None, count)

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from turnwise.config import AnyJudgeConfig, PolicyJudgeModel
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.policies import newest_checkpoint
 from turnwise.monitor.display import Display
 from turnwise.parts.components import build_components
-from turnwise.parts.judge import Policy
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of
@@ -21,8 +19,10 @@ from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.making import Judge, make_judge
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import RubricJudge
 from turnwise_judges.section import regraded
+from turnwise_judges.settings import AnyJudgeConfig, PolicyJudgeModel
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows of a run's trajectories (`storage.trajectory_rows.SCHEMA`)."""

@@ -1,4 +1,4 @@
-"""Makes a working judge from its settings."""
+"""Makes a working judge from its settings (`settings.py`)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,17 +6,7 @@ from typing import Any
 
 from turnwise.chat.endpoint import check_endpoint
 from turnwise.chat.recording import Recording
-from turnwise.config import (
-    AnyJudgeConfig,
-    EndpointJudgeModel,
-    PointwiseJudgeConfig,
-    PolicyJudgeModel,
-    RubricJudgeConfig,
-    ScriptedJudgeModel,
-)
-from turnwise.config.judge import RubricSettings
 from turnwise.errors import InfrastructureError, unknown_name
-from turnwise.parts.judge import Policy
 from turnwise.registry import load_function
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise_judges import pairwise, pointwise, rubric
@@ -26,8 +16,18 @@ from turnwise_judges.endpoint_model import EndpointModel
 from turnwise_judges.engine_model import EngineModel
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
+from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
 from turnwise_judges.scripted_model import ScriptedModel, example_reply
+from turnwise_judges.settings import (
+    AnyJudgeConfig,
+    EndpointJudgeModel,
+    PointwiseJudgeConfig,
+    PolicyJudgeModel,
+    RubricJudgeConfig,
+    RubricSettings,
+    ScriptedJudgeModel,
+)
 
 ANSWERS = "judge.jsonl"
 
@@ -76,6 +76,12 @@ def make_judge(
         config.question or pairwise.QUESTION,
         config.max_characters,
     )
+
+
+def unasked_part(config: AnyJudgeConfig, seed: int) -> RewardPart:
+    """The part of a judge without a policy, whose settings are checked as by `make_judge`."""
+    unread = config.model_copy(update={"cache": ""})  # nothing is asked, so nothing is read
+    return part_of(config, make_judge(unread, None, seed))
 
 
 def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:

@@ -11,7 +11,6 @@ from operator import is_
 from statistics import fmean
 from typing import Any
 
-from turnwise.config import RefinementConfig
 from turnwise.engines.base import PATIENCE, Completion, Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.rollout.runner import RolloutRunner, members_of, new_member
@@ -26,6 +25,7 @@ from turnwise_judges.pairwise import Better, PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.prompt import Request
 from turnwise_judges.reply import read_reply
+from turnwise_judges.settings import RefinementConfig
 
 PLACES = {Better.FIRST: 1.0, Better.SECOND: -1.0, Better.TIE: 0.0}
 """Numbers of the answers, whose mean is the bias towards the first place."""

@@ -1,23 +1,25 @@
-"""The judge of a run, as turnwise asks for it: what its section makes."""
+"""The judge of a run: what its section makes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from turnwise.config import AnyJudgeConfig
-from turnwise.parts.judge import Policy
+from turnwise.parts.components import Components
+from turnwise.parts.reward_source import RewardSource
 from turnwise.rewards.parts import RewardPart
 from turnwise.rollout.runner import RolloutRunner
+from turnwise.seeds import derive
 from turnwise.types import Group, Outcome, Trajectory
 from turnwise_judges.alarm import UnreadableReplies
 from turnwise_judges.making import Judge, make_judge, part_of
+from turnwise_judges.policy import Policy
 from turnwise_judges.refining import Refinement, make_refinement, refinement_metrics
+from turnwise_judges.settings import AnyJudgeConfig
 
 
 @dataclass(frozen=True)
-class JudgeOfRun:
-    """A judge in a run. Example: make_judge_of_run(recipe.judge, seed, folder, policy)."""
+class JudgeOfRun(RewardSource):
+    """A judge in a run. Example: `with_judge(section, components).reward_sources["judge"]`."""
 
     settings: AnyJudgeConfig
     judge: Judge
@@ -25,11 +27,9 @@ class JudgeOfRun:
     """Its training; None where it is not trained."""
 
     @property
-    def part(self) -> RewardPart:
-        return part_of(self.settings, self.judge)
-
-    async def regraded(self, groups: Sequence[Group]) -> list[Group]:
-        return await regraded(groups, self.judge)
+    def parts(self) -> Mapping[str, RewardPart]:
+        """The part `judge` of the reward."""
+        return {"judge": part_of(self.settings, self.judge)}
 
     async def refine(
         self, runner: RolloutRunner, groups: Sequence[Group], seed: int, step: int
@@ -50,17 +50,23 @@ class JudgeOfRun:
         return UnreadableReplies(self.judge.asker.counts, timing)
 
 
-def make_judge_of_run(
-    settings: AnyJudgeConfig, seed: int, folder: Path | None, policy: Policy | None
-) -> JudgeOfRun:
-    """Without a policy a judge that asks it can only say what part it is."""
-    if policy is None:
-        settings = settings.model_copy(update={"cache": ""})  # nothing is asked, so nothing is read
-    judge = make_judge(settings, folder, seed, policy)
-    if settings.refinement is None or policy is None:
-        return JudgeOfRun(settings, judge, None)
-    refinement = make_refinement(judge, settings.refinement, policy.max_tokens)
-    return JudgeOfRun(settings, judge, refinement)
+def with_judge(settings: AnyJudgeConfig, components: Components) -> Components:
+    """Give a run the judge of its section. Raises ConfigError as `make_judge` and
+    `make_refinement` do."""
+    recipe, engine = components.recipe, components.engine
+    policy = Policy(
+        engine,
+        components.tokenizer,
+        lambda: f"policy {engine.version}",
+        recipe.rollout.max_tokens,
+        str(recipe.scaffold.options.get("date", "")),
+    )
+    judge = make_judge(settings, components.folder, derive(recipe.seed, "judge"), policy)
+    refinement = None
+    if settings.refinement is not None:
+        refinement = make_refinement(judge, settings.refinement, policy.max_tokens)
+    made = JudgeOfRun(settings, judge, refinement)
+    return replace(components, reward_sources={**components.reward_sources, "judge": made})
 
 
 async def regraded(groups: Sequence[Group], judge: Judge) -> list[Group]:

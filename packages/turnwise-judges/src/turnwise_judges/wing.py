@@ -4,10 +4,16 @@ from turnwise.wings import Wing
 
 WING = Wing(
     commands={"judge": "turnwise_judges.command:judge"},
-    sections={
-        "judge": "turnwise_judges.section:make_judge_of_run",
-        "reward_model": "turnwise_judges.reward_model.section:make_reward_model",
+    settings={
+        "judge": "turnwise_judges.settings:AnyJudgeConfig",
+        "preferences": "turnwise_judges.preferences.settings:PreferencesConfig",
+        "reward_model": "turnwise_judges.reward_model.settings:RewardModelConfig",
     },
+    sections={
+        "judge": "turnwise_judges.section:with_judge",
+        "reward_model": "turnwise_judges.reward_model.section:with_reward_model",
+    },
+    claims="turnwise_judges.claims:claims_of",
     stages={
         "preferences": ("turnwise_judges.preferences.stage:Preferences", "after RL"),
         "reward_model": ("turnwise_judges.reward_model.stage:RewardLearning", "first"),

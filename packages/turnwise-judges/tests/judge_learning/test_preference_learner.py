@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.learning import test_optimizer, test_routing_replay
 from tests.learning.building import changed, each, put, with_one
-from turnwise.config import LearningConfig, PreferencesConfig
+from turnwise.config import LearningConfig
 from turnwise.errors import DataError
 from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise_judges.preferences.learner import (
@@ -26,6 +26,7 @@ from turnwise_judges.preferences.learner import (
     dpo,
     saved_pairs,
 )
+from turnwise_judges.preferences.settings import PreferencesConfig
 
 CONFIG = PreferencesConfig(steps=6, batch_size=2, learning_rate=1e-3, beta=0.2)
 REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.7], [0.0, 1.0]]

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.config import LearningConfig, RewardModelConfig
+from turnwise.config import LearningConfig
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Trajectory, Turn
 from turnwise_judges.reward_model.model import FORMS, ProcessRewardModel, RewardModel
+from turnwise_judges.reward_model.settings import RewardModelConfig
 
 pytestmark = pytest.mark.numbers
 

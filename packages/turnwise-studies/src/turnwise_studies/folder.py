@@ -17,7 +17,7 @@ from typing import Any
 
 from turnwise.config import flattened
 from turnwise.errors import ConfigError, DataError
-from turnwise.storage.checkpoint import StageName, latest, root_of
+from turnwise.storage.checkpoint import COLD_START, latest, root_of
 from turnwise.storage.run_folder import RunFolder, mapped, with_whole_paths
 from turnwise.storage.run_lock import LOCK
 from turnwise_studies.config import Study
@@ -99,7 +99,7 @@ def clear(folder: Path) -> None:
 
 
 def cold_weights(out: Path, name: str) -> Path:
-    root = root_of(out / name / "checkpoints", StageName.COLD_START)
+    root = root_of(out / name / "checkpoints", COLD_START)
     weights = latest(root)
     if weights is None:
         raise DataError(f"{root} has no checkpoint: delete {out / name} to train it again")

@@ -4,5 +4,7 @@ from turnwise.wings import Wing
 
 WING = Wing(
     commands={"top": "turnwise_view.top:top", "view": "turnwise_view.viewing:view"},
-    sections={"trackers": "turnwise_view.trackers:trackers_of"},
+    parts={
+        "monitor": {"trackers": ("turnwise_view.trackers:trackers_of", "metrics, sent elsewhere")}
+    },
 )

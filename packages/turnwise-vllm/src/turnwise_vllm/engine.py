@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
+from turnwise.config import ROUNDED_PARITY
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
 from turnwise.engines.sampling import (
     StopMatcher,
@@ -44,6 +44,7 @@ from turnwise_vllm.completions import (
 from turnwise_vllm.fleet import Fleet
 from turnwise_vllm.parity import ParityCheck, image_probe, make_probes
 from turnwise_vllm.replica import Replica, Router
+from turnwise_vllm.settings import VllmEngineConfig
 from turnwise_vllm.transports import Transport
 
 ATTEMPTS = 5

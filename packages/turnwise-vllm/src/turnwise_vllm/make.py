@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise import event_loop
-from turnwise.config import ROUNDED_PARITY, RunningServers, StartedServers, VllmEngineConfig
+from turnwise.config import ROUNDED_PARITY
 from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise_vllm.client import look_at
@@ -24,6 +24,7 @@ from turnwise_vllm.nodes import Nodes
 from turnwise_vllm.process import Machines, ThisMachine
 from turnwise_vllm.replica import Replica
 from turnwise_vllm.sending import Sender, Sent, make_sender
+from turnwise_vllm.settings import RunningServers, StartedServers, VllmEngineConfig
 from turnwise_vllm.transports import Adapters, Files, Transport, server_arguments
 
 NAME = "turnwise"

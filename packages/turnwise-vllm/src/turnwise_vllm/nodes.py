@@ -14,11 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from turnwise.config import StartedServers
 from turnwise.engines.base import ActorHandle, PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
 from turnwise_vllm.process import LOOK_SECONDS, ServerProcess, check_interpreter
+from turnwise_vllm.settings import StartedServers
 
 ANSWER_SECONDS = 30.0
 """A process that takes longer to say whether its server runs counts as lost."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from turnwise.config import StartedServers
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
+from turnwise_vllm.settings import StartedServers
 
 MODULE = "vllm.entrypoints.openai.api_server"
 LOOK_SECONDS = 60

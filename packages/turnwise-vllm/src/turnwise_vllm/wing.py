@@ -3,6 +3,7 @@
 from turnwise.wings import Wing
 
 WING = Wing(
+    settings={"engine.vllm": "turnwise_vllm.settings:VllmEngineConfig"},
     parts={
         "engine": {
             "vllm": (
@@ -10,5 +11,5 @@ WING = Wing(
                 "servers of vLLM, started and owned or already running, with sticky routing",
             )
         }
-    }
+    },
 )

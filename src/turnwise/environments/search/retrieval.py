@@ -28,7 +28,7 @@ def make_index(
     MissingExtraError where an embedding's wing is not installed."""
     if retrieval == "bm25":
         return words
-    found: Index = wings().section("embedding")(documents, words, retrieval, embedding)
+    found: Index = wings().part("index", "embedding")(documents, words, retrieval, embedding)
     return found
 
 

@@ -31,6 +31,7 @@ from turnwise.types import Group
 from turnwise_cluster.learners.agreement import check_agreement
 from turnwise_cluster.learners.process_group import ProcessGroup
 from turnwise_cluster.learners.saving import PartOfCheckpoint, write_weights
+from turnwise_cluster.settings import cluster_of
 
 
 class Parts:
@@ -51,8 +52,8 @@ class Parts:
         make: Callable[[], Any],
     ) -> None:
         self._ranks, self._whole = ranks, whole
-        ranks.slice_rows(recipe.cluster.sequence_ranks)
-        ranks.expert_parallel = recipe.cluster.expert_parallel
+        ranks.slice_rows(cluster_of(recipe).sequence_ranks)
+        ranks.expert_parallel = cluster_of(recipe).expert_parallel
         check_agreement(ranks, model, ranks.slicing)
         gc.collect()  # divided models hold themselves
         release_memory()

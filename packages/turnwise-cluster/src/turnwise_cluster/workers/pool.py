@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.rollout.runner import Workers
 from turnwise.types import Trajectory
 from turnwise_cluster.placement import PlacementGroup
 from turnwise_cluster.workers.episode import Assignment, RemoteEpisode, Sample, unplayed
@@ -89,7 +90,7 @@ def _future() -> "asyncio.Future[Any]":
     return asyncio.get_running_loop().create_future()
 
 
-class WorkerPool:
+class WorkerPool(Workers):
     """See Workers. Example: `pool.set_up(...)`, `await pool.start()`, `await pool.play(...)`.
 
     Args:

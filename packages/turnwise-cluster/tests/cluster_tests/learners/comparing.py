@@ -26,6 +26,7 @@ from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.parts import algorithm_of
 from turnwise_cluster.learners.team import Team
+from turnwise_cluster.settings import cluster_of
 
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 RATE = 1e-4
@@ -254,7 +255,7 @@ class Bench:
 
 def sliced(recipe: Recipe, learners: int, slices: int) -> Recipe:
     """The recipe for so many ranks, which compute rows in slices."""
-    cluster = recipe.cluster.model_copy(update={"learners": learners, "sequence_ranks": slices})
+    cluster = cluster_of(recipe).model_copy(update={"learners": learners, "sequence_ranks": slices})
     return recipe.model_copy(update={"cluster": cluster})
 
 

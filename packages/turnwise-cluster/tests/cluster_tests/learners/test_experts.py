@@ -31,6 +31,7 @@ from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Trajectory
+from turnwise_cluster.settings import cluster_of
 
 pytestmark = pytest.mark.numbers
 
@@ -121,7 +122,7 @@ def _with_experts(member: Trajectory) -> Trajectory:
 def kept_apart(recipe: Recipe, slices: int = 1) -> Recipe:
     """With tokens that go to experts, in place of weights that are gathered."""
     update = {"learners": 2, "sequence_ranks": slices, "expert_parallel": True}
-    return recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update=update)})
+    return recipe.model_copy(update={"cluster": cluster_of(recipe).model_copy(update=update)})
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from cluster_tests.learners.comparing import Bench, assert_same_weights, loaded, recipe_of
 from cluster_tests.learners.test_saving import Held
-from turnwise.config import ClusterConfig, PreferencesConfig, SftConfig
+from turnwise.config import SftConfig
 from turnwise.errors import InfrastructureError
 from turnwise.learning.sft import SupervisedLearner, supervised
 from turnwise.storage import checkpoint
@@ -23,6 +23,8 @@ from turnwise.training.offline_learners import supervised_learner
 from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedOffline
 from turnwise_cluster.resources import ClusterResources
+from turnwise_cluster.settings import ClusterConfig
+from turnwise_judges.preferences.settings import PreferencesConfig
 
 pytestmark = pytest.mark.numbers
 

@@ -16,11 +16,12 @@ from cluster_tests.learners.test_run import TABLES, finish
 from cluster_tests.several_nodes import Nodes, several_nodes
 from cluster_tests.workers.processes import left_after
 from tests.small_runs import start, write_recipe
-from turnwise.config import ClusterConfig, load_recipe
+from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise_cluster.nodes import connected
 from turnwise_cluster.placement import RETURNED, ProcessSpec
 from turnwise_cluster.resources import kinds_of
+from turnwise_cluster.settings import ClusterConfig, cluster_of
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -70,7 +71,7 @@ def test_servers_have_the_gpus_of_the_learners_beside_them(
     beside = ("cluster.colocated=true", f"cluster.address={nodes.address}")
     recipe = load_recipe("demo", [*asked, *beside])
     (learners,) = kinds_of(recipe, on_gpus=True).values()
-    with connected(recipe.cluster, [learners]) as cluster, cluster.places(learners) as places:
+    with connected(cluster_of(recipe), [learners]) as cluster, cluster.places(learners) as places:
         places.take_own()
         own = ray.get_runtime_context().get_node_id(), os.environ["CUDA_VISIBLE_DEVICES"]
         servers = places.colocate(ProcessSpec("cluster.samplers", 2, 0, 1, sharing=2))

@@ -13,7 +13,7 @@ import torch
 
 from cluster_tests.learners.comparing import REWARDS, loaded, recipe_of
 from cluster_tests.workers.processes import descendants, left_after
-from turnwise.config import ClusterConfig, Recipe
+from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
@@ -21,6 +21,7 @@ from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedLearner
 from turnwise_cluster.learners.parts import algorithm_of
 from turnwise_cluster.learners.team import Team
+from turnwise_cluster.settings import ClusterConfig
 
 MakeGroups = Callable[..., list[Group]]
 SECONDS = 5.0

@@ -22,12 +22,12 @@ from cluster_tests.workers.test_workers import (
     timing,
 )
 from tests.small_runs import start, train, write_recipe
-from turnwise.config import ClusterConfig
 from turnwise.rollout.runner import members_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Outcome
 from turnwise_cluster.nodes import Cluster, connected
 from turnwise_cluster.placement import ProcessSpec
+from turnwise_cluster.settings import ClusterConfig
 from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
 
 LOCAL = ClusterConfig(workers=2)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.config import LearningConfig, PreferencesConfig, Recipe
+from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import DataError
 from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
@@ -28,6 +28,7 @@ from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
 from turnwise.types import Group, Trajectory
+from turnwise_judges.preferences.settings import PreferencesConfig
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
@@ -178,11 +179,18 @@ class PreferenceLearner:
             yield [pairs[place] for place in places]
 
 
+def preferences_of(recipe: Recipe) -> PreferencesConfig:
+    """The section of a recipe."""
+    found = recipe.find(PreferencesConfig)
+    assert found is not None  # this wing is installed
+    return found
+
+
 def preferences(
     pairs: Sequence[Pair], recipe: Recipe, model: nn.Module, ranks: Ranks
 ) -> PreferenceLearner:
     """A run's learner of pairs, on one of its ranks."""
-    given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
+    given = preferences_of(recipe), recipe.learning, recipe.rollout.temperature, recipe.seed
     return PreferenceLearner(model, pairs, *given, ranks)
 
 

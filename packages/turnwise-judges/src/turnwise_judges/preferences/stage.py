@@ -4,12 +4,20 @@ from functools import partial
 
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
-from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
 from turnwise.training.offline_learners import offline_learner
 from turnwise.types import Group
-from turnwise_judges.preferences.learner import best_and_worst, preferences, saved_pairs
+from turnwise_judges.preferences.learner import (
+    best_and_worst,
+    preferences,
+    preferences_of,
+    saved_pairs,
+)
+from turnwise_judges.preferences.settings import PreferencesConfig
+from turnwise_judges.section import JudgeOfRun, regraded
+
+STAGE = "preferences"
 
 
 class Preferences:
@@ -17,30 +25,32 @@ class Preferences:
 
     async def run(self, context: RunContext, step: int) -> int:
         """It makes no step where all rewards of each group are equal."""
-        recipe, config = context.recipe, context.recipe.preferences
-        saved = context.saved_in(StageName.PREFERENCES)
+        recipe, config = context.recipe, preferences_of(context.recipe)
+        saved = context.saved_in(STAGE)
         if saved is not None:
             pairs = saved_pairs(saved.learner)
         else:
-            pairs = best_and_worst(await _groups_to_compare(context, step))
+            pairs = best_and_worst(await _groups_to_compare(context, config, step))
         if not pairs:
             context.display.say(
                 f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
             )
             return step
         await context.components.engine.sleep()
-        stage, every = StageName.PREFERENCES, recipe.train.checkpoint_every
+        every = recipe.train.checkpoint_every
         with offline_learner(context, partial(preferences, pairs), saved) as learner:
             if saved is None:
-                save_offline(context, learner, stage)
+                save_offline(context, learner, STAGE)
             context.display.phase("preferences", config.steps)
-            await learn_offline(context, learner, stage, "preferences.jsonl", every)
-            save_offline(context, learner, stage)
+            await learn_offline(context, learner, STAGE, "preferences.jsonl", every)
+            save_offline(context, learner, STAGE)
         return step + learner.steps_done
 
 
-async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
-    recipe, wanted = context.recipe, context.recipe.preferences.pairs
+async def _groups_to_compare(
+    context: RunContext, config: PreferencesConfig, step: int
+) -> list[Group]:
+    recipe, wanted = context.recipe, config.pairs
     context.display.phase("samples to compare", wanted * recipe.train.group_size)
     await context.components.load(step)
     tasks = tasks_of_step(context.tasks, 0, wanted, derive(recipe.seed, "preferences"))
@@ -55,9 +65,10 @@ async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
             f"preferences/{start}",
         )
     groups = await runner.judge(groups)
-    if recipe.preferences.by == "judge":
-        assert context.components.judge is not None  # the recipe has one
-        groups = await context.components.judge.regraded(groups)
+    if config.by == "judge":
+        judge = context.components.reward_sources["judge"]
+        assert isinstance(judge, JudgeOfRun)  # whose section this package has too
+        groups = await regraded(groups, judge.judge)
         runner.check_ungraded([member for group in groups for member in group.trajectories])
     context.folder.write_trajectories("preferences", groups)
     return groups

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.config import LearningConfig, RewardModelConfig
+from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model, hidden_states
 from turnwise.learning.batch import by_length
@@ -33,7 +33,7 @@ from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.reward_model.section import PARTS
+from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
 
 HEAD_SPREAD = 1e-3
 """Standard deviation of the head's first weights."""

@@ -1,80 +1,83 @@
-"""The reward model of a run, as turnwise asks for it: what its section makes."""
+"""The reward model of a run: what its section makes.
+
+Not here: the model alone (`model.py`), and its training before the policy learns (`stage.py`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from turnwise.config import LearningConfig, RewardModelConfig
 from turnwise.errors import DataError
-from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.parts.components import Components
+from turnwise.parts.reward_source import RewardSource
+from turnwise.rewards.parts import RewardPart
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import Checkpoint
+from turnwise.storage.tensors import read
 from turnwise.types import Group
+from turnwise_judges.reward_model.model import FORMS, RewardModel
+from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from turnwise_judges.reward_model.model import RewardModel
-
-
-PARTS: Mapping[str, RewardPart] = {
-    "outcome": RewardPart(0, 1, "chance of success, by a reward model"),
-    "process": RewardPart(
-        -1, 1, "change of the chance of success, by a reward model", Scope.TURNS, (-1, 1)
-    ),
-    "pairs": RewardPart(0, 1, "chance of being preferred, by a reward model"),
-}
-"""Parts by form, known before any model is loaded."""
+NAME = "reward_model"
+"""The name of section, stage, and part, and of its state in checkpoints."""
 
 
 @dataclass(frozen=True)
-class RewardModelOfRun:
-    """A reward model in a run; without a policy it has a part without a function, and data to
-    check."""
+class RewardModelOfRun(RewardSource):
+    """A reward model in a run. Example: `components.reward_sources["reward_model"].model`."""
 
     settings: RewardModelConfig
-    made: "RewardModel | None"
+    model: RewardModel
 
     @property
-    def model(self) -> "RewardModel":
-        assert self.made is not None  # a run has its policy
-        return self.made
-
-    @property
-    def part(self) -> RewardPart:
-        function = None if self.made is None else self.made.part_of
-        return replace(PARTS[self.settings.form], function=function)
-
-    def check_data(self, run: Path) -> None:
-        """Raise DataError for a source that is not there, or in the new run's folder, which is
-        replaced."""
-        for source in map(Path, self.settings.data):
-            if source.resolve().is_relative_to(run.resolve()):
-                raise DataError(
-                    f"reward_model.data: {source} lies in {run}, which the new run replaces: "
-                    "choose another folder with --run"
-                )
-            if not source.exists():
-                raise DataError(f"reward_model.data: there is no {source}")
+    def parts(self) -> Mapping[str, RewardPart]:
+        """The part `reward_model` of the reward."""
+        return {NAME: replace(PARTS[self.settings.form], function=self.model.part_of)}
 
     def learn(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Make one update on the groups of a step, by what the verifier says of them, where the
+        model learns beside the policy."""
+        if not self.settings.beside_policy:
+            return {}
         lessons = self.model.lessons_of_step(groups)
         metrics = self.model.update(lessons)
         self.model.finish(lessons)  # the centre of pairs moves with the model
         return metrics
 
     def state(self) -> dict[str, Any]:
-        return self.model.state()
+        """Weights, optimizer state, and how far the training is; empty for a frozen model, which
+        its own stage has saved."""
+        return self.model.state() if self.settings.beside_policy else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.model.load_state(state)
 
 
-def make_reward_model(
-    settings: RewardModelConfig, learning: LearningConfig, policy: "nn.Module | None"
-) -> RewardModelOfRun:
-    """A copy of the policy as it is now."""
-    if policy is None:
-        return RewardModelOfRun(settings, None)
-    from turnwise_judges.reward_model.model import FORMS
+def with_reward_model(settings: RewardModelConfig, components: Components) -> Components:
+    """Give a run the reward model of its section: a copy of the policy as it is now, or as a run
+    has trained it whose checkpoint the components were loaded from. Raises DataError where that run
+    has none, or a damaged one."""
+    model = FORMS[settings.form](components.model, settings, components.recipe.learning)
+    if components.weights is not None:
+        model.load_state(_trained(components.weights))
+    made = RewardModelOfRun(settings, model)
+    return replace(components, reward_sources={**components.reward_sources, NAME: made})
 
-    return RewardModelOfRun(settings, FORMS[settings.form](policy, settings, learning))
+
+def _trained(weights: Path) -> dict[str, Any]:
+    """The state of the reward model in the run of a checkpoint."""
+    run = checkpoint.checkpoints_beside(weights)
+    saved: Checkpoint | None = checkpoint.load(weights)
+    damaged: dict[Path, str] = {}
+    if saved is not None and NAME not in saved.learner:
+        saved, damaged = checkpoint.newest_of_stage(checkpoint.root_of(run, NAME))
+    if saved is None:
+        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
+        raise DataError(
+            f"{why}: train anew, or leave it out with reward=false reward_model=false "
+            "evaluation.best_of="
+        )
+    checkpoint.check_learner(saved.folder)
+    found: dict[str, Any] = read(saved.learner[NAME])
+    return found

@@ -7,19 +7,18 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from turnwise.config import RewardModelConfig
 from turnwise.errors import DataError
 from turnwise.learning.sft import batch_of_step
 from turnwise.parts.one_process import OneProcess
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
 from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.reward_model.data import parted, read_lessons
 from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
-from turnwise_judges.reward_model.section import RewardModelOfRun
+from turnwise_judges.reward_model.section import NAME, RewardModelOfRun
+from turnwise_judges.reward_model.settings import RewardModelConfig
 
 
 class RewardModelLearner(OneProcess):
@@ -70,11 +69,10 @@ class RewardLearning:
     whatever comes later loads the model from it."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        recipe, saved = context.recipe, context.saved_in(StageName.REWARD_MODEL)
-        config, found = recipe.reward_model, context.components.reward_model
-        assert config is not None  # the recipe asks for this stage
+        recipe, saved = context.recipe, context.saved_in(NAME)
+        found = context.components.reward_sources[NAME]
         assert isinstance(found, RewardModelOfRun)  # whose section this package has too
-        model = found.model
+        config, model = found.settings, found.model
         if model.trained:
             return step
         lessons, heldout = parted(
@@ -89,14 +87,13 @@ class RewardLearning:
             learner.load_state(saved.learner)
         context.display.phase("reward model", config.steps)
         every = recipe.train.checkpoint_every
-        stage = StageName.REWARD_MODEL
-        await learn_offline(context, learner, stage, "reward_model.jsonl", every)
+        await learn_offline(context, learner, NAME, "reward_model.jsonl", every)
         model.finish(lessons)
         facts = {"form": config.form, "trained_on": len(lessons), **measured(model, heldout)}
         context.folder.write_text("reward_model.json", json.dumps(facts, indent=2) + "\n")
         context.display.say(_sentence(facts))
-        save_offline(context, learner, stage)
-        checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, stage), 1)
+        save_offline(context, learner, NAME)
+        checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, NAME), 1)
         return step
 
 

@@ -1,20 +1,23 @@
-"""Settings of the processes beside the trainer's, on one machine or many.
-
-Not here: the processes themselves (`packages/turnwise-cluster`).
-"""
+"""Settings of the processes beside the trainer's, on one machine or many: `[cluster]`."""
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from turnwise.config.section import Section
+from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
 
-class ClusterConfig(Section):
+
+class ClusterConfig(WingSection):
     """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/workers.md,
     docs/how-to/vllm.md."""
+
+    always: ClassVar[bool] = True
 
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
@@ -54,7 +57,21 @@ class ClusterConfig(Section):
         """Whether the run's own process does everything, with servers of its own machine."""
         return self.learners == 1 and not self.samplers and not self.workers
 
+    @property
+    def divides_policy(self) -> bool:
+        return self.learners > 1
+
+    def for_evaluation(self, of_run: bool) -> Self:
+        alone = {"learners": 1}
+        if self.colocated:
+            alone["samplers"] = self.samplers // self.learners
+        return self.model_copy(update=alone)
+
     def claims(self) -> Iterator[Claim]:
+        if self.learners > 1:
+            several = {Need.ONE_LEARNER: "divides the updates over several processes"}
+            setting = f"cluster.learners = {self.learners}"
+            yield Claim(setting, denies=several, remedy="set cluster.learners=1")
         if self.sequence_ranks > 1:
             slices = {Need.WHOLE_ROWS: "computes them in slices"}
             setting = f"cluster.sequence_ranks = {self.sequence_ranks}"
@@ -123,3 +140,10 @@ class ClusterConfig(Section):
                 f"cluster.address is {value!r}: give 'local', 'auto', or a head node's 'host:port'"
             )
         return value
+
+
+def cluster_of(recipe: "Recipe") -> ClusterConfig:
+    """The section of a recipe."""
+    found = recipe.find(ClusterConfig)
+    assert found is not None  # this wing is installed
+    return found

@@ -1,15 +1,25 @@
-"""Settings of a judge: its form, its model, and its bounds.
+"""Settings of a judge, its form, its model, and its bounds: `[judge]`."""
 
-Not here: the questions and the rubrics (the wing turnwise-judges).
-"""
-
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from turnwise.config.section import Choice, Section
+from turnwise.algorithms.parts import Requirement
+from turnwise.config.loading import check_section, parse_override, read_toml, set_key
+from turnwise.config.section import IS_PATH, Choice, Section
+from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
+from turnwise.seeds import derive
+from turnwise_judges.preferences.settings import PreferencesConfig
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+    from turnwise.rewards.parts import RewardPart
+
+OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
+"""Signals that replies of one turn have too, of whatever task."""
 
 
 class SampledModel(Section):
@@ -65,10 +75,14 @@ class RefinementConfig(Section):
     """Replies to a request, a group that the algorithm compares."""
 
     def claims(self) -> Iterator[Claim]:
-        yield Claim("judge.refinement", (Need.OWN_LOOP, Need.STEPS_OF_RL))
+        lacking = [need.words for need in Requirement if need not in OF_ANY_GROUP]
+        why = "learns from replies of one turn with a reward, which have none"
+        denies = dict.fromkeys([Need.NAMED_REWARDS, Need.TASK_EPISODES, *lacking], why)
+        needs = (Need.OWN_LOOP, Need.STEPS_OF_RL, Need.POLICY_LOSS)
+        yield Claim("judge.refinement", needs, denies, "leave judge.refinement out")
 
 
-class JudgeConfig(Section):
+class JudgeConfig(WingSection):
     """The settings that every judge has."""
 
     model: AnyJudgeModel = PolicyJudgeModel()
@@ -85,11 +99,36 @@ class JudgeConfig(Section):
     """Calls of the model in one process, after which judgements are missing; 0 for any number."""
     max_tokens: int = Field(0, ge=0)
     """Tokens of all calls in one process, after which no call begins; 0 for any number."""
-    cache: str = ""
+    cache: Annotated[str, IS_PATH] = ""
     """The folder in which answers are kept; empty for the run's own."""
     refinement: RefinementConfig | None = None
     """Training of the judge, for a policy that scores or compares; without it, it is not
     trained."""
+
+    def misfits(self, recipe: "Recipe") -> Iterator[str]:
+        """A judge without a use, and a call that outlasts a verdict."""
+        rewards = recipe.reward is not None and "judge" in recipe.reward.used
+        preferences = recipe.find(PreferencesConfig)
+        if not (rewards or (preferences is not None and preferences.asks_judge)):
+            yield (
+                "nothing asks the judge: name it in reward.parts, as in reward.parts.judge = 0.5, "
+                "or set preferences.by=judge, or leave [judge] out"
+            )
+        most = recipe.rollout.max_seconds
+        if rewards and self.seconds > most:
+            yield (
+                f"judge.seconds is {self.seconds:g}, but all that is asked about an episode or a "
+                f"group has rollout.max_seconds = {most:g}: lower the one or raise the other"
+            )
+
+    def group_sizes(self) -> Mapping[str, int]:
+        refinement = self.refinement
+        return {} if refinement is None else {"judge.refinement.replies": refinement.replies}
+
+    def reward_parts(self, recipe: "Recipe") -> Mapping[str, "RewardPart"]:
+        from turnwise_judges.making import unasked_part
+
+        return {"judge": unasked_part(cast("AnyJudgeConfig", self), derive(recipe.seed, "judge"))}
 
     @model_validator(mode="after")
     def _keeps_answers_of_the_policy_with_it(self) -> Self:
@@ -178,3 +217,13 @@ class JudgeFile(Section):
     """A file with a judge's settings, under `[judge]`."""
 
     judge: AnyJudgeConfig = PointwiseJudgeConfig()
+
+
+def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
+    """Read a judge's settings from a TOML file that has them under `[judge]`; overrides are as a
+    recipe's, as in `judge.model.url=http://localhost:8000/v1`. Raises ConfigError, in one line, for
+    a file that is not there and for what is wrong in it."""
+    _, values = read_toml("judge", str(file), {})
+    for override in overrides:
+        set_key(values, *parse_override(override))
+    return check_section(JudgeFile, values, str(file)).judge

@@ -1,16 +1,13 @@
 """Settings of an agent of the user's own, which talks to the policy through the gateway, and of
-its roles.
-
-Not here: what the gateway answers, and how an agent is run
-(`packages/turnwise-gateway`).
-"""
+its roles: `[agent]`."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from turnwise.config.section import Choice, Section
+from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 
 
@@ -51,7 +48,7 @@ class RoleConfig(Section):
     )
 
 
-class AgentConfig(Section):
+class AgentConfig(WingSection):
     """The settings that every agent has."""
 
     reward: Literal["environment", "agent"] = "environment"
@@ -134,5 +131,12 @@ class RemoteAgent(AgentConfig):
         yield Claim("agent = 'remote'", (Need.FREE_SAMPLING,))
 
 
-AnyAgentConfig = Annotated[RemoteAgent | FunctionAgent | CommandAgent, Choice("run")]
+def _table(value: Any) -> Any:
+    """A list is a command."""
+    return {"command": value} if isinstance(value, list | tuple) else value
+
+
+AnyAgentConfig = Annotated[
+    RemoteAgent | FunctionAgent | CommandAgent, Choice("run"), BeforeValidator(_table)
+]
 """An agent: `agent = "file.py:run"`, or `agent = { command = ["node", "agent.mjs"] }`."""
