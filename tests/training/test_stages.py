@@ -217,7 +217,7 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
 )
 def test_the_same_weights_are_not_evaluated_twice(base: str, steps: int, names: list[str]) -> None:
     loaded = load_recipe("demo", [f"evaluation.base={base}", f"sft.steps={steps}"])
-    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict))
+    components = SimpleNamespace(environment=SimpleNamespace(ablations=dict), player=None)
     context = SimpleNamespace(recipe=loaded, components=components)
     found = [stage.name for stage in stages_of(context) if isinstance(stage, Evaluation)]
     assert found == names

@@ -21,6 +21,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, RunStoppedError, UserError
 from turnwise.parts.components import Components, build_components
+from turnwise.parts.resources import Resources
 from turnwise.rollout.collect import oversample
 from turnwise.rollout.runner import Workers, members_of, new_groups
 from turnwise.storage.audits import PREFLIGHT, read_audit
@@ -141,7 +142,7 @@ def everything(found: Sequence[Group]) -> list[object]:
 
 
 def built(recipe: Path, pool: Workers | None, *overrides: str) -> Components:
-    return build_components(load_recipe(str(recipe), overrides), workers=pool)
+    return build_components(load_recipe(str(recipe), overrides), resources=Resources(pool))
 
 
 @pytest.mark.wing("algorithms")
