@@ -8,6 +8,7 @@ from typing import Any
 
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, changed, check_recipe, parse_override, read_recipe
+from turnwise.config.loading import whole_recipe
 from turnwise.errors import ConfigError
 from turnwise.parts.checks import check_recipe_and_algorithm
 from turnwise.parts.names import check_names
@@ -103,7 +104,8 @@ def _recipe(
     for table in tables:
         _forget_options(values, table)
         values = changed(values, leaves(deepcopy(table)))
-    left_out = [(f"{stage}.steps", 0) for stage in STAGES if not _steps(values, stage)]
+    stages = [stage for stage in STAGES if stage in whole_recipe().model_fields]
+    left_out = [(f"{stage}.steps", 0) for stage in stages if not _steps(values, stage)]
     values = changed(values, [*leaves(deepcopy(study.topmost)), *deepcopy(changes), *left_out])
     recipe = check_recipe(values, source)
     try:
@@ -117,8 +119,8 @@ def _recipe(
 
 
 def _steps(values: Mapping[str, Any], stage: str) -> Any:
-    table = values.get(stage)
-    default = Recipe.model_fields[stage].default.steps
+    """The steps of a stage, by the tables; it has the name of its section."""
+    table, default = values.get(stage), whole_recipe().model_fields[stage].default.steps
     return table.get("steps", default) if isinstance(table, Mapping) else default
 
 
