@@ -98,6 +98,12 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         assert said in text
 
 
+def test_arms_with_the_same_numbers_have_one_row(folders: dict[str, dict[int, Path]]) -> None:
+    text = table(found({"new": folders["new"], "old": folders["new"]}))
+    assert "| success | new; old | 90.0% " in text
+    assert len(text.splitlines()) == 2 + 2  # of two metrics
+
+
 def test_the_smallest_form_has_no_verdict(folders: dict[str, dict[int, Path]]) -> None:
     text = page(found(folders, smallest=True), "it.png")
     assert "no result" in text

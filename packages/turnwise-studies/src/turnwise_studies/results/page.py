@@ -21,15 +21,23 @@ NONE = "–"
 
 
 def table(figures: Figures) -> str:
+    """Arms with the same numbers, as those with one cold start before RL, have one row."""
     several = len(figures.seeds) > 1
     head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
     head += ["mean (95% over seeds)"] if several else []
-    lines, above = [_row(head), "|" + "---|" * len(head)], ""
+    lines = [_row(head), "|" + "---|" * len(head)]
+    found: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for name, arm, of in by_metric(figures):
         rate = name in figures.rates
-        metric, above = "" if name == above else name, name
-        cells = [metric, arm, *(measured_text(one, rate) for one in of.by_seed.values())]
-        lines.append(_row([*cells, _mean_of(of, rate)] if several else cells))
+        cells = [measured_text(one, rate) for one in of.by_seed.values()]
+        cells += [_mean_of(of, rate)] if several else []
+        found.setdefault(name, {}).setdefault((*cells,), []).append(arm)
+    for name, rows in found.items():
+        names = [name, *[""] * (len(rows) - 1)]
+        lines += [
+            _row([metric, "; ".join(arms), *cells])
+            for metric, (cells, arms) in zip(names, rows.items(), strict=True)
+        ]
     return "\n".join(lines) + "\n"
 
 
