@@ -96,7 +96,7 @@ def test_a_choice_has_a_section_for_each_of_its_kinds() -> None:
         '- `share = "all"` (integer ≥ 1 or `all`): Of it.\n'
         '\n## [engine] with name = "near"\n\nSampling in this process.\n\n'
         '- `name = "near"`\n'
-        "- `seconds = 2` (number > 0 ≤ 9): Deadline | of a turn.\n"
+        "- `seconds = 2.0` (> 0 ≤ 9): Deadline | of a turn.\n"
         '\n## [engine] with name = "far"\n\nSampling by servers.\n\n- `name = "far"` (needed)\n'
     )
     assert text.count("share") == 1
@@ -105,7 +105,7 @@ def test_a_choice_has_a_section_for_each_of_its_kinds() -> None:
     assert "\n## [engine.servers] without urls\n" in text
     assert "\n## [engine] with another name\n" in text
     assert tables_of("more", Whole.model_fields["more"]).startswith("\n## [more]\n")
-    assert settings(Own) == ["- `size = 3` (integer): Of it.\n"]
+    assert settings(Own) == ["- `size = 3`: Of it.\n"]
 
 
 def test_signatures_and_docstrings_as_one_reads_them() -> None:
@@ -130,8 +130,8 @@ def test_signatures_and_docstrings_as_one_reads_them() -> None:
 def test_options_of_environments_have_the_ranges_of_their_signatures() -> None:
     page = PAGES["environment_options.md"]()
     section = page.partition("\n## mathematics\n")[2].partition("\n## ")[0]
-    assert "- `tasks.max_steps = 4` (integer 1 to 4)\n" in section
+    assert "- `tasks.max_steps = 4` (1 to 4)\n" in section
     assert "- `tasks.file` (text, needed)\n" in section
-    assert "- `tasks.heldout_share = 0.5` (number 0 to 1)\n" in section
+    assert "- `tasks.heldout_share = 0.5` (0 to 1)\n" in section
     assert '- `interpreter = "calculator"` (`calculator`, `python`, `none`)\n' in section
     assert "- `kinds` (list of `none`, `search`, `calculator`, `both`, all by default)\n" in page

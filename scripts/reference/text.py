@@ -75,9 +75,12 @@ def setting(key: str, annotation: Any, limits: list[Any], default: Any, meaning:
     if one_value:
         default, notes = values[0], ["needed"] if _is_needed(default) else []
     else:
-        plain = "text", "table", "true or false"
         kind = allowed(annotation, limits)
-        notes = [] if kind in plain and isinstance(default, str | dict | bool) else [kind]
+        if isinstance(default, int | float):
+            kind = re.sub("^(integer|number|true or false)(?! or )( |$)", "", kind)
+        elif isinstance(default, str | dict) and kind in ("text", "table"):
+            kind = ""
+        notes = [kind] if kind else []
         notes += ["needed"] if _is_needed(default) else []
     if isinstance(default, tuple) and every and set(default) == every:
         notes, default = [*notes, "all by default"], None
@@ -137,5 +140,6 @@ def default_text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "none" if value is None else f"`{str(value).lower()}`"
     if isinstance(value, float):
-        return f"`{value:g}`"
+        text = f"{value:g}"
+        return f"`{text if set(text) & set('.en') else f'{text}.0'}`"
     return f"`{list(value) if isinstance(value, tuple) else value}`"

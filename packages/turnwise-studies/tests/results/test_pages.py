@@ -14,7 +14,8 @@ from turnwise.errors import ConfigError, DataError
 from turnwise_studies.config import Study, StudyConfig
 from turnwise_studies.results.curves import band, draw_curves, read_curves, write_curves
 from turnwise_studies.results.figures import Figures, figures
-from turnwise_studies.results.page import detectable_text, overview, page, table
+from turnwise_studies.results.measures import Measured
+from turnwise_studies.results.page import detectable_text, measured_text, overview, page, table
 
 VALUES: dict[str, Any] = {
     "name": "it",
@@ -108,6 +109,11 @@ def test_the_smallest_form_has_no_verdict(folders: dict[str, dict[int, Path]]) -
     text = page(found(folders, smallest=True), "it.png")
     assert "no result" in text
     assert "shown" not in text.lower()
+
+
+def test_an_interval_that_goes_below_0_is_read_as_one() -> None:
+    assert measured_text(Measured(0.25, 0.125, 0.5), True) == "25.0% (12.5–50.0)"
+    assert measured_text(Measured(0.2, -0.1, 0.5), False) == "0.2 (-0.1 to 0.5)"
 
 
 def test_one_seed_has_a_table_without_a_mean(folders: dict[str, dict[int, Path]]) -> None:
