@@ -21,6 +21,8 @@ GROUPS = {
     "Records": "Tokens Source Trajectory Group Outcome",
 }
 """The public names, in the order in which one meets them."""
+BARE = re.compile("(`[^`]+`(, )?)+")
+"""Members that have no more than a name and a type: they share a line."""
 
 
 def api_page() -> str:
@@ -47,8 +49,13 @@ def name_text(name: str, value: Any) -> str:
         text += f"```python\n{name}{signature(value)}\n```\n\n"
     text += docstring(inspect.getdoc(value) or "")
     if inspect.isclass(value) and not issubclass(value, BaseModel):
-        members = [f"- {each}\n" for each in member_texts(value)]
-        text += "\n" + "".join(members) if members else ""
+        members: list[str] = []
+        for each in member_texts(value):
+            if members and BARE.fullmatch(members[-1]) and BARE.fullmatch(each):
+                members[-1] += f", {each}"
+            else:
+                members.append(each)
+        text += "".join(["\n", *(f"- {each}\n" for each in members)]) if members else ""
     return text
 
 
