@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import turnwise
-from scripts.reference.text import table
 
 HOUSE = Path(turnwise.__file__).parent
 FIRST = "types.py"
@@ -24,13 +23,11 @@ def afternoon_page() -> str:
     """The files of the way, with lines (to the nearest ten) and the first sentence of each."""
     files = [(file, (HOUSE / file).read_text()) for file in way()]
     counts = [round(len(text.splitlines()), -1) for _, text in files]
-    numbered = enumerate(zip(files, counts, strict=True), 1)
-    rows = [
-        (f"{number}. `{file}`", str(count), _sentence(text))
-        for number, ((file, text), count) in numbered
+    shown = [
+        f"{number}. `{file}` ({count} lines): {_sentence(text)}\n"
+        for number, ((file, text), count) in enumerate(zip(files, counts, strict=True), 1)
     ]
-    shown = table(rows, "file", "lines", "what it is")
-    return INTRODUCTION.format(count=len(files), lines=sum(counts)) + shown
+    return INTRODUCTION.format(count=len(files), lines=sum(counts)) + "".join(shown)
 
 
 def way() -> Iterator[str]:
@@ -48,4 +45,5 @@ def _docstring(text: str) -> str:
 
 def _sentence(text: str) -> str:
     paragraph = " ".join(_docstring(text).partition("\n\n")[0].split())
-    return re.split(r"(?<=\.)\s", paragraph)[0].rstrip(".")
+    sentence = re.split(r"(?<=\.)\s", paragraph)[0].rstrip(".")
+    return re.sub(r"<\w+>.*?</\w+>", r"`\g<0>`", sentence)

@@ -1,4 +1,4 @@
-"""What the pages have in common: tables, entries of settings, docstrings, annotations."""
+"""What the pages have in common: lines on settings, docstrings, annotations."""
 
 import ast
 import dataclasses
@@ -51,17 +51,6 @@ def _is_text(line: ast.stmt) -> bool:
 def paragraph(text: str | None) -> str:
     """The first paragraph of a docstring, in one line."""
     return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
-
-
-def cell(text: str) -> str:
-    """Text as a table's cell has it."""
-    return text.replace("|", "\\|")
-
-
-def table(rows: list[tuple[str, ...]], *heads: str) -> str:
-    """A table in Markdown."""
-    head, *lines = [f"| {' | '.join(cell(each) for each in line)} |\n" for line in (heads, *rows)]
-    return f"{head}|{'---|' * len(heads)}\n{''.join(lines)}"
 
 
 SETTINGS = "Each stands with its default, whose type is its own where none is said."
