@@ -58,15 +58,16 @@ def reward_page() -> str:
         "is said, they are of the trajectory, from 0 to 1. A part whose range is not known needs a "
         "`range` in the recipe, or `reward.dominance = false`.\n\n"
     )
-    silent = []
+    silent: dict[bool, list[str]] = {True: [], False: []}
     for name in ENVIRONMENTS.descriptions():
         parts, note = _reported(name), _outcome(name)
         if parts or note:
             text += f"- `{name}`{f' ({note})' if note else ''}\n{_lines(parts)}"
         else:
-            silent.append(f"`{name}`")
+            silent[ENVIRONMENTS.get(name).facts is None].append(f"`{name}`")
     text += f"- any, with `environment.consequential`\n{_lines(RULED)}"
-    return f"{text}\nThe outcome alone: {', '.join(silent)}.\n"
+    text += f"\nThe outcome alone: {', '.join(silent[False])}. "
+    return f"{text}What their tasks report: {', '.join(silent[True])}.\n"
 
 
 def _measured(part: RewardPart) -> str:
@@ -126,8 +127,13 @@ def _outcome(name: str) -> str:
 
 def _reported(name: str) -> Mapping[str, RewardPart]:
     """The parts that an environment declares. One whose spec depends on its options has them in its
-    module; making it would take seconds, or files."""
+    module, in names that end with PARTS; making it would take seconds, or files."""
     kind: Any = ENVIRONMENTS.get(name)
+    if kind.facts:
+        declared: Mapping[str, RewardPart] = kind.facts.parts
+        return declared
     module = vars(sys.modules[kind.__module__])
-    found: Mapping[str, RewardPart] = kind.facts.parts if kind.facts else module.get("PARTS", {})
-    return found
+    named = [
+        one for each, one in module.items() if each.endswith("PARTS") and isinstance(one, dict)
+    ]
+    return {part: found for one in named for part, found in one.items()}
