@@ -88,6 +88,7 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "by seed +85.0, +75.0, +80.0",
         "**Effect shown**",
         "| success | new | 90.0% (45.0–100.0) | 85.0%",
+        "|  | old | 5.0% (",
         "| steps | new | 5 | – | – | – |\n\nIntervals",
         "![All arms by step](it.png)",
         "Command: `turnwise study it`",
