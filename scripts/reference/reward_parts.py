@@ -5,19 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-<<<<<<< HEAD
-from scripts.reference.text import SETTINGS, setting, table
+from scripts.reference.text import SETTINGS, setting
 from turnwise.config import load_recipe
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
 from turnwise_judges.reward_model.settings import RewardModelConfig
 from turnwise_judges.settings import (
-=======
-from scripts.reference.text import SETTINGS, setting
-from turnwise.config import (
-    LearningConfig,
->>>>>>> a1c78357 (Afternoon and parts of models as lists)
     PairwiseJudgeConfig,
     PointwiseJudgeConfig,
     RubricJudgeConfig,
@@ -98,19 +92,10 @@ def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
         RubricJudgeConfig(form="rubric", model=model, criteria=criteria),
         PairwiseJudgeConfig(form="pairwise"),
     ):
-<<<<<<< HEAD
-        yield "judge", f'`judge.form = "{config.form}"`', config.reward_parts(recipe)["judge"]
+        yield "judge", f'with `judge.form = "{config.form}"`', config.reward_parts(recipe)["judge"]
     for form in get_args(RewardModelConfig.model_fields["form"].annotation):
         (part,) = RewardModelConfig(form=form, data=("data",)).reward_parts(recipe).values()
-        yield "reward_model", f'`reward_model.form = "{form}"`', part
-=======
-        judge: Judge = wings().section("judge")(config, 0, None, None)
-        yield "judge", f'with `judge.form = "{config.form}"`', judge.part
-    for form in get_args(RewardModelConfig.model_fields["form"].annotation):
-        settings = RewardModelConfig(form=form, data=("data",))
-        learned: RewardModel = wings().section("reward_model")(settings, LearningConfig(), None)
-        yield "reward_model", f'with `reward_model.form = "{form}"`', learned.part
->>>>>>> a1c78357 (Afternoon and parts of models as lists)
+        yield "reward_model", f'with `reward_model.form = "{form}"`', part
     for name, part in CERTAINTY.items():
         yield name, "by the policy", part
 
