@@ -196,11 +196,13 @@ class Wings:
         )
         return next(map(loaded, places), None)
 
-    def resources_of(self, section: str) -> Callable[..., Any] | None:
-        """The function that makes the resources of a section; None where it asks for none."""
+    def resources_of(self, section: str) -> Callable[..., Any]:
+        """The function that makes the resources of a section."""
         wings = self.usable.values()
-        places = (wing.resources[section] for wing in wings if section in wing.resources)
-        return next(map(loaded, places), None)
+        made: Callable[..., Any] = loaded(
+            next(wing.resources[section] for wing in wings if section in wing.resources)
+        )
+        return made
 
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
         """The stages that a recipe asks for, each with the place of its class and its own place in

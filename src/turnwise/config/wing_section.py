@@ -35,6 +35,11 @@ class WingSection(Section):
         """Whether no process of the run needs the whole policy in its memory."""
         return False
 
+    @property
+    def takes_resources(self) -> bool:
+        """Whether the run needs more than its own process (`Wing.resources`)."""
+        return False
+
     def misfits(self, recipe: "Recipe") -> Iterator[str]:
         """Each number or use that does not fit the rest of a recipe, as a sentence that says what
         to do."""

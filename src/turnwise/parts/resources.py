@@ -55,8 +55,8 @@ class Resources:
 
 def resources_of(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Resources]:
     """Inside, there is what a recipe asks for; `folder` is the run's, if it is one."""
-    for name in recipe.added():
-        if (make := wings().resources_of(name)) is not None:
-            found: AbstractContextManager[Resources] = make(recipe, folder)
+    for name, section in recipe.added().items():
+        if section.takes_resources:
+            found: AbstractContextManager[Resources] = wings().resources_of(name)(recipe, folder)
             return found
     return nullcontext(Resources())

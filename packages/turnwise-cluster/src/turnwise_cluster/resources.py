@@ -96,9 +96,6 @@ def allocated(recipe: Recipe, folder: Path | None = None) -> Iterator[Resources]
     cannot do, where there is no such cluster, it is too small, or nodes do not see the run's folder
     (of ranks and servers) or the recipe's own files (of workers)."""
     config = cluster_of(recipe)
-    if config.is_one_process:
-        yield Resources(colocated=config.colocated)
-        return
     check_cluster(recipe)
     on_gpus = _on_gpus(recipe)
     kinds = kinds_of(recipe, on_gpus)

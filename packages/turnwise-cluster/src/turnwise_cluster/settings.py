@@ -53,9 +53,8 @@ class ClusterConfig(WingSection):
     """Deadline of places on the cluster, and of the start of learners, servers and workers."""
 
     @property
-    def is_one_process(self) -> bool:
-        """Whether the run's own process does everything, with servers of its own machine."""
-        return self.learners == 1 and not self.samplers and not self.workers
+    def takes_resources(self) -> bool:
+        return self.learners > 1 or bool(self.samplers or self.workers or self.colocated)
 
     @property
     def divides_policy(self) -> bool:
