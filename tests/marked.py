@@ -35,5 +35,7 @@ def wings_of(overrides: str) -> Iterator[str]:
         yield "algorithms"
     if "engine=vllm" in overrides or "engine.name=vllm" in overrides:
         yield "vllm"
+    if re.search(r"parts\.(judge|reward_model)\b", overrides):
+        yield "judges"
     sections = set(re.findall(r"(?:^|[\s'(])(\w+)[.=]", overrides))
     yield from (SECTIONS[name] for name in sections & SECTIONS.keys())

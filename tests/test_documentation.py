@@ -8,17 +8,27 @@ the keys of its day.
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tests.marked import SECTIONS as SECTIONS_OF_WINGS
 from turnwise.config import check_recipe, load_recipe, recipe_keys
 from turnwise.config.loading import check_section
 from turnwise.storage.trajectory_rows import SCHEMA
-from turnwise_judges.settings import JudgeFile
 
 ROOT = Path(__file__).parents[1]
+
+
+def of_wings(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test of pages that name sections of wings."""
+    for wing in sorted({*SECTIONS_OF_WINGS.values(), "vllm"}):
+        test = pytest.mark.wing(wing)(test)
+    return test
+
+
 THIRTY = 30
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "AGENTS.md")),
@@ -83,13 +93,15 @@ def test_links_lead_to_files(page: Path) -> None:
             assert (page.parent / file).exists(), f"{name(page)} links to {target}"
 
 
+@of_wings
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_tables_of_recipes_are_recipes(page: Path) -> None:
     """What a block leaves out has a default, or is filled in."""
     for text in blocks(page, "toml"):
         given = tomllib.loads(text)
         if set(given) == {"judge"}:
-            check_section(JudgeFile, given, name(page))
+            judges = import_module("turnwise_judges.settings")
+            check_section(judges.JudgeFile, given, name(page))
         elif "arms" in given:
             continue  # a study, which is the package turnwise-studies' to test
         elif set(given) <= SECTIONS:
@@ -99,6 +111,7 @@ def test_tables_of_recipes_are_recipes(page: Path) -> None:
             assert "project" in given, f"{name(page)}: no recipe has all of {sorted(given)}"
 
 
+@of_wings
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_commands_change_keys_that_recipes_have(page: Path) -> None:
     for text in blocks(page, "sh", "bash"):
@@ -110,6 +123,7 @@ def test_commands_change_keys_that_recipes_have(page: Path) -> None:
             load_recipe("demo", ["algorithm.name=grpo", *changes])
 
 
+@of_wings
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)

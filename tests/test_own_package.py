@@ -52,6 +52,8 @@ def f(rewards):
     return [True] * len(rewards)
 """
 
+EPISODES = "engine.max_concurrent_episodes=4"
+
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -113,8 +115,9 @@ def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_pa
     assert (elsewhere / "turns.txt").read_text().startswith("turns ")
     evaluated = turnwise(python, elsewhere, "evaluate", run, "--json")
     assert json.loads(evaluated.stdout)["n"] == 4
-    refused = turnwise(python, elsewhere, "train", "--resume", run, "cluster.workers=2", code=2)
-    assert "hint needs episodes played in the process of the run" in refused.stderr
+    words = ("engine=openai", "engine.url=http://h/v1", "engine.model=m", EPISODES)
+    refused = turnwise(python, elsewhere, "evaluate", run, *words, code=2)
+    assert "hint needs a policy whose tokens are sampled here, and engine.name" in refused.stderr
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ class HintConfig(WingSection):
 
     def claims(self):
         """Say what the section needs of the rest of a recipe, and what it takes from it."""
-        yield Claim("hint", (Need.OWN_PROCESS,), remedy="leave hint out")
+        yield Claim("hint", (Need.OWN_PROCESS, Need.TOKENS), remedy="leave hint out")
 
 
 @dataclass(frozen=True)

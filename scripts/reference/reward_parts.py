@@ -10,13 +10,6 @@ from turnwise.config import load_recipe
 from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
-from turnwise_judges.reward_model.settings import RewardModelConfig
-from turnwise_judges.settings import (
-    PairwiseJudgeConfig,
-    PointwiseJudgeConfig,
-    RubricJudgeConfig,
-    ScriptedJudgeModel,
-)
 
 
 def reward_page() -> str:
@@ -85,6 +78,14 @@ def _lines(parts: Mapping[str, RewardPart]) -> str:
 
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     """Name, setting and part of what models measure."""
+    from turnwise_judges.reward_model.settings import RewardModelConfig
+    from turnwise_judges.settings import (
+        PairwiseJudgeConfig,
+        PointwiseJudgeConfig,
+        RubricJudgeConfig,
+        ScriptedJudgeModel,
+    )
+
     model, criteria = ScriptedJudgeModel(kind="scripted"), {"clear": "It is."}
     recipe = load_recipe("demo")
     for config in (

@@ -8,6 +8,7 @@ from overoptimisation import ARMS, RECIPE, markdown, plot, settings, smoothed
 from turnwise.config import load_recipe
 
 
+@pytest.mark.wing("judges")
 @pytest.mark.parametrize("arm", ARMS)
 def test_an_arm_has_no_reward_but_the_models(arm: str) -> None:
     recipe = load_recipe(RECIPE, settings(arm, Path("runs/data")))

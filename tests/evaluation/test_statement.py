@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.fakes import Arms, Capitals
 from turnwise.config import Recipe, check_recipe
 from turnwise.evaluation.statement import machine, statement, versions
@@ -44,6 +46,7 @@ def test_tasks_that_were_trained_on_are_counted() -> None:
     assert "(the environment has no others)" in facts(Arms())["tasks"]
 
 
+@pytest.mark.wing("judges")
 def test_weaknesses_and_models_in_the_reward_are_told() -> None:
     weak = Capitals()
     weak.weaknesses = ["it pays for lists"]

@@ -18,6 +18,7 @@ from turnwise.config import load_recipe
 FILES = Path("examples/clusters")
 
 
+@pytest.mark.wing("cluster")
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("name", ["kubernetes", "skypilot"])
 def test_a_job_begins_its_run_and_goes_on_with_it(name: str, nodes: int, tmp_path: Path) -> None:
@@ -51,6 +52,7 @@ def test_skypilots_other_machines_train_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.wing("cluster")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_job_of_slurm_saves_is_queued_again_and_goes_on(tmp_path: Path, nodes: int) -> None:
     """The signal reaches the trainer alone."""

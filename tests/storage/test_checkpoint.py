@@ -175,6 +175,7 @@ def test_prune_keeps_the_newest(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1000000"
 
 
+@pytest.mark.wing("judges")
 def test_a_run_goes_on_from_its_latest_stage(tmp_path: Path) -> None:
     """Whatever the step numbers, which each stage counts for itself."""
     stages = ((tmp_path / "cold_start", 9), (tmp_path, 5), (tmp_path / "preferences", 0))

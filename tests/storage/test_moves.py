@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marked import marked
 from turnwise.config import dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.storage.moves import keep_moves, move_sentences, moved_recipe
@@ -48,14 +49,16 @@ def test_what_could_not_be_written_is_not_noted(folder: RunFolder) -> None:
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [
-        ("train.steps=5", "to train longer, begin another one with its weights"),
-        ("cluster=1", "in which cluster stays as it is"),
-        ("cluster.lerners=2", "did you mean 'cluster.learners'"),
-        ("cluster.learners=0", "cluster.learners"),
-        ("cluster.replicas=2", "does not divide cluster.learners"),
-        ("cluster.learners", "write key=value"),
-    ],
+    marked(
+        [
+            ("train.steps=5", "to train longer, begin another one with its weights"),
+            ("cluster=1", "in which cluster stays as it is"),
+            ("cluster.lerners=2", "did you mean 'cluster.learners'"),
+            ("cluster.learners=0", "cluster.learners"),
+            ("cluster.replicas=2", "does not divide cluster.learners"),
+            ("cluster.learners", "write key=value"),
+        ]
+    ),
 )
 def test_anything_else_is_refused_and_nothing_written(
     folder: RunFolder, override: str, message: str

@@ -10,6 +10,7 @@ from typing import Any
 from cluster_tests.workers.processes import descendants, left_after
 from turnwise_cluster.nodes import SETTINGS, STORE_BYTES
 
+TESTS = Path(__file__).parents[1]
 LEAN = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
 """No process is started before it is needed."""
 
@@ -64,7 +65,11 @@ def sizes(cpus: int, gpus: int) -> dict[str, Any]:
 @contextmanager
 def several_nodes(count: int, cpus: int, gpus: int = 0) -> Iterator[Nodes]:
     """Inside, there is a cluster of `count` nodes with `cpus` each."""
-    os.environ |= SETTINGS | LEAN
+    # Processes of the nodes import the functions of tests that they are given.
+    paths = [str(TESTS), str(TESTS.parents[2]), os.environ.get("PYTHONPATH", "")]
+    own = LEAN | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ |= SETTINGS | own
     from ray.cluster_utils import Cluster
 
     head = sizes(cpus, gpus) | {"include_dashboard": False}
@@ -76,5 +81,8 @@ def several_nodes(count: int, cpus: int, gpus: int = 0) -> Iterator[Nodes]:
         yield nodes
     finally:
         cluster.shutdown()
-        for name in LEAN:
-            del os.environ[name]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
