@@ -6,6 +6,7 @@ from tests.algorithms.test_algorithm_registry import SENSELESS
 from tests.config.test_claims import CONTRADICTIONS as OF_SECTIONS
 from tests.parts.test_checks import CONTRADICTIONS as OF_ALGORITHMS
 from tests.parts.test_checks import LACKS
+from turnwise.config import load_recipe
 from turnwise.conflicts import Claim, Need, check, conflicts
 from turnwise.errors import ConfigError
 
@@ -39,11 +40,13 @@ def test_what_is_not_denied_by_another_is_no_conflict() -> None:
     assert list(conflicts([alone, TALL, Claim("c", denies={"y": "has none"})])) == []
 
 
+@pytest.mark.wing("cluster")
 def test_no_need_is_without_a_case() -> None:
     """Each need that turnwise itself knows is denied in one of the tables of refused recipes."""
     told = [message.replace("\\", "") for *_, message in OF_SECTIONS + OF_ALGORITHMS + SENSELESS]
     told += [message.replace("\\", "") for *_, message in LACKS]
-    told += ["needs a learner in one process"]  # of turnwise.make_learner
+    alone = Claim("turnwise.make_learner", (Need.ONE_LEARNER,))
+    told += conflicts([alone, *load_recipe("demo", ["cluster.learners=2"]).all_claims()])
     needs = {value for name, value in vars(Need).items() if name.isupper()}
     assert len(needs) > 20
     assert {need for need in needs if not any(f"needs {need}" in one for one in told)} == set()

@@ -52,8 +52,6 @@ def f(rewards):
     return [True] * len(rewards)
 """
 
-EPISODES = "engine.max_concurrent_episodes=4"
-
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -115,7 +113,7 @@ def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_pa
     assert (elsewhere / "turns.txt").read_text().startswith("turns ")
     evaluated = turnwise(python, elsewhere, "evaluate", run, "--json")
     assert json.loads(evaluated.stdout)["n"] == 4
-    words = ("engine=openai", "engine.url=http://h/v1", "engine.model=m", EPISODES)
+    words = ("engine=openai", "engine.url=http://h/v1", "engine.model=m")
     refused = turnwise(python, elsewhere, "evaluate", run, *words, code=2)
     assert "hint needs a policy whose tokens are sampled here, and engine.name" in refused.stderr
 

@@ -193,6 +193,11 @@ def test_a_section_asks_for_the_stage_of_its_name(staged: wings.Wings) -> None:
     assert staged.stages(asked) == dict(STAGED.stages)
     assert staged.stages(load_recipe("demo")) == {}, "there is no section"
     assert staged.stages(load_recipe("demo", ["tidy.steps=0"])) == {}
+    both = Wing(
+        stages={"sky": ("a:A", "first"), "moon": ("b:B", "first"), "earth": ("c:C", "first")}
+    )
+    sections = SimpleNamespace(sky=1, moon=2, earth=3)
+    assert list(wings.Wings({"two": both}, []).stages(sections)) == ["earth", "moon", "sky"]
     components = SimpleNamespace(environment=SimpleNamespace(ablations=dict), player=None)
     context = SimpleNamespace(recipe=asked, components=components)
     names = [type(stage).__name__ for stage in run.stages_of(context)]  # type: ignore[arg-type]

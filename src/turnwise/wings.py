@@ -34,7 +34,7 @@ OWN: dict[str, dict[str, str]] = {
             "process_rloo remax tree_grpo"
         ),
         "rollout": "entropy_branches greedy random_branches turn_replays",
-        "signal": ("hindsight information_gain process_rewards score_norms self_teacher teacher"),
+        "signal": "hindsight information_gain process_rewards score_norms self_teacher teacher",
     },
     "cluster": {
         "section": "cluster",
@@ -163,9 +163,7 @@ class Wings:
 
     def commands(self) -> dict[str, str]:
         """The commands of all wings: the place of each by its name."""
-        return {
-            name: place for wing in self.usable.values() for name, place in wing.commands.items()
-        }
+        return self._all("commands")
 
     def parts(self, kind: str) -> dict[str, tuple[str, str]]:
         """The parts of a kind: place and line of each by its name."""
@@ -191,36 +189,39 @@ class Wings:
 
     def made_by(self, section: str) -> Callable[..., Any] | None:
         """The function that makes the parts of a section; None where it has none."""
-        places = (
-            wing.sections[section] for wing in self.usable.values() if section in wing.sections
-        )
-        return next(map(loaded, places), None)
+        places = self._all("sections")
+        return loaded(places[section]) if section in places else None
 
     def resources_of(self, section: str) -> Callable[..., Any]:
         """The function that makes the resources of a section."""
-        wings = self.usable.values()
-        made: Callable[..., Any] = loaded(
-            next(wing.resources[section] for wing in wings if section in wing.resources)
-        )
+        made: Callable[..., Any] = loaded(self._all("resources")[section])
         return made
 
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
         """The stages that a recipe asks for, each with the place of its class and its own place in
         the run: a section asks for the stage of its name where the recipe has it, unless its
         `steps` are 0."""
-        known = self.all_stages()
-        sections = {name: getattr(recipe, name, None) for name in known}
-        asked = {name for name, one in sections.items() if one is not None}
-        return {name: known[name] for name in asked if getattr(sections[name], "steps", 1)}
+        sections = {name: getattr(recipe, name, None) for name in self.all_stages()}
+        return {
+            name: stage
+            for name, stage in self.all_stages().items()
+            if sections[name] is not None and getattr(sections[name], "steps", 1) != 0
+        }
 
     def all_stages(self) -> dict[str, tuple[str, str]]:
         """The stages of all wings by name, sorted."""
-        found = {name: at for wing in self.usable.values() for name, at in wing.stages.items()}
-        return dict(sorted(found.items()))
+        return self._all("stages")
 
     def settings(self) -> dict[str, str]:
         """The settings that wings add to recipes: the place of each class by its name."""
-        return {name: at for wing in self.usable.values() for name, at in wing.settings.items()}
+        return self._all("settings")
+
+    def _all(self, field: str) -> dict[str, Any]:
+        """A mapping that each wing has under a field, of all wings, sorted by name."""
+        found: dict[str, Any] = {}
+        for wing in self.usable.values():
+            found |= getattr(wing, field)
+        return dict(sorted(found.items()))
 
     def claims(self) -> list[Callable[[Any], Iterable[Claim]]]:
         """The functions that give the claims of a recipe, those of all wings."""

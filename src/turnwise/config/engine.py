@@ -59,6 +59,12 @@ class EngineConfig(Section):
         """The arguments of the engine's `build`."""
         return {}
 
+    def claims(self) -> Iterator[Claim]:
+        if not self.has_servers:
+            yield _without_servers(self.name)
+        if self.in_lockstep:
+            yield LOCKSTEP
+
 
 class EmbeddedEngineConfig(EngineConfig):
     """The engine in this process."""
@@ -79,11 +85,6 @@ class EmbeddedEngineConfig(EngineConfig):
     def build_options(self) -> dict[str, Any]:
         return {"kv_cache_tokens": self.kv_cache_tokens}
 
-    def claims(self) -> Iterator[Claim]:
-        yield _without_servers(self.name)
-        if self.deterministic:
-            yield LOCKSTEP
-
 
 class OwnEngineConfig(EngineConfig):
     """An engine of your own: `path/to/file.py:Class`, `package.module:Class` or an entry point."""
@@ -102,11 +103,6 @@ class OwnEngineConfig(EngineConfig):
     def build_options(self) -> dict[str, Any]:
         return self.options
 
-    def claims(self) -> Iterator[Claim]:
-        yield _without_servers(self.name)
-        if self.deterministic:
-            yield LOCKSTEP
-
 
 class OpenAIEngineConfig(Section):
     """A model behind an endpoint of chat completions, for evaluations: OpenAI's, Anthropic's, or
@@ -123,11 +119,8 @@ class OpenAIEngineConfig(Section):
     request: dict[str, Any] = Field(default_factory=dict)
     """Further fields of each request, such as `max_completion_tokens`. `temperature` is
     evaluation.temperature unless it is here."""
-    max_concurrent_episodes: int = Field(8, ge=1)
-    """Episodes under way at once."""
-
-    deterministic: ClassVar[bool] = False
-    """Nothing of it is seeded."""
+    max_concurrent_episodes: int = Field(0, ge=0)
+    """Episodes under way at once; 0 is 8."""
 
     def claims(self) -> Iterator[Claim]:
         yield _without_servers(self.name)

@@ -52,7 +52,7 @@ def known_of(recipe: Recipe, fresh: bool = True) -> Known:
     check_algorithm_for_recipe(recipe, algorithm)
     check_trackers(recipe)
     check_demonstrations(recipe, algorithm, fresh)
-    environment = checked_environment(recipe)
+    environment = _environment(recipe)
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
     tasks = _tasks(recipe, environment, "train", learned)
     reward = reward_of(recipe, environment, parts_of_models(recipe))
@@ -83,11 +83,17 @@ def evaluated(recipe: Recipe) -> Environment:
 def checked_environment(recipe: Recipe) -> Environment:
     """Make the environment of a recipe. Raises ConfigError where it, its sandbox, the judge or the
     reward cannot be had."""
+    environment = _environment(recipe)
+    reward_of(recipe, environment, parts_of_models(recipe))
+    return environment
+
+
+def _environment(recipe: Recipe) -> Environment:
+    """The environment, whose rewards are not looked at."""
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.find_tier()
     check([*recipe.all_claims(), *environment.claims()])
-    reward_of(recipe, environment, parts_of_models(recipe))
     return environment
 
 

@@ -4,22 +4,23 @@ A wing's section adds one to `Components.reward_sources`, by its name. Not here:
 (`rewarding.py`).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from turnwise.rewards.parts import RewardPart
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.types import Group
 
 
-class RewardSource:
+class RewardSource(Protocol):
     """A model that measures parts of the reward. What it does beside that, such as learning, is
     nothing unless its class says so."""
 
     @property
+    @abstractmethod
     def parts(self) -> Mapping[str, RewardPart]:
         """The parts by their names."""
-        raise NotImplementedError
 
     async def refine(
         self, runner: RolloutRunner, groups: Sequence[Group], seed: int, step: int
@@ -44,6 +45,7 @@ class RewardSource:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state`, of a checkpoint, was taken."""
+        return
 
     def timing(self) -> dict[str, float]:
         """Seconds and counts of what measuring took since this process began."""

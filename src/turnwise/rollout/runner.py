@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turnwise.config import Recipe, RolloutConfig
 from turnwise.engines.base import Engine
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 Progress = Callable[[Trajectory], None]
 
 
-class Player:
+class Player(Protocol):
     """Plays episodes in place of turnwise's own loop. A wing brings it, for a section of recipes
     (`wings.py`)."""
 
+    @abstractmethod
     def episode(self, **parts: Any) -> Episode:
         """An episode of the given parts, which are those of `Episode`."""
-        raise NotImplementedError
 
     async def freeze(self, model: "PreTrainedModel") -> None:
         """Take the weights with which RL begins, for roles that keep them."""
+        return
 
     def compared(self, groups: Sequence[Group]) -> Sequence[Group]:
         """The groups whose members are compared with each other: those of whole episodes unless a
@@ -47,29 +48,31 @@ class Player:
 
     def check(self, groups: Sequence[Group]) -> None:
         """Raise RunStoppedError where the groups of a step are not fit to learn from."""
+        return
 
     async def stop(self) -> None:
         """End what goes on in the background. Idempotent."""
+        return
 
 
-class Workers(Player):
+class Workers(Player, Protocol):
     """The processes that play episodes in place of this one. An episode's parts have `variant` too,
     the name of the ablation that its environment is, if any."""
 
+    @abstractmethod
     def set_up(
         self, recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", environment: Environment
     ) -> None:
         """Say what they play. Comes before `start`."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def start(self) -> None:
         """Wait until all are ready. Raises UserError for what a process cannot work with, and
         RunStoppedError where one does not start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def metrics(self) -> dict[str, float]:
         """Counts of what was lost, since this process began."""
-        raise NotImplementedError
 
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:

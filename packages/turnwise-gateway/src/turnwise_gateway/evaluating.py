@@ -29,6 +29,8 @@ TURN_SECONDS, ATTEMPTS = 300.0, 6
 """Deadline of one attempt at a turn, and attempts at it: with pauses, 15 s of refusals."""
 OWN = {"messages", "model", "n", "stream", "tools"}
 """Fields of a request that no recipe may change."""
+EPISODES = 8
+"""Episodes under way at once, where the recipe does not say."""
 
 
 def evaluate_endpoint(
@@ -60,7 +62,7 @@ def evaluate_endpoint(
         environment,
         model,
         recipe.rollout,
-        PrioritySemaphore(engine.max_concurrent_episodes),
+        PrioritySemaphore(engine.max_concurrent_episodes or EPISODES),
         progress=lambda _: display.advance(),
     )
     display.phase("evaluation", config.episodes_per_task * len(tasks))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from turnwise.config.section import Choice, Section
+from turnwise.config.section import IS_PATH, Choice, Section
 from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 
@@ -23,7 +23,7 @@ class FrozenPolicy(Section):
 
     kind: Literal["frozen"]
     """Weights that stay as they are."""
-    checkpoint: str = ""
+    checkpoint: Annotated[str, IS_PATH] = ""
     """The folder of a checkpoint; empty for the weights with which RL begins."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,17 @@ from tests.chat_server import serving
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.chat.endpoint import ChatEndpoint
 from turnwise.chat.turns import ChatTurn
+from turnwise.config import check_recipe, load_recipe
 from turnwise.engines.base import Completion
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
+from turnwise.storage.run_folder import with_whole_paths
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.requests import Message, RefusedError, Reply
 from turnwise_gateway.role_parts import by_role
 from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
+from turnwise_gateway.settings import AgentConfig, FrozenPolicy
 
 CALLING = "<lookup> France</lookup>"
 
@@ -328,3 +332,24 @@ def test_each_token_of_trained_roles_is_in_the_batch_once_and_no_other(
         for member in one.trajectories:
             if len(member.turns):
                 check_record(member.tokens)
+
+
+def test_the_checkpoint_of_a_frozen_role_is_found_again_from_anywhere() -> None:
+    tables = {
+        "judge": {"policy": {"kind": "frozen", "checkpoint": "runs/a/checkpoints/step-000001"}}
+    }
+    roles = {"planner": {}, **tables}
+    loaded = check_recipe(
+        {
+            "name": "x",
+            "environment": {"name": "search"},
+            "agent": {"run": "agents.py:run", "roles": roles},
+        },
+        "test",
+    )
+    agent = with_whole_paths(loaded).find(AgentConfig)
+    assert agent is not None
+    kept = agent.roles["judge"].policy
+    assert isinstance(kept, FrozenPolicy)
+    assert kept.checkpoint == str(Path("runs/a/checkpoints/step-000001").resolve())
+    assert with_whole_paths(load_recipe("demo")).find(AgentConfig) is None

@@ -99,8 +99,6 @@ class VllmEngineConfig(EngineConfig):
     def merges_adapters(self) -> bool:
         return self.transport != "adapters"
 
-    deterministic: ClassVar[bool] = False
-    """A vLLM server computes other numbers, by rounding, in another batch."""
     has_servers: ClassVar[bool] = True
 
     def claims(self) -> Iterator[Claim]:
