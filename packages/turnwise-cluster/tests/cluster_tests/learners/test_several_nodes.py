@@ -77,7 +77,7 @@ def test_servers_have_the_gpus_of_the_learners_beside_them(
         servers = places.colocate(ProcessSpec("cluster.samplers", 2, 0, 1, sharing=2))
         begun = [places.start(1, write_place, tmp_path / "learner")]
         begun += [servers.start(index, write_place, tmp_path / str(index)) for index in range(2)]
-        assert all(process.ended(120) == RETURNED for process in begun)
+        assert [process.ended(120) for process in begun] == [RETURNED] * 3
     found = {file.name: tuple(file.read_text().split()) for file in tmp_path.iterdir()}
     assert found["0"] == own
     assert found["1"] == found["learner"]
