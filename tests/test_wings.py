@@ -7,15 +7,26 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
 import turnwise.config.recipe as recipe_module
 from turnwise import errors, wings
-from turnwise.config import Recipe, WingSection, load_recipe, loading
+from turnwise.config import (
+    EngineConfig,
+    Recipe,
+    Section,
+    WingSection,
+    dump_recipe,
+    load_recipe,
+    loading,
+)
 from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError
+from turnwise.parts import resources
 from turnwise.parts.first_checks import known_of
+from turnwise.parts.resources import resources_of
 from turnwise.training import run
 from turnwise.wings import Wing, wings_of
 
@@ -182,7 +193,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
 
 
 def alone(found: wings.Wings, monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
-    for module in (wings, loading, recipe_module, run):
+    for module in (wings, loading, recipe_module, run, resources):
         monkeypatch.setattr(module, "wings", lambda: found)
     monkeypatch.setattr(loading, "whole_recipe", loading.whole_recipe.__wrapped__)
     yield found
@@ -202,6 +213,83 @@ def test_a_section_asks_for_the_stage_of_its_name(staged: wings.Wings) -> None:
     context = SimpleNamespace(recipe=asked, components=components)
     names = [type(stage).__name__ for stage in run.stages_of(context)]  # type: ignore[arg-type]
     assert names.index("Reinforcement") + 1 == names.index("Tidy")
+
+
+class Near(EngineConfig):
+    """An engine of a wing."""
+
+    name: Literal["near"]
+
+
+class Far(EngineConfig):
+    """Another one."""
+
+    name: Literal["far"]
+    distance: int = 3
+
+
+class Bare(Section):
+    """A section that lacks what a run asks of a wing's."""
+
+
+class Hiring(WingSection):
+    """Asks for processes."""
+
+    @property
+    def takes_resources(self) -> bool:
+        return True
+
+
+PLACE = "tests.test_wings"
+NEAR = Wing(settings={"engine.near": f"{PLACE}:Near"})
+FAR = Wing(settings={"engine.far": f"{PLACE}:Far", "one": f"{PLACE}:Hiring"})
+NO_SECTION = Wing(settings={"sky": f"{PLACE}:Bare"})
+HIRING = Wing(settings={"two": f"{PLACE}:Hiring"})
+USURPER = Wing(sections={"tidy": "a:b"})
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
+    """Two wings with an engine each, and two with a section that asks for processes."""
+    points = [point("near", "NEAR"), point("far", "FAR"), point("hiring", "HIRING")]
+    yield from alone(wings_of(points), monkeypatch)
+
+
+def test_two_wings_may_each_bring_a_kind_of_one_section(engines: wings.Wings) -> None:
+    assert engines.problems == []
+    assert isinstance(load_recipe("demo", ["engine=near"]).engine, Near)
+    far = load_recipe("demo", ["engine=far", "engine.distance=5"]).engine
+    assert isinstance(far, Far)
+    assert far.distance == 5
+    assert load_recipe("demo", ["engine=mine.py:Own"]).engine.name == "mine.py:Own"
+
+
+def test_processes_are_asked_for_once_and_somebody_has_them(engines: wings.Wings) -> None:
+    with pytest.raises(ConfigError, match="one and two each ask for processes"):
+        resources_of(load_recipe("demo", ["one={}", "two={}"]), None)
+    with pytest.raises(ConfigError, match="no wing has the resources that the section one asks"):
+        resources_of(load_recipe("demo", ["one={}"]), None)
+
+
+def test_a_section_that_is_no_wings_section_leaves_the_wing_out() -> None:
+    found = wings_of([point("one", "ONE"), point("two", "NO_SECTION")])
+    assert list(found.usable) == ["one"]
+    assert "Bare is no turnwise.config.wing_section.WingSection" in found.problems[0]
+
+
+def test_a_function_for_the_section_of_another_wing_is_a_clash() -> None:
+    found = wings_of([point("staged", "STAGED"), point("two", "USURPER")])
+    assert found.problems == ["section tidy is left out: wings staged and two both have it"]
+    assert found.made_by("tidy") is None
+
+
+def test_a_recipe_with_idle_sections_is_read_without_their_wings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumped = tmp_path / "config.toml"
+    dumped.write_text(dump_recipe(load_recipe("demo")))
+    for _ in alone(wings_of([]), monkeypatch):
+        assert load_recipe(str(dumped)).model_dump() == load_recipe("demo").model_dump()
 
 
 @pytest.fixture

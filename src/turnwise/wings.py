@@ -9,13 +9,13 @@ that a recipe names, for which an entry point of their kind is enough (`registry
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from packaging.requirements import Requirement
 
@@ -131,7 +131,7 @@ class Wing:
         """All names of it, each with its kind."""
         named = [*self.parts.items(), *self.files.items()]
         own = {(kind, name) for kind, found in named for name in found}
-        own |= {("section", name) for name in self.settings}
+        own |= {("section", name) for name in (*self.settings, *self.sections, *self.resources)}
         own |= {("stage", name) for name in self.stages}
         return own | {("command", name) for name in self.commands}
 
@@ -193,8 +193,12 @@ class Wings:
         return loaded(places[section]) if section in places else None
 
     def resources_of(self, section: str) -> Callable[..., Any]:
-        """The function that makes the resources of a section."""
-        made: Callable[..., Any] = loaded(self._all("resources")[section])
+        """The function that makes the resources of a section. Raises ConfigError where no wing has
+        one."""
+        places = self._all("resources")
+        if section not in places:
+            raise ConfigError(f"no wing has the resources that the section {section} asks for")
+        made: Callable[..., Any] = loaded(places[section])
         return made
 
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
@@ -268,10 +272,22 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
 
 
 def _load_first(wing: Wing) -> None:
-    """Import what every recipe takes of a wing, so that a fault in it is found here."""
-    for place in (*wing.settings.values(), wing.claims):
-        if place:
-            loaded(place)
+    """Import what every recipe takes of a wing, so that a fault in it is found here. Raises
+    ConfigError for a section that lacks what a run asks of one."""
+    if wing.claims:
+        loaded(wing.claims)
+    for name, place in wing.settings.items():
+        settings = loaded(place)
+        if "." not in name and not all(hasattr(one, "misfits") for one in _classes(settings)):
+            raise ConfigError(f"{place} is no turnwise.config.wing_section.WingSection")
+
+
+def _classes(annotation: Any) -> Iterator[type]:
+    """The classes that an annotation names: itself, or those of a union."""
+    if isinstance(annotation, type):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _classes(inner)
 
 
 def loaded(place: str) -> Any:

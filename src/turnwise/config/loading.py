@@ -46,10 +46,14 @@ def whole_recipe() -> type[Recipe]:
         raise ConfigError(f"a wing adds the section {name}, which turnwise has itself: remove it")
     if not settings:
         return Recipe
-    added: dict[str, Any] = {}
-    for name, at in sorted(settings.items()):
-        section, _, kind = name.partition(".")
-        added[section] = _widened(section, loaded(at)) if kind else _added(loaded(at))
+    plain = {name: at for name, at in settings.items() if "." not in name}
+    added: dict[str, Any] = {name: _added(loaded(at)) for name, at in plain.items()}
+    more: dict[str, list[type[Section]]] = {}
+    for name, at in settings.items():
+        section, dot, _ = name.partition(".")
+        if dot:
+            more.setdefault(section, []).append(loaded(at))
+    added |= {section: _widened(section, kinds) for section, kinds in more.items()}
     return create_model(
         "WholeRecipe", __base__=Recipe, __module__=__name__, __doc__=Recipe.__doc__, **added
     )
@@ -60,13 +64,13 @@ def _added(kind: Any) -> tuple[Any, Any]:
     return (kind, kind()) if getattr(kind, "always", False) else (kind | None, None)
 
 
-def _widened(section: str, kind: type[Section]) -> tuple[Any, Any]:
-    """A section that is one of several kinds, as a field that may be one more; kinds of any name
-    are tried last."""
+def _widened(section: str, more: Sequence[type[Section]]) -> tuple[Any, Any]:
+    """A section that is one of several kinds, as a field that may be of more; kinds of any name are
+    tried last."""
     field = Recipe.model_fields[section]
     kinds, choice = choice_of(field)
     assert choice is not None
-    tried = tuple(sorted((*kinds, kind), key=lambda one: not choice.names(one)))
+    tried = tuple(sorted((*kinds, *more), key=lambda one: not choice.names(one)))
     return Annotated[Union[tried], choice], field.default  # noqa: UP007 - made here
 
 
@@ -92,8 +96,10 @@ def check_section(kind: type[AnySection], values: Mapping[str, Any], source: str
 
 def dump_recipe(recipe: Recipe) -> str:
     """The recipe as TOML with every value spelled out; `load_recipe` reads it back. Sections that
-    were left out, and have no defaults, are left out again."""
-    return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
+    were left out, and have no defaults, are left out again; so are those of wings that are at their
+    defaults, so that a recipe can be read where such a wing is not installed."""
+    idle = {name for name, one in recipe.added().items() if one.always and one == type(one)()}
+    return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True, exclude=idle))
 
 
 def sections(

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from turnwise.config.section import Section
+from turnwise.config.section import IS_MODEL, IS_PATH, Choice, Section
+
+__all__ = ["IS_MODEL", "IS_PATH", "Choice", "Section", "WingSection"]
 
 if TYPE_CHECKING:
     from turnwise.config.recipe import Recipe
@@ -59,6 +61,6 @@ class WingSection(Section):
         about to begin, and would delete them."""
 
     def for_evaluation(self, of_run: bool) -> Self:
-        """The section for an evaluation alone: of a run's weights, or else of a recipe's. Raises
-        ConfigError for what only a run has."""
+        """The section by which an evaluation alone gets resources: of a run's weights, or else of a
+        recipe's. Raises ConfigError for what only a run has."""
         return self

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.engines.base import ServerPlaces
+from turnwise.errors import ConfigError
 from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
 from turnwise.learning.ranks import ALONE
 from turnwise.learning.signals.makers import Words
@@ -54,9 +55,15 @@ class Resources:
 
 
 def resources_of(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Resources]:
-    """Inside, there is what a recipe asks for; `folder` is the run's, if it is one."""
-    for name, section in recipe.added().items():
-        if section.takes_resources:
-            found: AbstractContextManager[Resources] = wings().resources_of(name)(recipe, folder)
-            return found
-    return nullcontext(Resources())
+    """Inside, there is what a recipe asks for; `folder` is the run's, if it is one. Raises
+    ConfigError for two sections that each ask for processes."""
+    asking = [name for name, section in recipe.added().items() if section.takes_resources]
+    if len(asking) > 1:
+        raise ConfigError(
+            f"{' and '.join(asking)} each ask for processes beside the run's, and a run has one "
+            "kind of them: leave one out"
+        )
+    if not asking:
+        return nullcontext(Resources())
+    found: AbstractContextManager[Resources] = wings().resources_of(asking[0])(recipe, folder)
+    return found
