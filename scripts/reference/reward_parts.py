@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from scripts.reference.text import SETTINGS, setting
 from turnwise.config import load_recipe
-from turnwise.environments.guarded import RULED
+from turnwise.environments.derived import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.rewards.parts import CERTAINTY, REWARD_PARTS, RewardPart, Scope
 

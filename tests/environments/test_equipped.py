@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import Capitals
-from turnwise.environments.equipped import equipped
+from turnwise.environments.derived import equipped
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import Action, ToolCall

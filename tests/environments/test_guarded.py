@@ -9,7 +9,7 @@ import pytest
 
 from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.guarded import Guarded, guarded
+from turnwise.environments.derived import Guarded, guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import consequential, tool

@@ -9,8 +9,8 @@ import pytest
 from tests.fakes import Capitals
 from turnwise.config import LatencyConfig, load_recipe
 from turnwise.environments.base import Environment, Split
+from turnwise.environments.derived import slow
 from turnwise.environments.registry import environment_of, make_environment
-from turnwise.environments.slow import slow
 from turnwise.errors import ConfigError
 from turnwise.types import Action, Step, Task, ToolCall
 
@@ -42,7 +42,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr("turnwise.environments.slow.asyncio.sleep", sleep)
+    monkeypatch.setattr("turnwise.environments.derived.asyncio.sleep", sleep)
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import Arms, Capitals
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import guarded
 from turnwise.environments.splits import check_splits, shared_tasks
 from turnwise.errors import DataError
 from turnwise.types import Task

@@ -35,10 +35,10 @@ def test_a_token_sees_its_ancestors(block: int) -> None:
     everything = [(one, np.arange(len(one)) > 0) for one in (first, second, first)]
     tree_batch = batch_trees([prefix_tree([first, second]), prefix_tree([first])], everything, CPU)
     assert tree_batch.ids.tolist() == [5, 6, 7, 8, 9, 5, 6, 7]
-    assert tree_batch.layout.positions.tolist() == [0, 1, 2, 2, 3, 0, 1, 2]
+    assert tree_batch.positions.tolist() == [0, 1, 2, 2, 3, 0, 1, 2]
     sees = [
         part.seen[row].tolist()
-        for part in blocks_of(tree_batch.layout, CPU, block)
+        for part in blocks_of(tree_batch.runs, CPU, block)
         for row in part.mask[0, 0, : part.inputs.stop - part.inputs.start]
     ]
     assert sees == [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [5], [5, 6], [5, 6, 7]]

@@ -13,8 +13,9 @@ from tests.engines.driving import PROMPT, assert_logprobs, run
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.forward.attention import attending
 from turnwise.forward.make_runner import make_runner
-from turnwise.forward.runner import Runner, attention_in_spans
+from turnwise.forward.runner import IN_SPANS, Runner, attend_in_spans
 
 pytestmark = pytest.mark.numbers
 
@@ -132,6 +133,6 @@ def test_without_a_cache_the_model_attends_as_ever(family: str) -> None:
     ids = torch.tensor([PROMPT * 2])
     with torch.no_grad():
         expected = model(input_ids=ids, use_cache=False).logits
-        with attention_in_spans(model):
+        with attending(model, IN_SPANS, attend_in_spans):
             assert torch.equal(model(input_ids=ids, use_cache=False).logits, expected)
     assert model.config._attn_implementation == "sdpa"

@@ -20,7 +20,7 @@ from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.registry import SECTIONS
 from turnwise.config import AlgorithmConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts import algorithm_checks, checks

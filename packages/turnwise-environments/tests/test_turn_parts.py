@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from environment_playing import answered, calling, judged, opened, played
 from turnwise.environments.base import Environment
-from turnwise.environments.equipped import equipped
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import equipped, guarded
 from turnwise.environments.turn_parts import results_of
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn
 from turnwise_environments.function_calling.applications import DAYS

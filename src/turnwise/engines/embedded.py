@@ -337,7 +337,7 @@ class EmbeddedEngine:
         for request in self._schedule.running:
             if request.missing > 1 and (found := find_donor(request, donors)):
                 donor, length = found
-                if self.runner.cache.shares(run_of(donor), length):
+                if self.runner.cache.usable(run_of(donor), length) == length:
                     new = slice(request.session.length, length)
                     self.runner.cache.copy(run_of(donor), [request.run], new)
                     request.session.take_over(donor, length)

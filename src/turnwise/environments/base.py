@@ -239,11 +239,13 @@ class Environment:
         vars(made).update(vars(self))
         return made
 
-    def under(self, kind: type[Variant]) -> Variant:
-        """This environment's data in a class derived from `kind` and its own, so that what `kind`
-        does comes before what it does."""
+    def under(self, kind: type["Environment"], **data: Any) -> Self:
+        """This environment's data, and more, in a class derived from `kind` and its own, so that
+        what `kind` does comes before what it does."""
         own = type(self)
-        return self.variant(cast(type[Variant], type(own.__name__, (kind, own), {})))
+        made = self.variant(cast(type[Self], type(own.__name__, (kind, own), {})))
+        vars(made).update(data)
+        return made
 
     def snapshot(self) -> bytes:
         """The complete state of the episode."""

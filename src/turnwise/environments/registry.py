@@ -9,7 +9,7 @@ from typing import Any
 
 from turnwise.config import LatencyConfig, Recipe
 from turnwise.environments.base import Environment
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import equipped, guarded, slow
 from turnwise.errors import ConfigError
 from turnwise.options import checked_options
 from turnwise.registry import Registry
@@ -62,16 +62,7 @@ def make_environment(
         checked = checked_options(kind, options)
     except ConfigError as error:
         raise ConfigError(f"environment {name}: {error}") from None
-    made = kind(**checked)
-    if tools:
-        from turnwise.environments.equipped import equipped
-
-        made = equipped(made, tools)
-    if latency is not None:
-        from turnwise.environments.slow import slow
-
-        made = slow(made, latency)
-    return guarded(made, consequential)
+    return guarded(slow(equipped(kind(**checked), tools), latency), consequential)
 
 
 def environment_of(recipe: Recipe) -> Environment:

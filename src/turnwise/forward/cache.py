@@ -156,11 +156,6 @@ class PoolCache(Cache):  # type: ignore[misc]
         del run
         return length
 
-    def shares(self, run: CacheExtent, length: int) -> bool:
-        """Whether the first `length` tokens of a run can be copied: always."""
-        del run, length
-        return True
-
     @torch.inference_mode()
     def copy(self, source: CacheExtent, targets: Sequence[CacheExtent], columns: slice) -> None:
         """Give other runs what one has in these columns."""

@@ -35,7 +35,7 @@ from turnwise.forward.equality import (
     tolerance,
 )
 from turnwise.forward.images import reader_of
-from turnwise.forward.own_caches import OwnCaches, OwnRunner
+from turnwise.forward.own_caches import OwnRunner
 from turnwise.forward.runner import ImageRunner, Runner
 from turnwise.forward.small_llama import is_small_llama
 from turnwise.forward.twin import shallow_twin_of
@@ -93,7 +93,7 @@ def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
     if reader is not None:
         return
     for at_once, together in product((True, False), (True, False)):
-        yield partial(_own, together=together, at_once=at_once), own
+        yield partial(OwnRunner, together=together, at_once=at_once), own
 
 
 def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
@@ -120,18 +120,9 @@ def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
         return False
 
 
-def _own(model: Any, tokens: int, together: bool, at_once: bool) -> OwnRunner:
-    del tokens  # its caches grow as they need
-    return OwnRunner(model, together, at_once)
-
-
 def _on_new_cache(runner: Runner | OwnRunner, model: Any, longest: int) -> Pass:
-    cache: Any
-    if isinstance(runner, OwnRunner):
-        cache = OwnCaches()
-    else:
-        cache = runner.empty_cache(_places(model, longest))
-    return partial(runner.forward_on, cache)
+    cache: Any = runner.empty_cache(_places(model, longest))
+    return partial(runner.forward, cache=cache)
 
 
 def _in_nats(distance: float) -> str:

@@ -40,9 +40,6 @@ class OwnCaches:
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
 
-    def shares(self, run: CacheExtent, length: int) -> bool:
-        return self.usable(run, length) == length
-
     def begin(self, run: CacheExtent) -> None:
         """Forget what was remembered anywhere in the run."""
         for start in [place for place in self.of_runs if run.start <= place < run.end]:
@@ -78,7 +75,10 @@ class OwnRunner:
 
     specialised = False
 
-    def __init__(self, model: Any, together: bool = True, at_once: bool = True) -> None:
+    def __init__(
+        self, model: Any, tokens: int, together: bool = True, at_once: bool = True
+    ) -> None:
+        del tokens  # its caches grow as they need
         self.model, self.together, self.at_once = model, together, at_once
         self.cache = OwnCaches()
         self._modules = list(model.modules())
@@ -94,20 +94,19 @@ class OwnRunner:
     def refresh(self) -> None:
         """The model's weights have changed; it is the model itself that runs."""
 
-    def forward(
-        self, runs: Sequence[CacheExtent], ids: NDArray[np.int64], positions: NDArray[np.int64]
-    ) -> torch.Tensor:
-        """See `Runner.forward`; positions are those that the model counts by itself."""
-        return self.forward_on(self.cache, runs, ids, positions)
+    def empty_cache(self, tokens: int) -> OwnCaches:
+        return OwnCaches()
 
     @torch.inference_mode()
-    def forward_on(
+    def forward(
         self,
-        caches: OwnCaches,
         runs: Sequence[CacheExtent],
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
+        cache: OwnCaches | None = None,
     ) -> torch.Tensor:
+        """See `Runner.forward`; positions are those that the model counts by itself."""
+        caches = self.cache if cache is None else cache
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
             for rows in self._rows(positions):

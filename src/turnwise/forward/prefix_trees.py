@@ -83,25 +83,18 @@ class Run:
     """The ancestors of the first one: parts of earlier runs, first node and number of nodes."""
 
     @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    @property
     def pairs(self) -> int:
         """How many pairs of nodes attend."""
         before = sum(length for _, length in self.spans)
         return self.length * before + self.length * (self.length + 1) // 2
 
-
-@dataclass(frozen=True)
-class Layout:
-    """A run is neighbours that see those before them in it, and all of its spans, which are parts
-    of earlier runs of the same tree; int64, on the CPU."""
-
-    runs: Tensor
-    """[runs, 2], first token and number of tokens."""
-    offsets: Tensor
-    """[runs + 1], the first span of each."""
-    spans: Tensor
-    """[spans, 2], first token and number of tokens."""
-    positions: Tensor
-    """[tokens], each in its text."""
+    def moved(self, by: int) -> "Run":
+        spans = tuple((start + by, length) for start, length in self.spans)
+        return Run(self.start + by, self.length, spans)
 
 
 @dataclass(frozen=True)
@@ -111,8 +104,10 @@ class TreeBatch:
 
     ids: Tensor
     """int64[T]"""
-    layout: Layout
-    """The layout of the tokens, which says which of them see which; on the CPU."""
+    positions: Tensor
+    """int64[T], each in its text."""
+    runs: list[Run]
+    """All, in order: a token sees those before it in its run, and the run's spans."""
     predictors: Tensor
     """int64[U], the places of the tokens that predict, ascending."""
     targets: Tensor
@@ -173,11 +168,13 @@ def batch_trees(
     first token is never wanted."""
     rest = iter(sequences)
     predictors, targets, start = [], [], 0
+    runs: list[Run] = []
     for tree in trees:
         for places in tree.places:
             ids, wanted = next(rest)
             predictors.append(start + places[wanted[1:]])
             targets.append(ids[1:][wanted[1:]])
+        runs += [run.moved(start) for run in tree.runs()]
         start += len(tree.ids)
     # Sequences that agree want the same token after the same node: the output layer scores each
     # such pair once. np.unique sorts the pairs, so predictors ascend.
@@ -189,7 +186,8 @@ def batch_trees(
 
     return TreeBatch(
         ids=tensor(np.concatenate([tree.ids for tree in trees])),
-        layout=_layout(trees),
+        positions=tensor(np.concatenate([tree.depths for tree in trees])),
+        runs=runs,
         predictors=tensor(distinct[0]),
         targets=tensor(distinct[1]),
         # NumPy 2.0, unlike versions before and after it, gives the inverse two dimensions.
@@ -197,44 +195,21 @@ def batch_trees(
     )
 
 
-def _layout(trees: Sequence[Tree]) -> Layout:
-    offsets = [0]
-    runs: list[tuple[int, int]] = []
-    spans: list[tuple[int, int]] = []
-    first = 0
-    for tree in trees:
-        for run in tree.runs():
-            runs.append((first + run.start, run.length))
-            spans += [(first + start, length) for start, length in run.spans]
-            offsets.append(len(spans))
-        first += len(tree.ids)
-    return Layout(
-        runs=torch.tensor(runs),
-        offsets=torch.tensor(offsets),
-        spans=torch.tensor(spans, dtype=torch.int64).view(-1, 2),
-        positions=torch.from_numpy(np.concatenate([tree.depths for tree in trees])),
-    )
-
-
-def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block]:
+def blocks_of(runs: Sequence[Run], device: torch.device, size: int) -> Iterator[Block]:
     """Neighbouring inputs, `size` at a time, the inputs that they see, and which of these each
     sees."""
-    runs, offsets = layout.runs.tolist(), layout.offsets.tolist()
-    spans, count = layout.spans.tolist(), len(layout.positions)
-    number = 0
+    number, count = 0, runs[-1].end
     for start in range(0, count, size):
         end = min(start + size, count)
         # Runs cover the tokens in order, so the first run of a block is never before that of the
         # block before it.
-        while sum(runs[number]) <= start:
+        while runs[number].end <= start:
             number += 1
-        parts = []
-        for index in range(number, len(runs)):
-            first, length = runs[index]
-            if first >= end:
-                break
-            inputs = range(max(first, start), min(first + length, end))
-            parts.append((inputs, first, spans[offsets[index] : offsets[index + 1]]))
+        parts = [
+            (range(max(run.start, start), min(run.end, end)), run.start, run.spans)
+            for run in runs[number:]
+            if run.start < end
+        ]
         # Nodes come after their parents: no token of the block sees one behind its end.
         seen = np.zeros(end, bool)
         for inputs, first, before in parts:
@@ -287,8 +262,8 @@ def _hidden(model: nn.Module, tree_batch: TreeBatch, autocast: bool) -> Tensor:
             tree_batch.ids[None],
             autocast,
             attention_mask=torch.empty(1, 1, 0, 0, device=device),
-            position_ids=tree_batch.layout.positions[None].to(device),
-            blocks=list(blocks_of(tree_batch.layout, device, BLOCK)),
+            position_ids=tree_batch.positions[None],
+            blocks=list(blocks_of(tree_batch.runs, device, BLOCK)),
         )
     return hidden[0, tree_batch.predictors]
 

@@ -6,8 +6,7 @@ wants them, they would have to be copied in every layer of every pass.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,21 +61,21 @@ class Runner:
         if self._passes is not None:
             self._passes.refresh()
 
+    @torch.inference_mode()
     def forward(
-        self, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
+        self,
+        runs: Sequence[CacheExtent],
+        ids: np.ndarray,
+        positions: np.ndarray,
+        cache: PoolCache | None = None,
     ) -> torch.Tensor:
-        """Logits after the last input of each row, float32[n, vocabulary]; the cache keeps keys and
-        values.
+        """Logits after the last input of each row, float32[n, vocabulary]; the cache, by default
+        the runner's own, keeps keys and values.
 
         `ids` and `positions` are int64[n, inputs], right-aligned, with PADDING positions on the
         left.
         """
-        return self.forward_on(self.cache, runs, ids, positions)
-
-    @torch.inference_mode()
-    def forward_on(
-        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
-    ) -> torch.Tensor:
+        cache = self.cache if cache is None else cache
         if self._passes is not None:
             return self._passes.forward(cache, runs, ids, positions)
         return self._own(*self._masks.inputs(cache, runs, ids, positions), cache).float()
@@ -93,18 +92,15 @@ class Runner:
         **arguments: Any,
     ) -> torch.Tensor:
         """The model's own forward pass; `arguments` are for its attention."""
+        given = {self._cache_name: cache, "position_ids": seen, "use_cache": True}
+        given["attention_mask"] = masks if len(masks) > 1 else masks[self._masks.kinds[0]]
         with evaluating(self._modules):
-            output = self.model(
-                input_ids=ids,
-                attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
-                position_ids=seen,
-                use_cache=True,
-                logits_to_keep=1,
-                **{self._cache_name: cache},
-                **arguments,
-            )
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
+            return self._logits(ids, **given, **arguments)
+
+    def _logits(self, ids: torch.Tensor, **arguments: Any) -> torch.Tensor:
+        """Logits after the last inputs, [n, vocabulary]."""
+        logits: torch.Tensor = self.model(input_ids=ids, logits_to_keep=1, **arguments).logits
+        return logits[:, -1]
 
     def _by_spans(
         self,
@@ -113,7 +109,8 @@ class Runner:
         masks: Mapping[str, torch.Tensor],
         cache: PoolCache,
     ) -> torch.Tensor:
-        with attention_in_spans(self.model):
+        # Without a pool it attends as ever: another thread may run the model meanwhile.
+        with attending(self.model, IN_SPANS, attend_in_spans):
             return self._general(ids, seen, masks, cache, pool=cache)
 
 
@@ -130,15 +127,7 @@ IN_SPANS = "turnwise_in_spans"
 """Name of the attention function under which transformers finds it."""
 
 
-@contextmanager
-def attention_in_spans(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, the model attends by spans of the cache that its forward gets as `pool`; without one
-    as ever, so that another thread may run it meanwhile."""
-    with attending(model, IN_SPANS, _attend):
-        yield
-
-
-def _attend(
+def attend_in_spans(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -174,19 +163,13 @@ class ImageRunner(Runner):
     """The pass of a model that takes images: its decoder gets features in place of placeholders."""
 
     def __init__(
-        self,
-        model: Any,
-        tokens: int,
-        longest: int,
-        reader: ImageReader,
-        spans: bool = False,
-        specialised: bool = True,
+        self, model: Any, tokens: int, longest: int, reader: ImageReader, **options: bool
     ) -> None:
+        super().__init__(model, tokens, longest, **options)
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
+        self._cache_name = str(cache_name(self._decoder))
         self._images: ImageInputs | None = None
-        self._decoder_cache = str(cache_name(self._decoder))
-        super().__init__(model, tokens, longest, spans, specialised)
 
     def forward_images(
         self,
@@ -202,20 +185,10 @@ class ImageRunner(Runner):
         finally:
             self._images = None
 
-    def _general(
-        self, ids: torch.Tensor, seen: torch.Tensor, masks: Any, cache: PoolCache, **arguments: Any
-    ) -> torch.Tensor:
-        inputs: dict[str, Any] = {"position_ids": seen, self._decoder_cache: cache}
+    def _logits(self, ids: torch.Tensor, **arguments: Any) -> torch.Tensor:
         if self._images is None:
-            inputs["input_ids"] = ids
+            arguments["input_ids"] = ids
         else:
-            inputs |= self.reader.arguments(self._decoder, ids, self._images)
-        with evaluating(self._modules):
-            output = self._decoder(
-                attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
-                use_cache=True,
-                **inputs,
-                **arguments,
-            )
-            logits: torch.Tensor = self._head(output.last_hidden_state[:, -1])
+            arguments |= self.reader.arguments(self._decoder, ids, self._images)
+        logits: torch.Tensor = self._head(self._decoder(**arguments).last_hidden_state[:, -1])
         return logits

@@ -5,7 +5,7 @@ rotations are few operations, and the last layer computes past its keys and valu
 that are asked for, which are a third of a trajectory with tools.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +20,8 @@ from turnwise.forward.twin import shallow_twin_of
 
 TEXTS = (2, 70)
 """Texts and tokens of each on which layers are compared."""
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of each token of a row."""
 _fitting: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 """Models that have been found to fit, or not."""
 
@@ -43,72 +45,59 @@ def is_written_out(base: Any, autocast: bool) -> bool:
 def hidden_of_row(base: Any, row: Row) -> Tensor:
     """The hidden states of the asked places, float32[m, width], after the last norm."""
     with torch.autocast("cpu", enabled=False):
-        body, asked = base.model, row.asked
+        body = base.model
         hidden = body.embed_tokens(row.ids[0])
         cosines, sines = (part[0] for part in body.rotary_emb(hidden[None], row.positions))
         first, second = sines.chunk(2, -1)
         rotation = cosines, torch.cat([-first, second], -1)  # of halves that change places
         for layer in body.layers[:-1]:
-            hidden = _layer(layer, hidden, rotation, row.lengths)
-        hidden = _last_layer(
-            body.layers[-1], hidden, rotation, row.lengths, asked, row.positions[0]
-        )
+            hidden = _layer(layer, hidden, rotation, row)
+        hidden = _layer(body.layers[-1], hidden, rotation, row, row.asked)
         found: Tensor = _normed(hidden, body.norm)
     return found
 
 
 def _layer(
-    layer: Any, hidden: Tensor, rotation: tuple[Tensor, Tensor], lengths: Sequence[int]
+    layer: Any, hidden: Tensor, rotation: Rotation, row: Row, asked: Tensor | None = None
 ) -> Tensor:
-    """All tokens of a row after a layer, [n, width]."""
+    """The tokens of a row after a layer, [n, width]; with `asked` those alone, [m, width]."""
     attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
-    products = attention.q_proj, attention.k_proj, attention.v_proj
+    left, own, turns = hidden, normed, rotation
+    lengths = list(row.lengths)
+    counts = lengths
+    masks: list[Any] = [None] * len(lengths)
+    if asked is not None:
+        left, own, turns = hidden[asked], normed[asked], (rotation[0][asked], rotation[1][asked])
+        counts, masks = _seen(row)
     queries, keys, values = (
-        product(normed).view(len(hidden), -1, attention.head_dim) for product in products
+        product(states).view(len(states), -1, attention.head_dim)
+        for product, states in (
+            (attention.q_proj, own),
+            (attention.k_proj, normed),
+            (attention.v_proj, normed),
+        )
     )
-    queries = _turned(queries, getattr(attention, "q_norm", None), rotation)
+    queries = _turned(queries, getattr(attention, "q_norm", None), turns)
     keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
-    texts = zip(
-        *(torch.split(part, list(lengths)) for part in (queries, keys, values)), strict=True
-    )
-    return _mixed(layer, hidden, torch.cat([_attended(*text) for text in texts]))
-
-
-def _last_layer(
-    layer: Any,
-    hidden: Tensor,
-    rotation: tuple[Tensor, Tensor],
-    lengths: Sequence[int],
-    asked: Tensor,
-    places: Tensor,
-) -> Tensor:
-    """The asked tokens of a row after a layer, [m, width]; `places` are the tokens' in their
-    texts."""
-    attention, normed = layer.self_attn, _normed(hidden, layer.input_layernorm)
-    queries = attention.q_proj(normed[asked]).view(len(asked), -1, attention.head_dim)
-    keys, values = (
-        product(normed).view(len(hidden), -1, attention.head_dim)
-        for product in (attention.k_proj, attention.v_proj)
-    )
-    of_asked = rotation[0][asked], rotation[1][asked]
-    queries = _turned(queries, getattr(attention, "q_norm", None), of_asked)
-    keys = _turned(keys, getattr(attention, "k_norm", None), rotation)
-    ends = torch.tensor(lengths).cumsum(0)
-    # Asked places ascend: as many as lie before a text's end belong to it or to texts before.
-    counts = torch.searchsorted(asked, ends).diff(prepend=ends.new_zeros(1)).tolist()
     texts = zip(
         torch.split(queries, counts),
-        torch.split(keys, list(lengths)),
-        torch.split(values, list(lengths)),
-        torch.split(places[asked], counts),
+        torch.split(keys, lengths),
+        torch.split(values, lengths),
+        masks,
         strict=True,
     )
-    mixed = [
-        _attended(own, seen, said, torch.arange(len(seen)) <= at[:, None])
-        for own, seen, said, at in texts
-        if len(at)
-    ]
-    return _mixed(layer, hidden[asked], torch.cat(mixed))
+    mixed = [_attended(*text) for text in texts if len(text[0])]
+    return _mixed(layer, left, torch.cat(mixed))
+
+
+def _seen(row: Row) -> tuple[list[int], list[Any]]:
+    """How many places of each text are asked, and which of its tokens each sees."""
+    ends = torch.tensor(row.lengths).cumsum(0)
+    # Asked places ascend: as many as lie before a text's end belong to it or to texts before.
+    counts = torch.searchsorted(row.asked, ends).diff(prepend=ends.new_zeros(1)).tolist()
+    places = torch.split(row.positions[0][row.asked], counts)
+    pairs = zip(row.lengths, places, strict=True)
+    return counts, [torch.arange(length) <= at[:, None] for length, at in pairs]
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -133,7 +122,7 @@ def _normed(states: Tensor, norm: Any) -> Tensor:
     return functional.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
 
 
-def _turned(heads: Tensor, norm: Any, rotation: tuple[Tensor, Tensor]) -> Tensor:
+def _turned(heads: Tensor, norm: Any, rotation: Rotation) -> Tensor:
     """Heads [n, heads, size], normed where the model norms them, turned to their positions."""
     heads = heads if norm is None else _normed(heads, norm)
     cosines, sines = (part[:, None] for part in rotation)

@@ -92,7 +92,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 def consequential(what: str) -> Callable[[Function], Function]:
     """Mark a tool by what it does outside of the conversation: "write", "send", "delete", or a word
-    of one's own. A recipe can limit, refuse or dry-run it (`environments/guarded.py`).
+    of one's own. A recipe can limit, refuse or dry-run it (`environments/derived.py`).
 
     Example: `@tool` above `@consequential("send")` above `def send_mail(...)`.
     """

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 
 from turnwise.conflicts import Claim
 from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Rewards
-from turnwise.environments.guarded import joined
+from turnwise.environments.derived import joined
 from turnwise.environments.registry import make_environment
 from turnwise.environments.tasksets import SPLITS, Split
 from turnwise.errors import ConfigError

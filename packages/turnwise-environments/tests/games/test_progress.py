@@ -6,7 +6,7 @@ import pytest
 
 from environment_playing import answered, calling, judged, opened, prototype
 from turnwise.environments.base import Environment
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import guarded
 from turnwise.rewards.parts import REWARD_PARTS
 from turnwise.types import Action, Task
 from turnwise_environments.games.frozen_lake import FrozenLake

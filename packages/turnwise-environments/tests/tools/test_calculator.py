@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import Capitals
-from turnwise.environments.equipped import equipped
+from turnwise.environments.derived import equipped
 from turnwise.errors import ToolError
 from turnwise_environments.tools.calculator import MAX_CHARACTERS, calculate, evaluate
 

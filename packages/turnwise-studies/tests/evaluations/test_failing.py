@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes import Capitals
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.guarded import guarded
+from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import (

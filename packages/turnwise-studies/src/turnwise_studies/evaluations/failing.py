@@ -8,10 +8,10 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from turnwise.environments.base import Environment
-from turnwise.environments.guarded import joined
+from turnwise.environments.derived import joined
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.evaluation.effort import successes
 from turnwise.seeds import derive
@@ -96,9 +96,7 @@ def failing(environment: Own, rates: FailureRates) -> Own:
     """The environment with tools that fail at these rates. Raises ConfigError where it has none."""
     if not environment.tools():
         raise ConfigError(f"environment {environment.spec.name} has no tools that could fail")
-    made = environment.under(Failing)
-    made._rates = rates
-    return cast(Own, made)
+    return environment.under(Failing, _rates=rates)
 
 
 def recovery(trajectories: Sequence[Trajectory]) -> dict[str, Any]:

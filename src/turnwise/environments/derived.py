@@ -1,23 +1,36 @@
-"""Consequential tools under a recipe's rules: limited, run dry, confirmed or refused.
-
-A tool that writes, sends or deletes is marked with `@consequential`. A rule names a tool, or what
-marked tools do, and holds whatever the environment is:
+"""Changes of any environment that a recipe asks for: tools of one's own, slow ones, and rules.
 
     [environment]
+    name = "search"
+    tools = ["mine.py:convert"]
+    latency = { mean = 1.0, spread = 1.25 }
     consequential = { write = 5, delete = "refuse", send_mail = "confirm" }
 
-The class is derived anew for each environment, so that all else about it stays. Not here: what the
-tools do, and what is right to do.
+A tool of one's own is a function marked `@tool`, without a state: what has to be saved with an
+episode belongs in an environment. With a latency each call waits before it is run, for as long as a
+slow service would take: the logarithm of the seconds has a normal distribution, and a tool's
+deadline does not count them. A rule names a tool, or what tools do that are marked with
+`@consequential`: they write, send or delete.
+
+For each change a class is derived anew from the environment's own, so that all else about it stays:
+tasks, verdicts and oracle are those without it.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar, cast
+from math import exp
+from typing import Any, Literal, Self, TypeVar
 
+from turnwise.config import LatencyConfig
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.registry import Registry
 from turnwise.rewards.parts import RewardPart
+from turnwise.seeds import derive
+from turnwise.tools.tool import Tool, is_tool
 from turnwise.types import (
     Action,
     Observation,
@@ -29,9 +42,86 @@ from turnwise.types import (
     Verdict,
 )
 
+Own = TypeVar("Own", bound=Environment)
+TOOLS: Registry[Callable[..., Any]] = Registry("tool", is_tool, "mark the function with @tool")
+
+
+class Equipped(Environment):
+    """Tools beside those of an environment's own class."""
+
+    _added: Mapping[str, Tool]
+
+    def tools(self) -> list[Tool]:
+        return sorted([*super().tools(), *self._added.values()], key=lambda one: one.name)
+
+    def ablations(self) -> Mapping[str, Environment]:
+        """The environment's ablations, with the same tools."""
+        found = super().ablations()
+        return {name: one.under(Equipped, _added=self._added) for name, one in found.items()}
+
+    def _callable(self) -> Mapping[str, Tool]:
+        return {**super()._callable(), **self._added}
+
+
+def equipped(environment: Own, names: Sequence[str]) -> Own:
+    """The environment with further tools by name; itself where there are none.
+
+    Raises ConfigError for a name that is no tool, and for a tool of a name that is there already.
+    """
+    if not names:
+        return environment
+    there = {tool.name for tool in environment.tools()}
+    added: dict[str, Tool] = {}
+    for name in names:
+        tool = Tool.of(TOOLS.get(name))
+        if tool.name in there or tool.name in added:
+            raise ConfigError(
+                f"environment.tools: {name} is called {tool.name!r}, as another tool of "
+                f"{environment.spec.name}: give the function another name"
+            )
+        added[tool.name] = tool
+    return environment.under(Equipped, _added=added)
+
+
+class Slow(Environment):
+    """Tools that take their time, to measure what waiting for them costs."""
+
+    _latency: LatencyConfig
+    _luck: random.Random
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Set the scene; the seed decides how long each call takes."""
+        self._luck = random.Random(derive("tool latency", seed))
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        """Wait for as long as the calls take, one after the other, then run them."""
+        await asyncio.sleep(sum(self._seconds() for _ in action.calls))
+        return await super().step(action)
+
+    def ablations(self) -> Mapping[str, Environment]:
+        """The environment's ablations, whose tools are as slow."""
+        found = super().ablations()
+        return {name: one.under(Slow, _latency=self._latency) for name, one in found.items()}
+
+    def _seconds(self) -> float:
+        spread = self._latency.spread
+        # The mean of a log-normal distribution is exp(middle + spread² / 2).
+        return self._latency.mean * exp(self._luck.gauss(-(spread**2) / 2, spread))
+
+
+def slow(environment: Own, latency: LatencyConfig | None) -> Own:
+    """The environment with tools that take so long; itself without a latency. Raises ConfigError
+    where it has no tools."""
+    if latency is None:
+        return environment
+    if not environment.tools():
+        raise ConfigError(f"environment.latency: {environment.spec.name} has no tools that wait")
+    return environment.under(Slow, _latency=latency)
+
+
 Rule = Literal["allow", "confirm", "dry_run", "refuse"] | int
 """A number is how many calls of the tool may succeed in an episode."""
-Own = TypeVar("Own", bound=Environment)
 MOST = 10
 """The calls of an episode that count as 1. A share of all of them could be lowered by harmless
 ones."""
@@ -82,8 +172,7 @@ class _Book:
 
 
 class Guarded(Environment):
-    """Rules before an environment's own class, from which `guarded` derives one together with this.
-    Tasks and oracle are those without rules; the verdict says besides how much they held back."""
+    """Rules before an environment's own class; the verdict says besides how much they held back."""
 
     _book: _Book
 
@@ -198,6 +287,4 @@ def guarded(environment: Own, rules: Mapping[str, Any]) -> Own:
 
 
 def _under(environment: Own, rules: Mapping[str, Rule]) -> Own:
-    made = environment.under(Guarded)
-    made._book = _Book(rules, environment.restorable)
-    return cast(Own, made)
+    return environment.under(Guarded, _book=_Book(rules, environment.restorable))
