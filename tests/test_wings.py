@@ -25,7 +25,7 @@ from turnwise.config import (
 from turnwise.conflicts import Claim
 from turnwise.errors import ConfigError
 from turnwise.parts import resources
-from turnwise.parts.first_checks import known_of
+from turnwise.parts.first_checks import known_run
 from turnwise.parts.resources import resources_of
 from turnwise.training import run
 from turnwise.wings import Wing, wings_of
@@ -313,7 +313,7 @@ def test_a_section_of_a_wing_that_is_not_installed_says_what_to_install(
     bare: wings.Wings, asked: str, named: str, extra: str
 ) -> None:
     with pytest.raises(errors.MissingExtraError, match=rf"{named}.*'turnwise\[{extra}\]'"):
-        known_of(load_recipe("demo", asked.split()))
+        known_run(load_recipe("demo", asked.split()))
 
 
 def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:

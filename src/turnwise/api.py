@@ -17,7 +17,7 @@ from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
 from turnwise.evaluation.policies import evaluate_parts, evaluate_recipe, run_of
-from turnwise.parts.names import configure
+from turnwise.parts.first_checks import configure
 from turnwise.training.start import prepared
 
 if TYPE_CHECKING:

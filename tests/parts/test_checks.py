@@ -25,8 +25,9 @@ from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts import algorithm_checks, checks
 from turnwise.parts.algorithm_checks import signal_tables, warnings_of
-from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
+from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
+from turnwise.parts.first_checks import algorithm_of, check_environment
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.settings import SandboxSettings
@@ -334,8 +335,19 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     scaffold: Any = Wordy()
     engine: Any = None
     made = environment()
-    reward, places = reward_of(recipe, made, parts_of_models(recipe)), PrioritySemaphore(1)
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    reward, places = (
+        reward_of(recipe, algorithm, made, parts_of_models(recipe)),
+        PrioritySemaphore(1),
+    )
     return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward)
+
+
+def check_all(recipe: Recipe, algorithm: Algorithm, environment: Callable[[], Environment]) -> None:
+    """The checks of an environment, and of what stands on a model."""
+    there, tasks = parts(recipe, environment), Capitals().tasks("train")
+    check_environment(recipe, there.environment, there.reward, algorithm, tasks)
+    check_parts(there, algorithm, tasks)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]
@@ -364,9 +376,9 @@ def test_what_the_parts_lack_is_one_line(
     made: Made, overrides: str, environment: Callable[[], Environment], message: str
 ) -> None:
     recipe, algorithm = made(overrides)
-    check_recipe_and_algorithm(recipe, algorithm)
+    assert algorithm_of(recipe) == algorithm
     with pytest.raises(ConfigError, match=message) as caught:
-        check_parts(parts(recipe, environment), algorithm, Capitals().tasks("train"))
+        check_all(recipe, algorithm, environment)
     assert "\n" not in str(caught.value)
 
 
@@ -380,7 +392,8 @@ def test_what_the_parts_lack_is_one_line(
     ),
 )
 def test_what_compares_nothing_in_groups_may_have_groups_of_one(made: Made, name: str) -> None:
-    check_recipe_and_algorithm(*made(f"algorithm.name={name} train.group_size=1"))
+    recipe, algorithm = made(f"algorithm.name={name} train.group_size=1")
+    assert algorithm_of(recipe) == algorithm
 
 
 @pytest.mark.parametrize("name", ["gspo", "gmpo", "sapo"])
@@ -453,8 +466,7 @@ def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
     ),
 )
 def test_parts_that_lack_nothing_pass(made: Made, overrides: str) -> None:
-    recipe, algorithm = made(overrides)
-    check_parts(parts(recipe, Restorable), algorithm, Capitals().tasks("train"))
+    check_all(*made(overrides), Restorable)
 
 
 @WING
@@ -464,11 +476,9 @@ def test_parts_that_lack_nothing_pass(made: Made, overrides: str) -> None:
 @pytest.mark.wing("vllm")
 def test_no_check_is_without_a_case(made: Made) -> None:
     """Every place in `checks`, and in the checks that it calls, where an error is raised."""
-    found = {raised(check_recipe_and_algorithm, *made(case)) for case, _ in CONTRADICTIONS}
+    found = {raised(algorithm_of, made(case)[0]) for case, _ in CONTRADICTIONS}
     for overrides, environment, _ in LACKS:
-        recipe, algorithm = made(overrides)
-        tasks = Capitals().tasks("train")
-        found.add(raised(check_parts, parts(recipe, environment), algorithm, tasks))
+        found.add(raised(check_all, *made(overrides), environment))
     expected = set(places())
     assert len(expected) > 12
     assert expected - found == set()

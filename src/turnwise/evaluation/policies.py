@@ -12,7 +12,6 @@ from turnwise import event_loop
 from turnwise.config import OpenAIEngineConfig, Recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import Display
-from turnwise.parts.names import check_names
 from turnwise.registry import Registry
 from turnwise.threads import configure_threads, set_variables
 
@@ -52,16 +51,17 @@ def evaluate_recipe(
     checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's
     engine is one. All of it is kept in `out`."""
     if isinstance(recipe.engine, OpenAIEngineConfig):
+        from turnwise.parts.first_checks import check_names
+
         check_names(recipe)
         summary: dict[str, Any] = EVALUATIONS.get("endpoint")(recipe, recipe.engine, display, out)
         return summary
     of_run = policy is not None
     alone = {name: one.for_evaluation(of_run) for name, one in recipe.added().items()}
-    check_names(recipe)
     set_variables()
     from turnwise.parts.first_checks import evaluated
 
-    environment = evaluated(recipe)
+    known = evaluated(recipe)
     configure_threads(recipe.threads)
     from turnwise.parts.components import build_components
     from turnwise.parts.resources import resources_of
@@ -72,7 +72,7 @@ def evaluate_recipe(
     kept = None if out is None else out.path
     with resources_of(recipe.model_copy(update=alone), kept) as found:
         own = None if found.servers is None else kept
-        parts = build_components(recipe, weights, own, found, environment)
+        parts = build_components(recipe, weights, own, found, known)
 
         async def work() -> dict[str, Any]:
             try:

@@ -45,7 +45,8 @@ def load_model(
     tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
-    source = str(weights) if weights is not None and not config.lora_rank else source_of(config)
+    named, device = source_of(config), device_of(config)
+    source = str(weights) if weights is not None and not config.lora_rank else named
     images = takes_images(config)
     kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
     try:
@@ -53,15 +54,15 @@ def load_model(
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
     if in_files:
-        keep_in_files(model, device_of(config))
+        keep_in_files(model, device)
     else:
-        model.to(device_of(config))
+        model.to(device)
     route_in_float32(model)
     if longest is not None:
         fix_rotations(model, longest)
         model.longest_text = longest
     if images:
-        attach_reader(model, tokenizer, source_of(config))
+        attach_reader(model, tokenizer, named)
     if config.gradient_checkpointing:
         recompute_layers(model)
     model.offload_activations = config.offload_activations

@@ -1,8 +1,7 @@
-"""Checks that the parts of a run work together, before anything is loaded or else before it begins.
+"""Checks that model and tokenizer can do what a run asks of them, before it begins.
 
-Every check raises a ConfigError that says what to do. Not here: whether a recipe is well formed and
-its sections go together (`config`), which parts of an algorithm go together
-(`algorithms/claims.py`), and what an algorithm asks of a recipe (`algorithm_checks`).
+Every check raises a ConfigError that says what to do. Not here: what can be known without a model
+(`first_checks.py`).
 """
 
 from collections.abc import Sequence
@@ -12,28 +11,17 @@ from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.signals.choice import check_signals
-from turnwise.parts.algorithm_checks import check_algorithm_for_recipe
 from turnwise.parts.components import Components
-from turnwise.parts.first_checks import check_demonstrations, check_environment, check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
 from turnwise.types import Observation, Task
 
 
-def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
-    recipe.check_tokens()
-    check_algorithm_for_recipe(recipe, algorithm)
-    check_demonstrations(recipe, algorithm, fresh=False)
-    check_trackers(recipe)
-
-
 def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
-    """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
-    algorithm need; `tasks` are those of training, with their secrets."""
+    """Raise ConfigError where model or tokenizer lack what the recipe and its algorithm need;
+    `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
-    check_environment(recipe, parts.environment, parts.reward, algorithm, tasks)
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)

@@ -25,7 +25,7 @@ from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
-from turnwise.parts.first_checks import checked_environment
+from turnwise.parts.first_checks import Known, known_of
 from turnwise.parts.resources import Resources
 from turnwise.parts.reward_source import RewardSource
 from turnwise.parts.rewarding import parts_of_models, reward_of
@@ -143,12 +143,9 @@ def claims_of_sight(recipe: Recipe) -> Iterator[Claim]:
     """The claims of scaffold, model and engine on an environment that shows images; of the model
     only the configuration is loaded."""
     families = ", ".join(FAMILIES)
-    kind = model_type(recipe.model)
+    shown, kind = shows_images(recipe.scaffold.name), model_type(recipe.model)
     blind = {
-        f"scaffold {recipe.scaffold.name}": (
-            shows_images(recipe.scaffold.name),
-            "choose tags, react or code",
-        ),
+        f"scaffold {recipe.scaffold.name}": (shown, "choose tags, react or code"),
         f"model {recipe.model.name} ({kind})": (
             kind in FAMILIES,
             f"name one of the families {families}",
@@ -168,17 +165,18 @@ def build_components(
     weights: Path | None = None,
     folder: Path | None = None,
     resources: Resources | None = None,
-    environment: Environment | None = None,
+    known: Known | None = None,
 ) -> Components:
-    """Build everything a recipe names, but for an environment that is there; `weights` is a
-    checkpoint of such a run, `folder` is the run's: an engine has its files there, and a judge its
-    answers. Without `resources` this process and its machine do all.
+    """Build everything a recipe names, but for what is `known` already; `weights` is a checkpoint
+    of such a run, `folder` is the run's: an engine has its files there, and a judge its answers.
+    Without `resources` this process and its machine do all.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
     recipe.check_tokens()
     resources = resources or Resources()
-    environment = environment or checked_environment(recipe)
+    known = known or known_of(recipe)
+    environment = known.environment
     if environment.shows_images:
         check([*environment.claims(), *claims_of_sight(recipe)])
     longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
@@ -219,7 +217,7 @@ def build_components(
         resources.workers.set_up(recipe, tokenizer, environment)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, components.reward_sources, certainty)
-    return replace(components, reward=reward_of(recipe, environment, models))
+    return replace(components, reward=reward_of(recipe, known.algorithm, environment, models))
 
 
 def _engine(

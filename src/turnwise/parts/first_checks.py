@@ -1,7 +1,7 @@
 """Checks of a recipe before a model library is imported: its mistakes are said within two seconds.
 
-The environment is made, its tasks and demonstrations are read; nothing is played. Not here: names
-(`names.py`), and what depends on the model or its tokenizer (`checks.py`).
+The environment is made, its tasks and demonstrations are read; nothing is played. Not here: what
+depends on the model or its tokenizer (`checks.py`).
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,9 @@ from pathlib import Path
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.conflicts import check
+from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.registry import environment_of
+from turnwise.environments.registry import ENVIRONMENTS, environment_of
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.models.places import check_model
@@ -26,15 +27,27 @@ from turnwise.rewards.parts import Scope
 from turnwise.rollout.demonstrations import check_behaviours
 from turnwise.rollout.order import choose_tasks
 from turnwise.sandbox.base import CodeSandbox
+from turnwise.scaffolds.registry import SCAFFOLDS
+from turnwise.threads import configure_threads
 from turnwise.types import Task
 from turnwise.wings import wings
 
 
 @dataclass(frozen=True)
 class Known:
-    """The parts of a run that need no model. Example: `known_of(recipe).tasks`."""
+    """The parts of a recipe that need no model. Example: `known_of(recipe).environment`."""
 
+    algorithm: Algorithm
     environment: Environment
+    reward: Reward | None
+    """The reward in place of the environment's own; of parts that models measure it has the
+    ranges."""
+
+
+@dataclass(frozen=True)
+class KnownRun(Known):
+    """The parts of a run that need no model. Example: `known_run(recipe).tasks`."""
+
     tasks: Sequence[Task]
     """The tasks of training; empty where nothing is trained."""
     heldout: Sequence[Task]
@@ -43,24 +56,66 @@ class Known:
     """More held-out tasks, for evaluations during RL; empty where there are none."""
 
 
-def known_of(recipe: Recipe, fresh: bool = True) -> Known:
+def configure(recipe: Recipe) -> None:
+    """Refuse unknown names; then set the threads."""
+    check_names(recipe)
+    configure_threads(recipe.threads)
+
+
+def check_names(recipe: Recipe) -> Algorithm:
+    """Raise ConfigError for a name in a recipe that stands for nothing; returns its algorithm. Of a
+    user's own code it loads the parts of the algorithm alone."""
+    if recipe.engine.name not in WITHOUT_TOKENS:
+        ENGINES.check(recipe.engine.name)
+    SCAFFOLDS.check(recipe.scaffold.name)
+    ENVIRONMENTS.check(recipe.environment.name)
+    return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+
+
+def known_of(recipe: Recipe) -> Known:
+    """Make what a policy is played with, beside its model. Raises ConfigError where the
+    environment, its sandbox, the judge or the reward cannot be had."""
+    return _known(recipe, check_names(recipe))
+
+
+def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
+    environment = environment_of(recipe)
+    if isinstance(environment.sandbox, CodeSandbox):
+        environment.sandbox.find_tier()
+    check([*recipe.all_claims(), *environment.claims()])
+    reward = reward_of(recipe, algorithm, environment, parts_of_models(recipe))
+    return Known(algorithm, environment, reward)
+
+
+def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     """Make what a run needs beside a model; a run that goes on has read its demonstrations.
 
     Raises ConfigError or DataError, in one line, for whatever of it is wrong.
     """
-    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    check_algorithm_for_recipe(recipe, algorithm)
-    check_trackers(recipe)
-    check_demonstrations(recipe, algorithm, fresh)
-    environment = _environment(recipe)
+    algorithm = algorithm_of(recipe, fresh)
+    known = _known(recipe, algorithm)
+    environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
     tasks = _tasks(recipe, environment, "train", learned)
-    reward = reward_of(recipe, environment, parts_of_models(recipe))
     check_environment(recipe, environment, reward, algorithm, tasks)
     heldout, validation = _heldout(recipe, environment)
     check_splits(environment, tasks, [*heldout, *validation])
     check_model(recipe.model)
-    return Known(environment, tasks, heldout, validation)
+    return KnownRun(algorithm, environment, reward, tasks, heldout, validation)
+
+
+def algorithm_of(recipe: Recipe, fresh: bool = True) -> Algorithm:
+    """The algorithm of a recipe, which goes with all that the recipe trains; loads nothing else.
+
+    Raises ConfigError for what contradicts itself or would do nothing, DataError for a file of
+    demonstrations that cannot be used, which a run that goes on has read.
+    """
+    recipe.check_tokens()
+    algorithm = check_names(recipe)
+    check_algorithm_for_recipe(recipe, algorithm)
+    check_trackers(recipe)
+    _check_demonstrations(recipe, algorithm, fresh)
+    return algorithm
 
 
 def check_trackers(recipe: Recipe) -> None:
@@ -70,31 +125,14 @@ def check_trackers(recipe: Recipe) -> None:
         wings().part("monitor", "trackers")(recipe)
 
 
-def evaluated(recipe: Recipe) -> Environment:
-    """The environment of an evaluation. Raises ConfigError or DataError where it, or the model,
+def evaluated(recipe: Recipe) -> Known:
+    """Make what an evaluation needs beside a model. Raises as `known_of`, and where the model
     cannot be had, or there is nothing to evaluate."""
-    environment = checked_environment(recipe)
-    if not recipe.evaluation.tasks or not environment.tasks("heldout"):
+    known = known_of(recipe)
+    if not recipe.evaluation.tasks or not known.environment.tasks("heldout"):
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
     check_model(recipe.model)
-    return environment
-
-
-def checked_environment(recipe: Recipe) -> Environment:
-    """Make the environment of a recipe. Raises ConfigError where it, its sandbox, the judge or the
-    reward cannot be had."""
-    environment = _environment(recipe)
-    reward_of(recipe, environment, parts_of_models(recipe))
-    return environment
-
-
-def _environment(recipe: Recipe) -> Environment:
-    """The environment, whose rewards are not looked at."""
-    environment = environment_of(recipe)
-    if isinstance(environment.sandbox, CodeSandbox):
-        environment.sandbox.find_tier()
-    check([*recipe.all_claims(), *environment.claims()])
-    return environment
+    return known
 
 
 def check_environment(
@@ -114,7 +152,7 @@ def check_environment(
         _check_oracle(environment, tasks[0])
 
 
-def check_demonstrations(recipe: Recipe, algorithm: Algorithm, fresh: bool = True) -> None:
+def _check_demonstrations(recipe: Recipe, algorithm: Algorithm, fresh: bool) -> None:
     """Raise ConfigError or DataError for demonstrations that there are not."""
     chosen = recipe.sft.demonstrations
     if not demonstrates(recipe, algorithm):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from turnwise.algorithms.parts import Trait
-from turnwise.algorithms.registry import make_algorithm
+from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
@@ -36,15 +36,16 @@ def parts_of_models(
 
 
 def reward_of(
-    recipe: Recipe, environment: Environment, models: Mapping[str, RewardPart]
+    recipe: Recipe,
+    algorithm: Algorithm,
+    environment: Environment,
+    models: Mapping[str, RewardPart],
 ) -> Reward | None:
     """The reward that a recipe puts together in place of the environment's, with parts that models
     measure; None where it does not. Raises ConfigError for what it gets wrong."""
     made = None
     if recipe.reward is not None:
         parts, turns, config = environment.spec.parts, recipe.rollout.max_turns, recipe.reward
-        chosen = recipe.algorithm
-        algorithm = make_algorithm(chosen.name, chosen.overrides)
         if algorithm.has_trait("estimator", Trait.NAMED_REWARDS):
             # It has weights of its own, of z-scores: what the sum here is counts for nothing.
             config = config.model_copy(update={"dominance": False})
@@ -77,5 +78,7 @@ def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | No
             "in [reward.parts], or leave best_of out"
         )
     if name and name not in known:
-        problem = unknown_name("evaluation.best_of", name, known)
-        raise ConfigError(f"{problem}; parts of groups are not measured in evaluations")
+        raise ConfigError(
+            f"{unknown_name('evaluation.best_of', name, known)}; parts of groups are not measured "
+            "in evaluations"
+        )

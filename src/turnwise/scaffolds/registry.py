@@ -48,7 +48,7 @@ def make_scaffold(
     kind = SCAFFOLDS.get(config.name)
     check_options(f"scaffold.options of {config.name!r}", kind, (tokenizer, tools), config.options)
     scaffold: Any = kind(tokenizer, tools, **config.options)
-    if shows_images(config.name):
+    if getattr(kind, "shows_images", False):
         scaffold.encode_image = encode_image
     made: Scaffold = scaffold
     made.begin(Observation("Hello.", Source.USER))  # a template that cannot is refused here

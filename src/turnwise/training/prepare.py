@@ -7,12 +7,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.monitor.display import Display
-from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
+from turnwise.parts.checks import check_parts
 from turnwise.parts.components import build_components
-from turnwise.parts.first_checks import Known, demonstrates, known_of
+from turnwise.parts.first_checks import KnownRun, demonstrates, known_run
 from turnwise.parts.resources import Resources
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint
@@ -26,7 +25,7 @@ def prepare(
     folder: RunFolder,
     display: Display,
     resources: Resources | None = None,
-    known: Known | None = None,
+    known: KnownRun | None = None,
 ) -> RunContext:
     """Build the parts of a run, which goes on from the folder's newest checkpoint if it has one.
     Without `resources`, this process does all. What is `known` already is not made again.
@@ -35,17 +34,16 @@ def prepare(
     """
     begun, resources = time.monotonic(), resources or Resources()
     folder.check_run()
-    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    check_recipe_and_algorithm(recipe, algorithm)
+    known = known or known_run(recipe, folder.fresh)
+    algorithm = known.algorithm
     check_reaction(recipe, algorithm)
-    known = known or known_of(recipe, folder.fresh)
     for section in recipe.added().values() if folder.fresh else ():
         section.check_new_run(folder.path)
     saved = (
         None if folder.fresh else _newest_checkpoint(folder, recipe.train.keep_checkpoints, display)
     )
     weights = saved.folder if saved is not None else None
-    components = build_components(recipe, weights, folder.path, resources, known.environment)
+    components = build_components(recipe, weights, folder.path, resources, known)
     recipe = components.recipe  # with the type that the update is computed in, and the date
     resources.check(recipe, components.model)
     check_parts(components, algorithm, known.tasks)

@@ -6,7 +6,7 @@ Not here: algorithms with a second model, which have to be saved and gone on wit
 from collections.abc import Sequence
 
 from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.conflicts import Claim, Need, check
 from turnwise.errors import ConfigError
@@ -14,8 +14,9 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import measure
 from turnwise.learning.signals.choice import signals_of
-from turnwise.parts.checks import check_parts, check_recipe_and_algorithm
+from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
+from turnwise.parts.first_checks import algorithm_of, check_environment
 from turnwise.parts.one_process import run_learner
 from turnwise.types import Group
 
@@ -30,10 +31,11 @@ OTHER_MODELS = (
 def learner_of(components: Components) -> PolicyLearner:
     """See `turnwise.make_learner`."""
     recipe = components.recipe
-    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    check_recipe_and_algorithm(recipe, algorithm)
+    algorithm = algorithm_of(recipe)
     _check_alone(recipe, algorithm)
-    check_parts(components, algorithm, components.environment.tasks("train"))
+    environment, tasks = components.environment, components.environment.tasks("train")
+    check_environment(recipe, environment, components.reward, algorithm, tasks)
+    check_parts(components, algorithm, tasks)
     return run_learner(recipe, algorithm, components.model, None, None)
 
 

@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING
 
 from turnwise.config import Recipe
 from turnwise.monitor.display import Display
-from turnwise.parts.names import check_names
 from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads, set_variables
 
 if TYPE_CHECKING:
-    from turnwise.parts.first_checks import Known
+    from turnwise.parts.first_checks import KnownRun
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.context import RunContext
 
 
-def _known(recipe: Recipe, fresh: bool) -> "Known":
+def _known(recipe: Recipe, fresh: bool) -> "KnownRun":
     """Refuse what can be known to be wrong, before anything heavy is imported; then set the
     threads."""
-    check_names(recipe)
     set_variables()
-    from turnwise.parts.first_checks import known_of
+    from turnwise.parts.first_checks import known_run
 
-    known = known_of(recipe, fresh)
+    known = known_run(recipe, fresh)
     configure_threads(recipe.threads)
     return known
 

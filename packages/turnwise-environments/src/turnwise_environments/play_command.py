@@ -18,7 +18,7 @@ def play(
 ) -> None:
     """Be the policy yourself: the same loop, with your keyboard in the model's place."""
     loaded = load_recipe(recipe, overrides or [])
-    from turnwise.parts.names import configure
+    from turnwise.parts.first_checks import configure
 
     configure(loaded)
     from turnwise_environments.play import play_episode

@@ -66,7 +66,7 @@ def check(
     """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
     and where they part, which sampled tokens would be trained, and what had no bearing. The exit
     code is 1 where the agent raised, or the episode has no grade."""
-    from turnwise.parts.names import configure
+    from turnwise.parts.first_checks import configure
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
 

@@ -42,7 +42,7 @@ def judge(
     environment's verdicts."""
     from turnwise import event_loop
     from turnwise.commands.terminal import choose_rows
-    from turnwise.parts.names import configure
+    from turnwise.parts.first_checks import configure
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
     from turnwise.storage.trajectory_rows import rows_of_tasks

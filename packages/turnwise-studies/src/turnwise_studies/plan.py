@@ -6,12 +6,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, changed, check_recipe, parse_override, read_recipe
 from turnwise.config.loading import whole_recipe
 from turnwise.errors import ConfigError
-from turnwise.parts.checks import check_recipe_and_algorithm
-from turnwise.parts.names import check_names
+from turnwise.parts.first_checks import algorithm_of
 from turnwise.training.reactions import check_reaction
 from turnwise_studies.config import COLD_START, Settings, Study, folder_name
 
@@ -109,10 +107,7 @@ def _recipe(
     values = changed(values, [*leaves(deepcopy(study.topmost)), *deepcopy(changes), *left_out])
     recipe = check_recipe(values, source)
     try:
-        check_names(recipe)
-        algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-        check_recipe_and_algorithm(recipe, algorithm)
-        check_reaction(recipe, algorithm)
+        check_reaction(recipe, algorithm_of(recipe, fresh=False))
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     return recipe

@@ -94,7 +94,7 @@ def robustness(
 
     rates = None if inject is None else FailureRates.parse(inject)
     from turnwise.evaluation.policies import run_of
-    from turnwise.parts.names import configure
+    from turnwise.parts.first_checks import configure
     from turnwise.storage.run_folder import RunFolder
 
     kept = None if out is None else RunFolder.for_evaluation(out)

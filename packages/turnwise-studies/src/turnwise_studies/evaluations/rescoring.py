@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from turnwise import event_loop
+from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import OpenAIEngineConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
@@ -83,7 +84,8 @@ def rescore_run(
 def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
     """The recipe's. Raises ConfigError where a model has a part."""
     models = parts_of_models(recipe)
-    reward = reward_of(recipe, environment, models)
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    reward = reward_of(recipe, algorithm, environment, models)
     there = _of_models(reward, set(models) - environment.spec.parts.keys())
     if there:
         best = " evaluation.best_of=" if recipe.evaluation.best_of in there else ""
