@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, StrictInt, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from turnwise.config.section import IS_MODEL, Section
 from turnwise.conflicts import Claim, Need
@@ -165,8 +165,6 @@ class RolloutConfig(Section):
     horizon: HorizonConfig | None = None
     """RL plays episodes of `max_turns` from the first step on where this is left out."""
 
-    _learned: bool = PrivateAttr(default=True)
-
     def claims(self) -> Iterator[Claim]:
         if self.routing_replay:
             needs = (Need.ONE_PASS, Need.WHOLE_ROWS, Need.PLAIN_ROWS, Need.OWN_LOOP)
@@ -189,14 +187,12 @@ class RolloutConfig(Section):
     @property
     def returns_kept(self) -> bool:
         """Whether each token is recorded with those that it was drawn among."""
-        return self.truncates and self._learned
+        return self.truncates
 
-    def unlearned(self, temperature: float) -> Self:
-        """The limits of episodes at a temperature that nothing is learned from, as those of an
-        evaluation: neither experts nor the tokens that truncation left are kept."""
-        limits = self.model_copy(update={"temperature": temperature, "routing_replay": False})
-        limits._learned = False
-        return limits
+    def unlearned(self, temperature: float) -> "UnlearnedRolloutConfig":
+        """The limits of episodes at a temperature that nothing is learned from."""
+        changes = {"temperature": temperature, "routing_replay": False}
+        return UnlearnedRolloutConfig.model_construct(**dict(self) | changes)
 
     @model_validator(mode="after")
     def _horizon_is_shorter(self) -> Self:
@@ -216,3 +212,12 @@ class RolloutConfig(Section):
                 "context would be full at once; raise one or lower the other"
             )
         return self
+
+
+class UnlearnedRolloutConfig(RolloutConfig):
+    """Limits of episodes that nothing is learned from, as those of an evaluation: neither experts
+    nor the tokens that truncation left are kept."""
+
+    @property
+    def returns_kept(self) -> bool:
+        return False
