@@ -170,7 +170,8 @@ class EmbeddedEngine:
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, images: Sequence[Image] = ()
     ) -> PreparedRequest:
-        """The argument of `submit`, checked; any thread may make it."""
+        """The argument of `submit`; any thread may make it. Raises ConfigError for a prompt,
+        sampling or images that make no sense."""
         check_sampling(sampling)
         history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))

@@ -33,6 +33,7 @@ class SessionImages:
     def of(
         cls, reader: ImageReader, ids: NDArray[np.int64], images: Sequence[Image]
     ) -> "SessionImages":
+        """Make it from a prompt of int64[n]."""
         axes = reader.axes(ids, images) if reader.family.axes else None
         return cls(ids, tuple(images), reader.placeholders(ids, images), axes)
 

@@ -24,6 +24,7 @@ LONGEST_CHARACTER = 4
 
 
 def check_sampling(sampling: Sampling) -> None:
+    """Raise ConfigError for what cannot be honoured."""
     if sampling.max_tokens < 1:
         raise ConfigError(f"sampling max_tokens is {sampling.max_tokens}: it must be at least 1")
     if not (math.isfinite(sampling.temperature) and sampling.temperature >= 0):
@@ -239,12 +240,13 @@ class StopMatcher:
 
 
 def truncate(logprobs: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
-    """Log-probabilities of what is left, which sum to 1 again; -inf for tokens left out.
+    """Log-probabilities of what is left, float32[n, vocabulary] as given, which sum to 1 again;
+    -inf for tokens left out.
 
     In transformers' order: the `top_k` most likely tokens, int64[n], 0 for all; of these the fewest
-    that have at least `top_p` of their probability, above 0, 1 for all (arXiv 1904.09751); of these
-    those at least `min_p` times as likely as the most likely, which always stays (arXiv
-    2407.01082). Of equally likely tokens the first come first.
+    that have at least `top_p`, float32[n], of their probability, above 0, 1 for all (arXiv
+    1904.09751); of these those at least `min_p`, float32[n], 0 to 1, times as likely as the most
+    likely, which always stays (arXiv 2407.01082). Of equally likely tokens the first come first.
     """
     ordered, tokens = logprobs.sort(dim=-1, descending=True, stable=True)
     ranks = torch.arange(logprobs.shape[1], device=logprobs.device)

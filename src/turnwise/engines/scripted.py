@@ -30,6 +30,7 @@ class ScriptedEngine:
         self._open: set[str] = set()
 
     def open(self, session: str) -> None:
+        """See Engine. Raises RuntimeError when it is open already."""
         if session in self._open:
             raise RuntimeError(f"session {session!r} is open already")
         self._open.add(session)

@@ -84,6 +84,7 @@ class Request:
     """Tokens of the history when the turn began."""
     sampling: Sampling
     draws: np.ndarray
+    """float64[tokens that may be sampled], one random number for each."""
     matcher: StopMatcher
     future: Future[Completion]
     tokens: list[int] = field(default_factory=list)
@@ -107,6 +108,7 @@ class Request:
 
     @property
     def run(self) -> CacheExtent:
+        """The session's part of the cache. Raises RuntimeError when it has none."""
         return run_of(self.session)
 
     def take(

@@ -39,6 +39,7 @@ class ThreadedEngine:
         return self.engine.version
 
     def open(self, session: str) -> None:
+        """See Engine. Raises RuntimeError when it is open already."""
         # Known on this side too: the caller gets the error now, and does not wait for the thread.
         if session in self._sessions:
             raise RuntimeError(f"session {session!r} is open already")
@@ -58,6 +59,7 @@ class ThreadedEngine:
         session: str,
         images: Sequence[Image] = (),
     ) -> Completion:
+        """See Engine; raises what `EmbeddedEngine.generate` raises."""
         # Here, since the thread's time is that of the passes.
         prepared = self.engine.prepare(prompt, sampling, images)
         return await self._submit(partial(self.engine.submit, prepared, session))

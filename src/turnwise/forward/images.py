@@ -102,6 +102,7 @@ class Features:
 
     @property
     def size(self) -> int:
+        """Size of the features in bytes."""
         return sum(each.nbytes for each in (self.embeddings, *self.layers))
 
 

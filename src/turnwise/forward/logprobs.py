@@ -92,36 +92,7 @@ def score_tokens(
 ) -> tuple[Tensor, Tensor]:
     """The second half of `token_logprobs`: from hidden [N, width] of the predicting positions."""
     layer = OutputLayer.of(model, temperature)
-    # The usual layer has a gradient of its own, written out in memory that is used again.
-    if layer.plain:
-        states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
-        rows = layer.rows(logits_per_chunk)
-        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows, kept)
-        return logprobs, entropies if entropy_gradient else entropies.detach()
-    score = partial(_score, layer, kept, entropy_gradient)
-    places = torch.arange(len(targets))
-    logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets, places)
-    return logprobs, entropies
-
-
-def score_norms(*arguments: Any, **options: Any) -> Tensor:
-    """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of log pi's
-    gradient with respect to the logits over the temperature (OTB, arXiv 2602.07078).
-
-    Summed as (pi_v - [v is the token])^2, which no rounding makes negative. Arguments: `_by_layer`.
-    """
-    return _by_layer(_norms, *arguments, **options)
-
-
-def certainties(*arguments: Any, **options: Any) -> Tensor:
-    """KL(U || pi) = -mean_v log(V pi_v) at N tokens, float32[N], 0 or more, in nats; targets do not
-    count. Source: self-certainty, Kang et al. 2025 (arXiv 2502.18581). Arguments: `_by_layer`."""
-    return _by_layer(_certainties, *arguments, **options)
-
-
-def entropies(*arguments: Any, **options: Any) -> Tensor:
-    """The second of `token_logprobs` alone, by its arguments, without a gradient."""
-    return token_logprobs(*arguments, **options)[1].detach()
+    return _scores(layer, layer.rows(logits_per_chunk), kept, entropy_gradient, hidden, targets)
 
 
 @dataclass(frozen=True)
@@ -210,6 +181,25 @@ def check_supported(model: nn.Module) -> None:
         )
 
 
+def _scores(
+    layer: OutputLayer,
+    rows: int,
+    kept: KeptTokens | None,
+    entropy_gradient: bool,
+    hidden: Tensor,
+    targets: Tensor,
+) -> tuple[Tensor, Tensor]:
+    # The usual layer has a gradient of its own, written out in memory that is used again.
+    if layer.plain:
+        states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
+        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows, kept)
+        return logprobs, entropies if entropy_gradient else entropies.detach()
+    score = partial(_score, layer, kept, entropy_gradient)
+    places = torch.arange(len(targets))
+    logprobs, entropies = in_chunks(score, rows, hidden, targets, places)
+    return logprobs, entropies
+
+
 def _score(
     layer: OutputLayer,
     kept: KeptTokens | None,
@@ -226,7 +216,7 @@ def _score(
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
-def _by_layer(
+def by_layer(
     function: Callable[..., tuple[Tensor]],
     model: nn.Module,
     inputs: Tensor,
@@ -241,7 +231,8 @@ def _by_layer(
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """One number for each of N tokens, float32[N], by a function of the output layer, what is kept,
-    hidden states, targets and places; the other arguments are those of `token_logprobs`."""
+    hidden states, targets and places. Arguments as for `token_logprobs`: inputs int64[B, T],
+    selected bool[B, T], targets int64[N]."""
     layer = OutputLayer.of(model, temperature)
     rows, places = layer.rows(logits_per_chunk), torch.arange(len(targets))
     measured = partial(in_chunks, partial(function, layer, kept), rows)
@@ -267,6 +258,26 @@ def _certainties(
     del kept, targets, places
     logprobs = layer(hidden)
     return (-logprobs.mean(dim=-1) - math.log(logprobs.shape[-1]),)
+
+
+def _entropies(
+    layer: OutputLayer, kept: KeptTokens | None, hidden: Tensor, targets: Tensor, places: Tensor
+) -> tuple[Tensor]:
+    kept = kept_at(kept, places)
+    return (_scores(layer, max(1, len(targets)), kept, False, hidden, targets)[1].detach(),)
+
+
+score_norms = partial(by_layer, _norms)
+"""1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of log pi's
+gradient with respect to the logits over the temperature (OTB, arXiv 2602.07078). Summed as
+(pi_v - [v is the token])^2, which no rounding makes negative."""
+
+certainties = partial(by_layer, _certainties)
+"""KL(U || pi) = -mean_v log(V pi_v) at N tokens, float32[N], 0 or more, in nats; targets and what
+is kept do not count. Source: self-certainty, Kang et al. 2025 (arXiv 2502.18581)."""
+
+entropies = partial(by_layer, _entropies)
+"""The second of `token_logprobs` alone, float32[N], in nats, without a gradient."""
 
 
 _found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()

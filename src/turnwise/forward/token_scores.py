@@ -137,6 +137,7 @@ LEFT_OUT = -1e9
 
 
 def kept_at(kept: KeptTokens | None, places: Tensor) -> KeptTokens | None:
+    """Take some places, int64[k], of a record, if there is one."""
     return None if kept is None else kept[places.numpy()]
 
 

@@ -129,7 +129,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing this run, as `run_lock.locked`; reading it needs no
-        lock."""
+        lock. Raises DataError where another one writes, or may on another machine."""
         with locked(self.path):
             yield
 

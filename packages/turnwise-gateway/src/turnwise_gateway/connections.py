@@ -17,6 +17,7 @@ from turnwise_gateway.requests import RefusedError
 from turnwise_gateway.session import Session
 
 LARGEST_BODY = 10_000_000
+"""Bytes of a request's body."""
 PATIENCE = 30.0
 """Seconds that a client has for the headers of a request, and for its body."""
 MOST_CONNECTIONS = 4096

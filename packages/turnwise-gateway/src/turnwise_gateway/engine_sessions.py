@@ -14,10 +14,11 @@ from turnwise.engines.base import Engine
 
 
 class EngineSessions:
-    def __init__(self, engine: Engine, name: str, *, short: bool = False) -> None:
-        """The episode's own session, `name`, is open; where all are `short` there is none."""
+    """The sessions of one episode, whose own one, `name`, is open at first."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
         self._engine, self._name = engine, name
-        self._open, self._taken = True, short
+        self._open, self._taken = True, False
         self._under_way = self._made = 0
 
     @contextmanager
@@ -56,3 +57,21 @@ class EngineSessions:
         if self._open:
             self._engine.close(self._name)
             self._open = False
+
+
+class ShortSessions:
+    """Sessions of an engine that are open for one request each."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name, self._made = engine, name, 0
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        """Inside, a session is this request's alone."""
+        self._made += 1
+        name = f"{self._name}/{self._made}"
+        self._engine.open(name)
+        try:
+            yield name
+        finally:
+            self._engine.close(name)

@@ -106,6 +106,7 @@ class Reply:
     choices: tuple[Choice, ...]
     prompt_tokens: int
     created: int
+    """Seconds since 1970."""
 
     @property
     def sampled(self) -> int:

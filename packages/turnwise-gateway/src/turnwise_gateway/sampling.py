@@ -16,7 +16,7 @@ from turnwise.seeds import derive
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, ToolCall
 from turnwise_gateway.contexts import Contexts, Exchange
-from turnwise_gateway.engine_sessions import EngineSessions
+from turnwise_gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Choice, Ending, Message, Request, SampledToken
 
@@ -43,7 +43,7 @@ class Sampler:
         self,
         role: str,
         engine: Engine,
-        sessions: EngineSessions,
+        sessions: EngineSessions | ShortSessions,
         contexts: Contexts,
         scaffolds: Scaffolds,
         tokenizer: "PreTrainedTokenizerBase",

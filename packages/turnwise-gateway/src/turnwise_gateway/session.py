@@ -26,7 +26,7 @@ from turnwise.types import Outcome, Turn
 from turnwise_gateway.bounds import check_request
 from turnwise_gateway.contexts import Contexts, Exchange
 from turnwise_gateway.endpoints import EndpointSpeaker
-from turnwise_gateway.engine_sessions import EngineSessions
+from turnwise_gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import RefusedError, Reply, Request
 from turnwise_gateway.sampling import Sampler
@@ -354,7 +354,7 @@ class Session:
         if role is None:
             label = name if self.roles else ""
             return Sampler(label, self.engine, self._sessions, self.contexts, *given)
-        sessions = EngineSessions(role.engine, f"{self.name}/{name}", short=True)
+        sessions = ShortSessions(role.engine, f"{self.name}/{name}")
         contexts = Contexts(self.leave_out_thoughts)
         return Sampler(name, role.engine, sessions, contexts, *given)
 

@@ -82,6 +82,7 @@ class RubricJudge(EpisodeJudge):
         check_criteria(self.criteria)
 
     async def judge(self, trajectory: Trajectory) -> Judgement[float]:
+        """The share of the weight that holds, from 0 to 1; `reason` is the model's."""
         verdicts = await self.verdicts_on(trajectory)
         if verdicts.value is None:
             return Judgement(None, problem=verdicts.problem)

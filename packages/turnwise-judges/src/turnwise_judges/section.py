@@ -70,8 +70,8 @@ def with_judge(settings: AnyJudgeConfig, components: Components) -> Components:
 
 
 async def regraded(groups: Sequence[Group], judge: Judge) -> list[Group]:
-    """The groups with the judge's numbers as rewards; a member whose judgement is missing is
-    ungraded. Success stays what the verifier found."""
+    """The groups with the judge's numbers as rewards (RLAIF, arXiv 2309.00267); a member whose
+    judgement is missing is ungraded. Success stays what the verifier found."""
     return list(await asyncio.gather(*(_regraded(group, judge) for group in groups)))
 
 

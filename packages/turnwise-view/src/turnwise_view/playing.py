@@ -28,6 +28,7 @@ from turnwise_environments.serving.offer import OutsideEpisode, Reply, check_ser
 from turnwise_view.dashboard.index import read_row
 
 PATIENCE = 3600.0
+"""Seconds a person has for an episode."""
 SESSIONS = 16
 """Episodes that may be under way; the oldest one is given up for another."""
 

@@ -70,7 +70,7 @@ class SignalMaker:
     def teacher(
         self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
     ) -> ModelSignal:
-        """The signal of a teacher's model."""
+        """The signal of a teacher's model. Raises NotImplementedError where that is none."""
         raise NotImplementedError
 
 

@@ -35,6 +35,7 @@ class InformationGain:
     scaffold: Scaffold
     oracle: Oracle
     context: int | None
+    """The longest text that the policy reads, in tokens; None is no limit."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Metrics are means over all gains, and of p before the last turn. Raises ConfigError for a

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from turnwise_cluster.placement import ExitStatus, PlacementGroup, Process
 
 SECRET_BYTES = 32
 HELLO_SECONDS = 10.0
-"""Seconds in which a connection has to go on showing whose it is."""
+"""Seconds that a connection has to show whose it is."""
 MOST_STRANGERS = 64
 """Connections that have not yet shown it; of more, the first are closed."""
 LONGEST_HELLO = 4096
@@ -108,17 +109,29 @@ class Rendezvous:
 
     def _hear(self, connection: socket.socket) -> None:
         """Read whose a connection is."""
-        connection.settimeout(HELLO_SECONDS)
-        with suppress(OSError, ValueError), connection.makefile("rb") as stream:
-            if hmac.compare_digest(stream.read(SECRET_BYTES), self.secret):
-                said = receive(stream, LONGEST_HELLO)
-                if said is not None:
+        until = time.monotonic() + HELLO_SECONDS
+        with suppress(OSError, ValueError):
+            if hmac.compare_digest(_read(connection, SECRET_BYTES, until), self.secret):
+                (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, until))
+                if length <= LONGEST_HELLO:
+                    said = _read(connection, length, until)
                     self._strangers.remove(connection)
                     self._arrived.put((pickle.loads(said), connection))
                     return
         with suppress(ValueError):  # sent away
             self._strangers.remove(connection)
         _end(connection)
+
+
+def _read(connection: socket.socket, count: int, until: float) -> bytes:
+    """So many bytes. Raises OSError where the other side ends, or is not done at that time."""
+    said = b""
+    while len(said) < count:
+        connection.settimeout(max(0.0, until - time.monotonic()))
+        if not (more := connection.recv(count - len(said))):
+            raise ConnectionError
+        said += more
+    return said
 
 
 def _end(connection: socket.socket) -> None:
@@ -144,15 +157,14 @@ def send(connection: socket.socket, message: Any) -> None:
     connection.sendall(data)
 
 
-def receive(stream: BinaryIO, most: float = float("inf")) -> bytes | None:
-    """The next message, pickled; None where the other side has ended, or says that it has more
-    bytes than `most`."""
+def receive(stream: BinaryIO) -> bytes | None:
+    """The next message, pickled; None where the other side has ended."""
     try:
         head = stream.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack(head)
-        data = stream.read(length) if length <= most else b""
+        data = stream.read(length)
     except OSError:
         return None
     return data if len(data) == length else None

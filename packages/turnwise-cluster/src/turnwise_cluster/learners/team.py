@@ -117,7 +117,7 @@ class Team:
                 send(connection, (name, arguments))
             return own()
         except (RuntimeError, OSError) as error:  # collectives have no error of their own
-            problem = self._problem(name.rpartition(".")[2], time.monotonic() - begun)
+            problem = self._problem(name.removeprefix("learner."), time.monotonic() - begun)
             self._kill()
             if not problem:
                 raise

@@ -196,7 +196,9 @@ def assert_same_update(
     expected, found = one.update(groups, credits), other.update(groups, credits)
     assert found.metrics.keys() == expected.metrics.keys()
     for name, value in expected.metrics.items():
-        assert found.metrics[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+        # This one counts the weights that change, of which rounding moves one among thousands.
+        rel = 1e-4 if name == "policy/weights_changed" else 1e-5
+        assert found.metrics[name] == pytest.approx(value, rel=rel, abs=1e-6), name
     assert found.tokens.keys() == expected.tokens.keys()
     for trajectory, row in expected.tokens.items():
         theirs = found.tokens[trajectory]

@@ -3,8 +3,12 @@
 import pickle
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
+import pytest
+
+from turnwise_cluster.learners import launcher
 from turnwise_cluster.learners.launcher import Arrival, Rendezvous, send
 
 RAN: list[str] = []
@@ -40,4 +44,47 @@ def test_strangers_are_not_let_in_and_hold_nobody_up() -> None:
     assert rendezvous.arrival(0.2) is None
     rendezvous.close()
     for one in (*silent, wrong, known, huge, found[1]):
+        one.close()
+
+
+def has_ended(connection: socket.socket, seconds: float) -> bool:
+    """Whether the other side closes it in that time."""
+    connection.settimeout(seconds)
+    try:
+        return not connection.recv(1)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_stranger_that_says_a_byte_now_and_then_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The deadline is that of the whole hello: of the secret, and of what follows it."""
+    monkeypatch.setattr(launcher, "HELLO_SECONDS", 0.5)
+    rendezvous = Rendezvous("127.0.0.1")
+    length = launcher.LONGEST_HELLO.to_bytes(8, "big")
+    with socket.create_connection(("127.0.0.1", rendezvous.port)) as slow:
+        slow.sendall(rendezvous.secret + length if known else b"x")
+        for _ in range(20):
+            if has_ended(slow, 0.1):
+                break
+            with suppress(ConnectionError):
+                slow.sendall(b"x")
+        else:
+            pytest.fail("it is held still")
+    rendezvous.close()
+
+
+def test_of_too_many_strangers_the_first_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "MOST_STRANGERS", 2)
+    rendezvous = Rendezvous("127.0.0.1")
+    strangers = [socket.create_connection(("127.0.0.1", rendezvous.port)) for _ in range(3)]
+    assert has_ended(strangers[0], 5.0)
+    assert not any(has_ended(one, 0.1) for one in strangers[1:])
+    rendezvous.close()
+    assert all(has_ended(one, 5.0) for one in strangers)
+    for one in strangers:
         one.close()

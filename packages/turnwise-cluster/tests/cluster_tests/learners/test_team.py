@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,19 @@ def test_a_rank_that_is_gone_ends_the_update(
         learner.update(groups, credits)
     assert time.monotonic() - begun < 4 * SECONDS
     assert not is_running(process)
+
+
+@pytest.mark.long
+def test_a_call_of_the_second_model_is_told_from_that_of_the_policy(own_team: Team) -> None:
+    """Both have a method `update`."""
+
+    def fail() -> None:
+        raise RuntimeError("a collective")
+
+    own_team.parts = SimpleNamespace(learner=SimpleNamespace(second=SimpleNamespace(update=fail)))
+    os.kill(worker_of(own_team), signal.SIGKILL)
+    with pytest.raises(InfrastructureError, match=r"rank 1 .* ended in second\.update \(code -9\)"):
+        own_team.call("learner.second.update")
 
 
 @pytest.mark.long

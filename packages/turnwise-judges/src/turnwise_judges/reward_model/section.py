@@ -51,6 +51,7 @@ class RewardModelOfRun(RewardSource):
         return self.model.state() if self.settings.beside_policy else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """See RewardSource. Raises ConfigError for a state of another form."""
         self.model.load_state(state)
 
 

@@ -75,7 +75,8 @@ class Workspace:
         return {path: entry.content for path, entry in entries if entry.kind == "file"}
 
     def shell(self, command: str) -> str:
-        """Run a command with `sh`; returns what it wrote, and how it ended if not well."""
+        """Run a command with `sh`; returns what it wrote, and how it ended if not well. Raises
+        InfrastructureError if the sandbox failed."""
         result, problem = self.run(command)
         status = result.exit_status if result.status not in ENDINGS else 0
         return observation(result, False, f"exit status {status}" if status else "", problem)

@@ -96,6 +96,7 @@ def export_helpful_calls(
     Toolformer's filter (`toolformer.py`), by the newest checkpoint: each line is an episode's calls
     with their results and the oracle's answer. Returns how many, and how many episodes with calls
     were left out, because the loss fell by less than `threshold` nats, or as in `export_successes`.
+    Raises DataError where there is no checkpoint.
     """
     recipe = folder.recipe()
     model, tokenizer = load_model(recipe.model, _newest(folder).folder, recipe.seed)

@@ -25,6 +25,7 @@ Curves = dict[str, dict[str, dict[int, list[float]]]]
 
 
 def check_plots() -> None:
+    """Raise ConfigError without matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:

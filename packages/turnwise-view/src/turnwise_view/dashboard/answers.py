@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from turnwise.errors import ConfigError, DataError
@@ -14,8 +14,12 @@ from turnwise_view.dashboard.curves import Warnings, curves
 from turnwise_view.dashboard.index import Index
 from turnwise_view.dashboard.tokens import Pieces, tokens
 
+if TYPE_CHECKING:
+    from turnwise_view.playing import Player
+
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
 MOST_EXPORTED = 1000
+"""Episodes of one export, at most."""
 MOST_DIGITS = 18
 """Digits of a row's number, at most."""
 
@@ -34,11 +38,10 @@ class Dashboard:
     """The runs that are shown, and what their answers need from higher floors."""
 
     runs: Mapping[str, Path]
-    meanings: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str]
     """The meaning of each metric, as in docs/reference/metrics.md."""
-    warnings: Warnings = lambda lines: ()
-    player: Any = None
-    """Plays in the environments of runs (`turnwise_view.playing.Player`)."""
+    warnings: Warnings
+    player: "Player"
     index: Index = field(default_factory=Index)
     pieces: Pieces = field(default_factory=Pieces)
 

@@ -26,6 +26,7 @@ from turnwise_view.dashboard.index import (
 from turnwise_view.dashboard.runs import file_kind, in_order, row_count
 
 MOST = 200
+"""Episodes of one page, at most."""
 PATIENCE = 0.4
 """Seconds after which a page that is full waits for no more files to be counted."""
 Row = Mapping[str, Any]

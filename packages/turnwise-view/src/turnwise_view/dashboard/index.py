@@ -42,6 +42,7 @@ AS_JSON = ("actions", "steps")
 NEEDED = tuple(name for name in SCHEMA.names if name not in LATER)
 """Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200
+"""Characters of a prompt that lists show."""
 KEPT_ROWS = 200_000
 """Rows that are kept in memory over all files, at most."""
 
@@ -96,6 +97,7 @@ def read(file: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def read_row(file: Path, number: int) -> dict[str, Any]:
+    """A whole trajectory. Raises DataError as `read_rows` does."""
     return read_rows(file, [number])[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from turnwise.errors import DataError
 
 LONGEST = 10_000
+"""Characters of a note, at most."""
 
 
 def notes_file(run: Path) -> Path:

@@ -42,6 +42,7 @@ def _has_study(folder: Path) -> bool:
 
 
 def report(path: Path, name: str) -> dict[str, Any]:
+    """One of them. Raises ConfigError for a name that there is not."""
     if name not in [one["name"] for one in reports(path)]:
         raise ConfigError(f"this run has no report {name!r}")
     folder = RunFolder.open(path)

@@ -29,6 +29,7 @@ from turnwise_view.dashboard.watching import changes
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 LARGEST_BODY = 100_000
+"""Bytes of a request, at most."""
 
 
 def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:

@@ -31,6 +31,7 @@ BESIDE = (-2, -1, 1, 2)
 SAME = 1e-5
 """Seconds by which an episode may seem to begin before the one ended that had its place."""
 DIGITS = 5
+"""Decimal places of seconds."""
 
 
 def timeline(path: Path, step: int | None, index: Index) -> dict[str, Any]:

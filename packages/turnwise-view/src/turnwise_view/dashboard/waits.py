@@ -19,6 +19,7 @@ SOON = 0.05
 """Seconds before its end in which a wait is no longer for a phase of the learner that begins: an
 episode that begins takes as long to do so."""
 MOST = 2000
+"""Waits of one step, at most: the longest."""
 LEARNER_GOES_ON = "Every episode that may begin is played: more may begin after the update of step"
 VALIDATED = "The validation is played meanwhile; its episodes are not drawn."
 NOT_BEGUN = "The next episode of the step had not begun."
