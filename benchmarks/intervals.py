@@ -18,9 +18,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from turnwise.evaluation.intervals import clustered, wilson
+from turnwise.evaluation.intervals import clustered, pass_hat, wilson
 from turnwise.evaluation.paired import difference
-from turnwise.evaluation.repeated import pass_hat
 
 DRAWS = 10_000
 

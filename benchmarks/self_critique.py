@@ -33,8 +33,8 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import InfrastructureError
 from turnwise.evaluation.intervals import wilson
+from turnwise.evaluation.kept import read_played
 from turnwise.evaluation.paired import compare
-from turnwise.evaluation.runs import read_played
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import averages

@@ -14,7 +14,7 @@ from scripts.reference.command_line import command_page
 from scripts.reference.environment_options import options_page
 from scripts.reference.recipe import recipe_page
 from scripts.reference.reward_parts import reward_page
-from turnwise.monitor.meanings import page as metrics_page
+from turnwise.monitor.metrics import page as metrics_page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/reference"
 MADE = "<!-- Made from the code: change its docstrings, then `make reference`. -->\n\n"

@@ -11,7 +11,7 @@ from tests.fakes import save_chat_model, save_small_mixture, save_small_model
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.meanings import ROW
+from turnwise.monitor.metrics import ROW
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare

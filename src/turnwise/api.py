@@ -266,7 +266,6 @@ def _run(recipe: Recipe, folder: RunFolder, progress: bool) -> dict[str, Any]:
 
 
 def _display(progress: bool) -> Display:
-    from turnwise.monitor.console import Console
-    from turnwise.monitor.display import SilentDisplay, TerminalDisplay
+    from turnwise.monitor.display import Console, SilentDisplay, TerminalDisplay
 
     return TerminalDisplay(Console(stderr=True)) if progress else SilentDisplay()

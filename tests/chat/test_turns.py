@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.chat_server import serving
-from turnwise.chat.endpoint import ChatEndpoint, LongError
-from turnwise.chat.turns import AskedCall, ChatTurn
+from turnwise.chat.endpoint import AskedCall, ChatEndpoint, ChatTurn, LongError
 from turnwise.errors import InfrastructureError
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": []}

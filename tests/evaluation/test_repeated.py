@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from turnwise.evaluation.repeated import best_of, pass_at, pass_hat, powers_of_two
+from turnwise.evaluation.intervals import best_of, pass_at, pass_hat, powers_of_two
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])

@@ -8,7 +8,7 @@ import torch
 from tests.learning.building import GRPO, load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
-from turnwise.learning.gradient_noise import GradientNoise
+from turnwise.learning.metric_sums import GradientNoise
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 

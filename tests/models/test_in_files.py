@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.fakes import save_small_model
 from turnwise.config import ModelConfig
-from turnwise.models.in_files import _Visit, layers_of, map_weights, put_weights
+from turnwise.models.copies import _Visit, layers_of, map_weights, put_weights
 from turnwise.models.load import load_model
 
 IDS = torch.tensor([[70, 71, 72, 73]])

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from turnwise.commands.terminal import STYLES
 from turnwise.commands.words import words_text
-from turnwise.monitor.console import Console, visible
-from turnwise.monitor.display import TerminalDisplay
+from turnwise.monitor.display import Console, TerminalDisplay, visible
 
 HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\x08\x7f\rd"
 OWN = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[\d*[AK]|\r")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.monitor.curve import curve
+from turnwise.monitor.display import curve
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from turnwise.config import RolloutConfig, check_recipe
 from turnwise.environments.base import Budget
 from turnwise.errors import ConfigError
+from turnwise.rollout.order import RolloutSchedule, temperature_at
 from turnwise.rollout.runner import within
-from turnwise.rollout.schedule import RolloutSchedule, temperature_at
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 FALLING = RolloutConfig.model_validate(

@@ -1,10 +1,10 @@
 """An OpenAI-compatible endpoint (`/chat/completions`): messages in, words or calls out.
 
-What may be better the next time is tried again, within a bound. Not here: what is asked, and what a
-failure means for the one that asked.
+What may be better the next time is tried again, within a bound.
 """
 
 import asyncio
+import json
 import os
 import ssl
 from collections.abc import Callable, Mapping
@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from turnwise.chat.turns import ChatTurn, read_turn
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.strict_json import DECODER
+from turnwise.types import encodable
 
 TRIED_AGAIN = frozenset({408, 409, 429})
 """HTTP codes that are tried again, like all from 500 on: the next answer may differ."""
@@ -51,6 +52,34 @@ class Reply:
     """Its words, without the model's thinking."""
     tokens: int
     """Tokens of question and answer together; an estimate where the endpoint does not say."""
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    """A call that the model asks for. Example: AskedCall("call_1", "search", {"query": "x"})."""
+
+    id: str
+    """The endpoint's name of it."""
+    name: str
+    arguments: Mapping[str, Any] | None
+    """None where the model wrote something else than a JSON object."""
+
+
+@dataclass(frozen=True)
+class ChatTurn:
+    """One turn of the model."""
+
+    text: str
+    """Its words, without thinking between tags."""
+    calls: tuple[AskedCall, ...] = ()
+    cut_off: bool = False
+    """Whether it reached the endpoint's limit of tokens."""
+    asked: tuple[Mapping[str, Any], ...] = ()
+    """The calls as they came, which go back into the conversation."""
+    read: int = 0
+    written: int = 0
+    """Tokens of the conversation and of the turn, as the endpoint counts them; 0 where it does
+    not."""
 
 
 Found = TypeVar("Found")
@@ -163,14 +192,48 @@ def _reply(answer: httpx2.Response) -> tuple[Reply | None, str]:
         return None, NO_COMPLETION
     if isinstance(choice, dict) and choice.get("finish_reason") == "length":
         return None, CUT_OFF
-    words = said.rpartition("</think>")[2].strip() if isinstance(said, str) else ""
+    words = _words(said)
     return (Reply(words, _tokens(answer, content)) if words else None), WITHOUT_WORDS
+
+
+def _words(said: Any) -> str:
+    return said.rpartition("</think>")[2].strip() if isinstance(said, str) else ""
 
 
 def _tokens(answer: httpx2.Response, content: Mapping[str, Any]) -> int:
     """The tokens of question and answer, as the endpoint counts them, or estimated."""
+    written = len(answer.request.content) + len(answer.content)
+    return _count(content, "total_tokens") or written // CHARACTERS_PER_TOKEN
+
+
+def read_turn(answer: httpx2.Response) -> ChatTurn | None:
+    """The turn of an answer of `/chat/completions`; None for an answer that is none."""
+    try:
+        content = json.loads(encodable(json.dumps(answer.json(), ensure_ascii=False)))
+        choice = content["choices"][0]
+        message = choice["message"]
+        asked = message.get("tool_calls") or []
+        calls = tuple(_call(one) for one in asked)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    words = _words(message.get("content"))
+    cut_off = choice.get("finish_reason") == "length"
+    read, written = (_count(content, name) for name in ("prompt_tokens", "completion_tokens"))
+    return ChatTurn(words, calls, cut_off, tuple(asked), read, written)
+
+
+def _call(asked: Mapping[str, Any]) -> AskedCall:
+    function = asked["function"]
+    try:
+        arguments = DECODER.decode(function.get("arguments") or "{}")
+        json.dumps(arguments, ensure_ascii=False).encode()  # half of a character is refused
+    except (ValueError, RecursionError):
+        arguments = None
+    given = arguments if isinstance(arguments, dict) else None
+    return AskedCall(str(asked["id"]), str(function["name"]), given)
+
+
+def _count(content: Mapping[str, Any], name: str) -> int:
     usage = content.get("usage")
-    counted = usage.get("total_tokens") if isinstance(usage, dict) else None
-    if isinstance(counted, int) and counted > 0:
-        return counted
-    return (len(answer.request.content) + len(answer.content)) // CHARACTERS_PER_TOKEN
+    counted = usage.get(name) if isinstance(usage, dict) else None
+    return counted if isinstance(counted, int) and counted > 0 else 0

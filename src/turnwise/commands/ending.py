@@ -12,7 +12,7 @@ from typing import Any
 from turnwise.commands.printing import console, print_line, print_table
 from turnwise.commands.results import report_tables
 from turnwise.commands.terminal import episode_text
-from turnwise.monitor.curve import curve
+from turnwise.monitor.display import curve
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 

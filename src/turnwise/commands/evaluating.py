@@ -81,8 +81,8 @@ def compare_runs(
     as_json: AsJson = False,
 ) -> None:
     """Compare finished runs on the same held-out tasks: paired difference, exact test, power."""
+    from turnwise.evaluation.kept import read_played
     from turnwise.evaluation.paired import compare_all
-    from turnwise.evaluation.runs import read_played
 
     if len(runs) < 2:
         raise ConfigError("give two runs or more to compare, as in: compare-runs runs/a runs/b")

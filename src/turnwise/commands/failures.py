@@ -9,7 +9,7 @@ signals (`stopping.py`).
 from typing import NoReturn
 
 from turnwise.errors import UserError
-from turnwise.monitor.console import Console
+from turnwise.monitor.display import Console
 from turnwise.stopping import Stopped
 
 

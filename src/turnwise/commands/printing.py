@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from turnwise.monitor.console import Console
-from turnwise.monitor.display import TerminalDisplay
+from turnwise.monitor.display import Console, TerminalDisplay
 
 console = Console()
 

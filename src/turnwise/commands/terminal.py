@@ -21,7 +21,7 @@ from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.commands.words import words_text
 from turnwise.config import Recipe
 from turnwise.errors import DataError
-from turnwise.monitor.console import Console, visible
+from turnwise.monitor.display import Console, visible
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source

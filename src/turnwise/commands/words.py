@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from turnwise.monitor.console import visible
+from turnwise.monitor.display import visible
 from turnwise.tokens import Source
 
 

@@ -3,7 +3,7 @@
 Both ways split by what a task is, so that no other task moves one of them. A task set also has what
 a report says of its data. Not here: how the tasks of an environment are made or what a record of
 its files means (each environment's folder), the search environment's split, which keeps names
-apart (`search/split.py`).
+apart (`search/tasks.py`).
 """
 
 import hashlib

@@ -1,22 +1,26 @@
-"""Held-out evaluation: distinct tasks, with intervals and counts of outcomes.
-
-Not here: how episodes are played (rollout) and how a report is laid out (report.py).
-"""
+"""Held-out evaluation: distinct tasks, with intervals, counts of outcomes, and sentences on what
+the figures cannot say."""
 
 import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from turnwise.config import EvaluationConfig
-from turnwise.evaluation.cautions import cautions
 from turnwise.evaluation.effort import Oracle, cost, effort
-from turnwise.evaluation.intervals import Interval, clustered, wilson
-from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
+from turnwise.evaluation.intervals import (
+    Interval,
+    best_of_ks,
+    clustered,
+    powers_of_two,
+    reliability,
+    wilson,
+)
 from turnwise.rollout.runner import Runner, members_of
 from turnwise.types import Group, Task, Trajectory
 
@@ -194,3 +198,55 @@ def _breakdown(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, Any]]:
         label: {value: _rate(members) for value, members in sorted(values.items())}
         for label, values in parts.items()
     }
+
+
+FEWEST = 6
+"""Tasks in which two policies must differ, all in favour of the same one, before an exact test at
+5% tells them apart: 2 * 0.5 ** 6 = 0.03."""
+
+
+def cautions(trajectories: Sequence[Trajectory]) -> list[str]:
+    """List them: success at floor or ceiling, episodes of a task that are all the same."""
+    return [*_saturation(trajectories), *_repetition(trajectories)]
+
+
+def _saturation(trajectories: Sequence[Trajectory]) -> list[str]:
+    """Say where not even a perfect policy, or one that always fails, could be told from this one
+    on these tasks: there are too few, or too few of them fail or succeed."""
+    graded = [t for t in trajectories if t.outcome.graded and t.verdict is not None]
+    tasks = {t.task.id for t in graded}
+    failed = {t.task.id for t in graded if t.verdict is not None and not t.verdict.success}
+    solved = {t.task.id for t in graded if t.verdict is not None and t.verdict.success}
+    if 0 < len(tasks) < 2 * FEWEST:
+        return [
+            f"too few tasks: {len(tasks)} tell hardly any policy from this one; evaluate on "
+            f"{2 * FEWEST} or more"
+        ]
+    found = []
+    if tasks and len(failed) < FEWEST:
+        found.append(
+            f"at the ceiling: {len(failed)} of {len(tasks)} tasks failed, so these tasks cannot "
+            "tell a better policy from this one; evaluate on more or harder ones"
+        )
+    if tasks and len(solved) < FEWEST:
+        found.append(
+            f"at the floor: {len(solved)} of {len(tasks)} tasks succeeded, so these tasks cannot "
+            "tell a worse policy from this one; evaluate on more or easier ones"
+        )
+    return found
+
+
+def _repetition(trajectories: Sequence[Trajectory]) -> list[str]:
+    """Say where several episodes of a task are one episode, played again."""
+    ordered = sorted(trajectories, key=lambda t: t.task.id)
+    written = [
+        [member.tokens.ids.tobytes() for member in members]
+        for _, members in groupby(ordered, key=lambda t: t.task.id)
+    ]
+    several = [texts for texts in written if len(texts) > 1]
+    if not several or any(len(set(texts)) > 1 for texts in several):
+        return []
+    return [
+        "the episodes of each task are the same, token by token: more than one says nothing new; "
+        "set evaluation.temperature above 0"
+    ]

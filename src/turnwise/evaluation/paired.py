@@ -1,8 +1,7 @@
 """Two policies on the same tasks: which one is better, and how sure that is.
 
 Each task is its own control, so what makes tasks hard or easy cancels out, and a smaller difference
-can be seen than between policies on tasks of their own. That two intervals overlap is no test. Not
-here: which files the episodes come from (`runs.py`).
+can be seen than between policies on tasks of their own. That two intervals overlap is no test.
 """
 
 import math

@@ -39,9 +39,8 @@ from turnwise.learning.batch import (
     policy_examples,
 )
 from turnwise.learning.credits import Credits
-from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.learning.learner import UpdateReport
-from turnwise.learning.metric_sums import MetricSums, UpdateMetrics
+from turnwise.learning.metric_sums import GradientNoise, MetricSums, UpdateMetrics
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
 from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.scoring import (
@@ -55,7 +54,7 @@ from turnwise.learning.scoring import (
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, own_tree_batches
 from turnwise.learning.signals.base import no_numbers, together
-from turnwise.models.in_files import put_weights
+from turnwise.models.copies import put_weights
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
 

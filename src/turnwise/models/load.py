@@ -22,7 +22,7 @@ from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.routing import route_in_float32
-from turnwise.models.in_files import keep_in_files
+from turnwise.models.copies import keep_in_files
 from turnwise.models.places import check_folder, source_of
 from turnwise.seeds import derive
 
@@ -41,7 +41,7 @@ def load_model(
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model; `seed` is for
     new ones. Rotary positions that change with a text's length are those of `longest` tokens, the
     most that any will have. A model that takes images has its `image_reader`. With `in_files`
-    weights stay in the files (`in_files.py`). Raises DataError for a folder without a model or
+    weights stay in the files (`copies.py`). Raises DataError for a folder without a model or
     tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)

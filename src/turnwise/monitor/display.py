@@ -1,56 +1,88 @@
-"""Progress in the terminal: one live line per phase, and a plain line without a terminal.
+"""What a run shows in the terminal: its progress, and texts and curves that do no harm there.
 
-Not here: what is measured (metrics.py) and what is kept (run_folder.py).
+What models and tools wrote could else set the title of a terminal, its clipboard, or hide lines.
 """
 
+import re
 import time
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 
-from turnwise.monitor.console import Console
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    r"""A text whose control characters are written out; lines and tabs stay.
+
+    >>> print(visible("\x1b[2J gone?\r\n"))
+    \x1b[2J gone?
+    <BLANKLINE>
+    """
+    return CONTROL.sub(lambda one: f"\\x{ord(one[0]):02x}", text.replace("\r\n", "\n"))
+
+
+class Console(rich.console.Console):
+    """Writes styles of its own, and no control character of what it is given. Example: as rich's.
+    rich drops some that stand in `Text`: write those out with `visible` before."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def curve(values: Sequence[float], width: int, height: int = 1) -> list[str]:
+    """Draw values as bars, in lines from the top: one column a value, or the mean of as many
+    neighbours as it takes to need no more than `width`. Bars begin at 0 and end at 1, or at the
+    least and the greatest value where one lies outside."""
+    share = -(-len(values) // width)
+    means = [fmean(values[at : at + share]) for at in range(0, len(values), share or 1)]
+    low, high = min([0.0, *means]), max([1.0, *means])
+    filled = [(mean - low) / (high - low) * height * (len(BLOCKS) - 1) for mean in means]
+    return ["".join(_block(bar, row) for bar in filled) for row in reversed(range(height))]
+
+
+def _block(bar: float, row: int) -> str:
+    """The part of a bar, in eighths of a line, that stands in a row counted from the bottom; of the
+    lowest row always something, so that each column can be seen."""
+    full = len(BLOCKS) - 1
+    return BLOCKS[min(full, max(int(row == 0), round(bar) - row * full))]
+
 
 PLAIN_INTERVAL = 10.0
 """Seconds between two lines where the output is a file or a pipe."""
 
 
-class Display(Protocol):
-    """The display of a long run's progress."""
+class Display:
+    """The display of a long run's progress; says nothing by itself."""
 
     def phase(self, name: str, total: int) -> None:
         """A new phase of `total` units begins; the one before it is complete."""
-        ...
 
     def advance(self, text: str = "") -> None:
         """One unit is done; `text` says how it went."""
-        ...
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        ...
 
     def close(self) -> None:
         """The end of the last phase."""
-        ...
 
 
-class SilentDisplay:
+class SilentDisplay(Display):
     """Says nothing: for tests and for programs that use turnwise as a library."""
 
-    def phase(self, name: str, total: int) -> None:
-        """See Display."""
 
-    def advance(self, text: str = "") -> None:
-        """See Display."""
-
-    def say(self, text: str) -> None:
-        """See Display."""
-
-    def close(self) -> None:
-        """See Display."""
-
-
-class TerminalDisplay:
+class TerminalDisplay(Display):
     """A progress bar for people, a line every ten seconds for log files."""
 
     def __init__(self, console: Console) -> None:
@@ -60,7 +92,6 @@ class TerminalDisplay:
         self._began = self._spoke = 0.0
 
     def phase(self, name: str, total: int) -> None:
-        """See Display."""
         self.close()
         self._name, self._total, self._done, self._text = name, total, 0, ""
         self._began = self._spoke = time.monotonic()
@@ -77,7 +108,6 @@ class TerminalDisplay:
             self._progress.add_task(name, total=total, text="")
 
     def advance(self, text: str = "") -> None:
-        """See Display."""
         self._done += 1
         self._text = text or self._text
         if self._progress is not None:
@@ -88,11 +118,9 @@ class TerminalDisplay:
             self._line(f"{self._name}: {self._done}/{self._total}, {left}  {self._text}")
 
     def say(self, text: str) -> None:
-        """See Display."""
         self._line(text)
 
     def close(self) -> None:
-        """See Display."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

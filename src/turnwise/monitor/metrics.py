@@ -1,12 +1,15 @@
-"""Numbers that describe one step's rollouts, under the names the field uses.
+"""Numbers that describe one step's rollouts, under the names the field uses, and their meanings.
 
 What the update measures (`policy/…`) comes from the learner. Times are not here: they are kept
-apart so that the metrics of two runs with the same seed are the same, byte for byte.
+apart so that the metrics of two runs with the same seed are the same, byte for byte. The page
+docs/reference/metrics.md is made from `metrics.md` beside this file.
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from statistics import fmean, pstdev
 
 from turnwise.capture import UNTRAINED, Capture, total
@@ -200,3 +203,20 @@ def step_text(metrics: Mapping[str, float], why: str | None) -> str:
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     """Leave out NaN and infinity: the loss of an update that was skipped for it."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+ROW = re.compile(r"^- (?P<names>`[^`]+`(?:, `[^`]+`)*): (?P<meaning>.+)$", re.MULTILINE)
+
+
+def page() -> str:
+    """The whole page on metrics, in Markdown."""
+    return (resources.files("turnwise.monitor") / "metrics.md").read_text(encoding="utf-8")
+
+
+def meanings() -> dict[str, str]:
+    """The meaning of each name, without marks. `NAME` in a name stands for any word."""
+    return {
+        name: row["meaning"].replace("`", "")
+        for row in ROW.finditer(page())
+        for name in re.findall(r"`([^`]+)`", row["names"])
+    }

@@ -10,7 +10,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
-from turnwise.learning.signals.choice import check_signals
+from turnwise.learning.signals.makers import check_signals
 from turnwise.parts.components import Components
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold

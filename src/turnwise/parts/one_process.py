@@ -18,8 +18,13 @@ from turnwise.learning.learner import OfflineSteps
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import load_teacher, second_model, teacher_of
-from turnwise.learning.signals.makers import MakeSecond, Words
+from turnwise.learning.signals.makers import (
+    MakeSecond,
+    Words,
+    load_teacher,
+    second_model,
+    teacher_of,
+)
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read

@@ -21,7 +21,6 @@ class Scaffold(Protocol):
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The first tokens of an episode: instructions, the task, the start of the reply. `system`
         is what an agent of its own says of its part, before the task."""
-        ...
 
     def extend(
         self,
@@ -34,16 +33,12 @@ class Scaffold(Protocol):
         where the model left something open. `results` are what the observation is made of where it
         joins several calls': a scaffold with a message for each shows them one by one, in order.
         `words` are what a user says after it."""
-        ...
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """The action that the model meant. A malformed turn is an Action too, with `error` set."""
-        ...
 
     def render(self, action: Action) -> list[int]:
         """The tokens with which a scripted policy would write this action (demonstrations)."""
-        ...
 
     def truncate(self, text: str, max_tokens: int) -> str:
         """The longest beginning of `text` that takes at most `max_tokens` tokens."""
-        ...

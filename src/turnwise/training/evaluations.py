@@ -13,7 +13,7 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError
 from turnwise.evaluation.evaluate import evaluate_policy
 from turnwise.evaluation.kept import Evaluated, keep_evaluation
-from turnwise.models.in_files import put_weights
+from turnwise.models.copies import put_weights
 from turnwise.models.load import load_model
 from turnwise.training.context import RunContext
 

@@ -5,7 +5,7 @@ Not here: the cold start, from which RL begins (`cold_start.py`).
 
 import shutil
 
-from turnwise.models.in_files import put_weights
+from turnwise.models.copies import put_weights
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext

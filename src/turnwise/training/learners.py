@@ -17,9 +17,9 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner, UpdateReport
 from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
-from turnwise.learning.signals.choice import signals_of, words_of
+from turnwise.learning.signals.makers import signals_of, words_of
 from turnwise.registry import whole_target
-from turnwise.rollout.schedule import temperature_at
+from turnwise.rollout.order import temperature_at
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.tensors import read

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.learning.selection import selection_metrics
-from turnwise.monitor.curve import curve
+from turnwise.monitor.display import curve
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import Expected, reason
 from turnwise.parts.reward_source import RewardSource

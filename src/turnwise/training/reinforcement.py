@@ -24,7 +24,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.monitor.no_signal import BEYOND_BOUND
 from turnwise.rewards.costs import CostMultipliers
 from turnwise.rollout.collect import Rollout, oversampled_groups
-from turnwise.rollout.order import Curriculum, tasks_of_step
+from turnwise.rollout.order import Curriculum, RolloutSchedule, tasks_of_step
 from turnwise.rollout.pipeline import (
     Pipeline,
     Played,
@@ -32,7 +32,6 @@ from turnwise.rollout.pipeline import (
     beside_sampling,
     check_staleness,
 )
-from turnwise.rollout.schedule import RolloutSchedule
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.threads import frozen_gc

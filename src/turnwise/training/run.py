@@ -10,8 +10,8 @@ from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.environments.splits import shared_tasks
+from turnwise.evaluation.kept import compare_within
 from turnwise.evaluation.report import write_report
-from turnwise.evaluation.runs import compare_within
 from turnwise.evaluation.statement import computes_text, model_text
 from turnwise.parts.algorithm_checks import warnings_of
 from turnwise.stopping import name_main_task

@@ -13,7 +13,7 @@ from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import measure
-from turnwise.learning.signals.choice import signals_of
+from turnwise.learning.signals.makers import signals_of
 from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
 from turnwise.parts.first_checks import algorithm_of, check_environment

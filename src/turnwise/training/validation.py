@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.evaluate import summarise
-from turnwise.models.in_files import put_weights
+from turnwise.models.copies import put_weights
 from turnwise.models.load import load_model
 from turnwise.rollout.runner import members_of
 from turnwise.storage import checkpoint

@@ -10,9 +10,8 @@ import pytest
 
 from turnwise.environments.search.cache import cached
 from turnwise.environments.search.corpus import Document, standard_library
-from turnwise.environments.search.definitions import first_paragraph
+from turnwise.environments.search.definitions import first_paragraph, read_module
 from turnwise.environments.search.environment import SearchEnvironment
-from turnwise.environments.search.static import read_module
 
 FORMATS = {
     "module": r"Module [\w.]+\. Package: [\w.]+\.",

@@ -9,7 +9,7 @@ from tests.marked import marked
 from turnwise.algorithms import make_algorithm
 from turnwise.config import check_recipe
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import signals_of
+from turnwise.learning.signals.makers import signals_of
 from turnwise.learning.signals.reward_terms import KLReward, Penalty
 
 RECIPE = check_recipe({"name": "r", "environment": {"name": "e"}}, "test")

@@ -22,8 +22,7 @@ from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
 from turnwise.forward.routing import experts_of
 from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
-from turnwise.learning.signals.choice import load_teacher
-from turnwise.learning.signals.makers import Words
+from turnwise.learning.signals.makers import Words, load_teacher
 from turnwise.parts.one_process import load_reference
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths

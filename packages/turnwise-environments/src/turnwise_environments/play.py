@@ -10,7 +10,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
-from turnwise.monitor.console import Console, visible
+from turnwise.monitor.display import Console, visible
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from turnwise.environments.search.corpus import Document
-from turnwise.environments.search.retrieval import Index, Retrieval
+from turnwise.environments.search.environment import Index, Retrieval
 from turnwise.errors import ConfigError, DataError
 from turnwise.folders import cache_folder
 from turnwise.registry import load_module

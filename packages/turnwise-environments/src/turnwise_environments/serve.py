@@ -9,7 +9,7 @@ import typer
 from turnwise.commands.failures import exit_code, fail
 from turnwise.config import load_recipe, shipped_recipes
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.monitor.console import Console
+from turnwise.monitor.display import Console
 from turnwise.stopping import name_main_task, stoppable
 from turnwise_environments.common import check_installed
 

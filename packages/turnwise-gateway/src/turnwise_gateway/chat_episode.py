@@ -12,8 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.chat.endpoint import ChatEndpoint, LongError
-from turnwise.chat.turns import ChatTurn
+from turnwise.chat.endpoint import ChatEndpoint, ChatTurn, LongError
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.chat.endpoint import BadQuestionError, ChatEndpoint, LongError
-from turnwise.chat.turns import ChatTurn
+from turnwise.chat.endpoint import BadQuestionError, ChatEndpoint, ChatTurn, LongError
 from turnwise.config import RolloutConfig
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.conversation import own_id

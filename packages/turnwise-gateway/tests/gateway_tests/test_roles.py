@@ -15,8 +15,7 @@ from gateway_tests.asking import LIMITS, PROMPT, request, session, went_on
 from gateway_tests.hashed_engine import HashedEngine, check_record
 from tests.chat_server import serving
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.chat.endpoint import ChatEndpoint
-from turnwise.chat.turns import ChatTurn
+from turnwise.chat.endpoint import ChatEndpoint, ChatTurn
 from turnwise.config import check_recipe, load_recipe
 from turnwise.engines.base import Completion
 from turnwise.learning.batch import policy_examples

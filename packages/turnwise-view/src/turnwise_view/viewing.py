@@ -44,7 +44,7 @@ def view(
 
 def dashboard_of(paths: Sequence[Path]) -> "Dashboard":
     """The dashboard of some folders. Raises DataError where one holds no run."""
-    from turnwise.monitor.meanings import meanings
+    from turnwise.monitor.metrics import meanings
     from turnwise_view.dashboard.answers import Dashboard
     from turnwise_view.dashboard.runs import find_runs
     from turnwise_view.playing import Player

@@ -26,7 +26,7 @@ from torch.multiprocessing import reductions
 from transformers import PreTrainedModel
 
 from turnwise.errors import TurnwiseError
-from turnwise.models.in_files import is_in_files
+from turnwise.models.copies import is_in_files
 from turnwise_vllm.client import (
     Client,
     Json,

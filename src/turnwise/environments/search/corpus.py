@@ -1,10 +1,9 @@
 """The built-in documents: the Python standard library's own documentation, as it is installed.
 
 One document for each public module, class, function and method: a card of facts, a signature and
-the first paragraph of the docstring. Sources are parsed, never run (`static.py`); only a fixed list
-of compiled modules is imported (`compiled.py`). What a public module takes over from a private one
-(`io.BytesIO` from `_io`) belongs to the public one. The documents are the same every time on one
-installation of Python. Not here: a user's own documents (`documents.py`).
+the first paragraph of the docstring (`definitions.py`). What a public module takes over from a
+private one (`io.BytesIO` from `_io`) belongs to the public one. The documents are the same every
+time on one installation of Python.
 """
 
 import sys
@@ -14,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.environments.search.cache import cached
-from turnwise.environments.search.definitions import Definition, Module, is_public
+from turnwise.environments.search.definitions import (
+    Definition,
+    Module,
+    is_public,
+    read_compiled_modules,
+    read_module,
+)
 from turnwise.errors import DataError
 
 SKIPPED = frozenset(
@@ -26,10 +31,7 @@ SKIPPED = frozenset(
 INTERNAL = frozenset({"posix", "nt"})
 """Named like public modules, but documented as the module that takes them over (os)."""
 
-BUILDER = tuple(
-    Path(__file__).with_name(name)
-    for name in ("corpus.py", "compiled.py", "definitions.py", "static.py")
-)
+BUILDER = tuple(Path(__file__).with_name(name) for name in ("corpus.py", "definitions.py"))
 """The files whose text decides what the documents are."""
 
 
@@ -66,9 +68,6 @@ def standard_library() -> list[Document]:
 
 def build() -> list[Document]:
     """Read the standard library. Raises DataError where Python came without its sources."""
-    from turnwise.environments.search.compiled import read_compiled_modules
-    from turnwise.environments.search.static import read_module
-
     modules = {module.name: module for module in read_compiled_modules()}
     modules |= {name: read_module(path, name) for name, path in _files()}
     documents: dict[str, Document] = {}

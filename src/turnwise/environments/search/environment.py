@@ -1,14 +1,14 @@
 """The search environment: questions that are answered by searching documents.
 
 Built in are the Python standard library's documentation and questions about it (`corpus.py`,
-`tasks.py`); a user's own documents and questions take their place when paths are given. Not here:
-how a search ranks (`tools/bm25.py`, `retrieval.py`).
+`tasks.py`); a user's own documents and questions take their place when paths are given. Documents
+are ranked by their words (`tools/bm25.py`), or as the wing has it that makes an embedding's index.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.search.corpus import Document
@@ -19,7 +19,6 @@ from turnwise.environments.search.library import (
     StandardQuestions,
     task_set,
 )
-from turnwise.environments.search.retrieval import Index, Retrieval, check_retrieval, make_index
 from turnwise.environments.search.tasks import SEARCH_DEPTH
 from turnwise.environments.turn_parts import (
     REPEATS,
@@ -29,13 +28,47 @@ from turnwise.environments.turn_parts import (
     repeats,
     share,
 )
-from turnwise.errors import NotSupportedError, ToolError
+from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
 from turnwise.tokens import Source
+from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise.wings import wings
+
+Retrieval = Literal["bm25", "dense", "hybrid"]
+
+
+class Index(Protocol):
+    """The interface of what ranks a fixed list of texts."""
+
+    def search(self, query: str, k: int) -> list[int]:
+        """Positions of the best `k` texts or fewer, best first."""
+
+
+def make_index(
+    documents: Sequence[Document], words: BM25Index, retrieval: Retrieval, embedding: str
+) -> Index:
+    """The index that is searched; `words` is the one over the same documents. Raises
+    MissingExtraError where an embedding's wing is not installed."""
+    if retrieval == "bm25":
+        return words
+    found: Index = wings().part("index", "embedding")(documents, words, retrieval, embedding)
+    return found
+
+
+def check_retrieval(retrieval: Retrieval, embedding: str) -> None:
+    """Raises ConfigError where one of the two is missing or has no use."""
+    if retrieval != "bm25" and not embedding:
+        raise ConfigError(
+            f"search: retrieval {retrieval} needs an embedding: a model of sentence-transformers, "
+            "or a function as file.py:embed"
+        )
+    if retrieval == "bm25" and embedding:
+        raise ConfigError("search: embedding is for retrieval dense or hybrid: set it, too")
+
 
 Access = Literal["tool", "prompt", "none"]
 NOTHING_FOUND = "No results."

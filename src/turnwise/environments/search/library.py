@@ -1,6 +1,6 @@
 """Documents and the tasks that ask for what is in them: the built-in ones, or a user's own.
 
-Not here: how they are made (`corpus.py`, `tasks.py`) and read (`documents.py`, `questions.py`).
+Not here: how they are made (`corpus.py`, `tasks.py`) and read (`documents.py`).
 """
 
 import json
@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from turnwise.environments.search.corpus import Document, standard_library
-from turnwise.environments.search.documents import index_documents, read_documents
+from turnwise.environments.search.documents import (
+    index_documents,
+    question_task,
+    read_documents,
+    read_questions,
+    unsupported,
+)
 from turnwise.environments.search.tasks import standard_tasks
 from turnwise.environments.tasksets import (
     SOLVED,
@@ -74,12 +80,6 @@ class QuestionFile(TaskFile):
     def load(self) -> Library:
         """Read both. Raises DataError for files that are missing or broken."""
         documents = read_documents(Path(self.documents).expanduser())
-        from turnwise.environments.search.questions import (
-            question_task,
-            read_questions,
-            unsupported,
-        )
-
         questions = read_questions(self.path)
         tasks = shuffled_split(map(question_task, questions), self.heldout_share)
         missing = unsupported(questions, documents)

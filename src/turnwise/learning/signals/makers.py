@@ -1,4 +1,5 @@
-"""Makers of signals: what the maker of each gives, for an algorithm that needs it."""
+"""The signals that a recipe and its algorithm ask for, and the class by whose derivations each is
+made: the one place where they are."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -6,14 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
+from transformers import PreTrainedModel
 
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe
+from turnwise.forward.hidden import base_model
 from turnwise.learning.learner import ModelSignal, PolicyScores, SecondModel
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.ranks import Ranks
+from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signal
+from turnwise.learning.signals.registry import SIGNALS, signals_needed
+from turnwise.learning.signals.reward_terms import KLReward, Penalty
 from turnwise.models.copies import copy_to_divide
+from turnwise.models.load import load_model
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action, Task
 
@@ -77,3 +84,92 @@ class SignalMaker:
 def copied(policy: nn.Module, ranks: Ranks) -> nn.Module | None:
     """A copy for ranks to divide; None on one process, where a second model makes its own."""
     return None if ranks.count == 1 else copy_to_divide(policy)
+
+
+def signals_of(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    learner: PolicyScores,
+    scaffold: Scaffold,
+    oracle: Oracle,
+    models: Sequence[Signal | None],
+) -> list[Signal]:
+    """A step's signals: the penalty, those of the run's models (a second one, a teacher), and those
+    that the algorithm asks of the policy, as the learner has it now."""
+    context = context_of(learner.model)
+    signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
+    signals += [model for model in models if model is not None]
+    for maker in makers_of(algorithm):
+        own = maker.of_policy(learner, scaffold, oracle, context)
+        signals += [] if own is None else [own]
+    if algorithm.kl_reward_coefficient:
+        signals.append(KLReward(learner.reference_logprobs, learner.kl_coefficient))
+    return signals
+
+
+def check_signals(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    policy: nn.Module,
+    tokenizer: Any,
+    scaffold: Scaffold,
+    oracle: Oracle,
+    task: Task,
+) -> None:
+    """Raise ConfigError where a run lacks what an algorithm's signals are made of."""
+    run = Sources(recipe, tokenizer, scaffold, oracle, task, context_of(policy))
+    for maker in makers_of(algorithm):
+        maker.check(run)
+
+
+def words_of(algorithm: Algorithm, scaffold: Scaffold) -> Words | None:
+    """The words that an algorithm's second model needs; None where it needs none."""
+    found = [maker.words(scaffold) for maker in makers_of(algorithm)]
+    return next((words for words in found if words is not None), None)
+
+
+def second_model(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    policy: nn.Module,
+    words: Words | None,
+    ranks: Ranks = ALONE,
+) -> MakeSecond | None:
+    """Begin to make an algorithm's second model, which judges trajectories and learns with the
+    policy; None without one.
+
+    To be called before ranks divide the policy, since most are copies of it; what is returned makes
+    the model, once the policy's learner is there.
+    """
+    given = recipe, algorithm, policy, words, ranks
+    begun = (maker.second_model(*given) for maker in makers_of(algorithm))
+    return next((make for make in begun if make is not None), None)
+
+
+def load_teacher(recipe: Recipe, device: str, in_files: bool = False) -> PreTrainedModel | None:
+    """The model of the teacher's settings, in the type of the policy's; None without settings."""
+    teacher = recipe.algorithm.teacher
+    if teacher is None:
+        return None
+    own = {"name": teacher.model, "lora_rank": 0, "device": device}
+    config = recipe.model.model_copy(update=own)
+    return load_model(config, longest=recipe.rollout.max_tokens, in_files=in_files)[0]
+
+
+def teacher_of(
+    model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
+) -> ModelSignal:
+    """The signal of a teacher's model."""
+    maker: SignalMaker = SIGNALS.get(Requirement.TEACHER)()
+    return maker.teacher(model, config, temperature, ranks)
+
+
+def makers_of(algorithm: Algorithm) -> list[SignalMaker]:
+    """The makers of the signals that an algorithm needs, in the order of measuring."""
+    return [SIGNALS.get(need)() for need in signals_needed(algorithm)]
+
+
+def context_of(model: nn.Module) -> int | None:
+    """The longest text that a model reads; None is no limit."""
+    config = base_model(model).config.get_text_config()
+    return getattr(config, "max_position_embeddings", None)

@@ -27,8 +27,7 @@ from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.makers import Words
-from turnwise.models.copies import copy_to_divide
-from turnwise.models.in_files import is_in_files, map_weights, put_weights
+from turnwise.models.copies import copy_to_divide, is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
 from turnwise.tokens import KeptTokens

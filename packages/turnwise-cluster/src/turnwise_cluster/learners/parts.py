@@ -20,8 +20,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import load_teacher, second_model
-from turnwise.learning.signals.makers import Words
+from turnwise.learning.signals.makers import Words, load_teacher, second_model
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner

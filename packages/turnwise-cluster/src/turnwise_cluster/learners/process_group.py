@@ -24,8 +24,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from turnwise.learning.ranks import Compute, Value
-from turnwise.models.copies import adapters_of
-from turnwise.models.in_files import layers_of
+from turnwise.models.copies import adapters_of, layers_of
 from turnwise_cluster.learners.exchanges import Slices, divide_experts
 from turnwise_cluster.learners.launcher import RankSetup
 

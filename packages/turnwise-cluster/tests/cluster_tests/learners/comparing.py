@@ -17,8 +17,7 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import second_model
-from turnwise.learning.signals.makers import Words
+from turnwise.learning.signals.makers import Words, second_model
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
 from turnwise.storage import checkpoint

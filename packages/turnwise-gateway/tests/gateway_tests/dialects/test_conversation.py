@@ -8,7 +8,7 @@ import pytest
 
 from gateway_tests.dialects.serving import PLAIN, check_refused
 from gateway_tests.dialects.speaking import ALL, body, tool, written
-from turnwise.chat.turns import AskedCall, ChatTurn
+from turnwise.chat.endpoint import AskedCall, ChatTurn
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.registry import DIALECTS
 from turnwise_gateway.endpoints import _choice

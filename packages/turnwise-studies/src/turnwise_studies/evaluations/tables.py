@@ -8,7 +8,7 @@ from rich.text import Text
 
 from turnwise.commands.results import paired_table, rates_table, size_text
 from turnwise.evaluation.paired import Comparison
-from turnwise.monitor.console import visible
+from turnwise.monitor.display import visible
 
 DISAGREEMENTS = 20
 """At most."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.evaluation.kept import played_in
 from turnwise.evaluation.paired import Played
-from turnwise.evaluation.runs import played_in
 from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.config import EffectConfig, MetricConfig, Study
 from turnwise_studies.results.effects import (
