@@ -2,7 +2,9 @@
 machines are shared. Each of the processes that test has one thread, which waits without spinning,
 and the garbage collector does not look through libraries and tests again and again."""
 
+import asyncio
 import gc
+import inspect
 import os
 
 import pytest
@@ -27,3 +29,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needed = {mark.args[0] for mark in item.iter_markers("wing")} - wings().usable.keys()
     if needed:
         pytest.skip(f"not installed: turnwise-{min(needed)}")
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -100,29 +100,23 @@ class Slow(TagsScaffold):
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["ask", "count"])
-def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
-    async def work() -> None:
-        own = session(scaffolds=Scaffolds(ScaffoldConfig(name=f"{__file__}:Slow"), TOKENIZER))
-        asking = asyncio.create_task(getattr(own, method)(request()))
-        served = 0
-        while not asking.done():
-            await asyncio.sleep(0.01)
-            served += 1
-        await asking
-        assert served > 10  # two or three where the loop renders itself
-
-    asyncio.run(work())
+async def test_others_are_served_while_a_long_prompt_is_rendered(method: str) -> None:
+    own = session(scaffolds=Scaffolds(ScaffoldConfig(name=f"{__file__}:Slow"), TOKENIZER))
+    asking = asyncio.create_task(getattr(own, method)(request()))
+    served = 0
+    while not asking.done():
+        await asyncio.sleep(0.01)
+        served += 1
+    await asking
+    assert served > 10  # two or three where the loop renders itself
 
 
-def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
-    async def work() -> None:
-        limits = LIMITS.model_copy(update={"max_turns": 2})
-        own = session(limits=limits)
-        asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
-        ended = await asyncio.gather(*asked, return_exceptions=True)
-        assert [isinstance(one, RefusedError) for one in ended].count(False) == 2
-
-    asyncio.run(work())
+async def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
+    limits = LIMITS.model_copy(update={"max_turns": 2})
+    own = session(limits=limits)
+    asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(one, RefusedError) for one in ended].count(False) == 2
 
 
 def _connected(address: Any) -> socket.socket:

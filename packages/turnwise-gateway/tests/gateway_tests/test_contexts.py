@@ -19,93 +19,76 @@ from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Message, RefusedError
 
 
-def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> None:
-    async def work() -> None:
-        own = session(HashedEngine(["<lookup> France</lookup>"]))
-        messages = PROMPT
-        for shown in ("It is Paris.", "Yes."):
-            reply = await asked(own, messages)
-            assert reply.choices[0].calls == (
-                ToolCall("lookup", {"country": "France"}, reply.choices[0].calls[0].id),
-            )
-            messages = went_on(messages, reply, shown)
-        await asked(own, messages)
-        call = "<lookup> France</lookup>"
-        first, second = (
-            f"\n<information> {shown}</information>\n" for shown in ("It is Paris.", "Yes.")
+async def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> None:
+    own = session(HashedEngine(["<lookup> France</lookup>"]))
+    messages = PROMPT
+    for shown in ("It is Paris.", "Yes."):
+        reply = await asked(own, messages)
+        assert reply.choices[0].calls == (
+            ToolCall("lookup", {"country": "France"}, reply.choices[0].calls[0].id),
         )
-        assert texts(own) == [f"Capital of France?\n{call}{first}{call}{second}{call}"]
-        tokens, turns, capture = own.record()
-        check_record(tokens)
-        assert tokens.kept is not None
-        assert len(turns) == capture.calls == 3
-        assert capture.sampled == capture.trained == int(tokens.mask.sum())
-        assert turns[0].step is not None
-        assert turns[0].step.results[0].content == "It is Paris."
-        assert (np.diff(tokens.turn) >= 0).all()
-
-    asyncio.run(work())
-
-
-def test_another_try_is_a_context_of_its_own_with_the_same_beginning() -> None:
-    async def work() -> None:
-        own = session()
-        first = await asked(own, PROMPT)
-        second = await asked(own, PROMPT)
-        tokens, turns, _ = own.record()
-        check_record(tokens)
-        assert len(tokens.spans) == len(turns) == 2
-        assert first.prompt_tokens == second.prompt_tokens
-        assert int(tokens.copied.sum()) == second.prompt_tokens
-
-    asyncio.run(work())
+        messages = went_on(messages, reply, shown)
+    await asked(own, messages)
+    call = "<lookup> France</lookup>"
+    first, second = (
+        f"\n<information> {shown}</information>\n" for shown in ("It is Paris.", "Yes.")
+    )
+    assert texts(own) == [f"Capital of France?\n{call}{first}{call}{second}{call}"]
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    assert tokens.kept is not None
+    assert len(turns) == capture.calls == 3
+    assert capture.sampled == capture.trained == int(tokens.mask.sum())
+    assert turns[0].step is not None
+    assert turns[0].step.results[0].content == "It is Paris."
+    assert (np.diff(tokens.turn) >= 0).all()
 
 
-def test_several_choices_are_sampled_apart_and_each_can_be_gone_on_from() -> None:
-    async def work() -> None:
-        own = session()
-        reply = await asked(own, PROMPT, count=3)
-        assert len(reply.choices) == 3
-        await asked(own, went_on(PROMPT, reply, "Sure?", choice=2))
-        tokens, turns, capture = own.record()
-        check_record(tokens)
-        assert len(tokens.spans) == 3
-        assert len(turns) == 4
-        assert capture.calls == 2
-
-    asyncio.run(work())
+async def test_another_try_is_a_context_of_its_own_with_the_same_beginning() -> None:
+    own = session()
+    first = await asked(own, PROMPT)
+    second = await asked(own, PROMPT)
+    tokens, turns, _ = own.record()
+    check_record(tokens)
+    assert len(tokens.spans) == len(turns) == 2
+    assert first.prompt_tokens == second.prompt_tokens
+    assert int(tokens.copied.sum()) == second.prompt_tokens
 
 
-def test_an_edited_reply_is_not_trained_in_the_context_that_has_the_edit() -> None:
-    async def work() -> None:
-        own = session(HashedEngine(["<answer> Paris</answer>"]))
-        await asked(own, PROMPT)
-        edited = (*PROMPT, Message("assistant", "Lyon"), Message("user", "Sure?"))
-        await asked(own, edited)
-        before, after = texts(own)
-        assert before.endswith("<answer> Paris</answer>")
-        assert after.startswith("Capital of France?\n<answer> Lyon</answer>")
-        tokens, _, capture = own.record()
-        check_record(tokens)
-        assert (
-            capture.trained == int(tokens.mask.sum()) == 2 * len(own.contexts.exchanges[0].written)
-        )
-
-    asyncio.run(work())
+async def test_several_choices_are_sampled_apart_and_each_can_be_gone_on_from() -> None:
+    own = session()
+    reply = await asked(own, PROMPT, count=3)
+    assert len(reply.choices) == 3
+    await asked(own, went_on(PROMPT, reply, "Sure?", choice=2))
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    assert len(tokens.spans) == 3
+    assert len(turns) == 4
+    assert capture.calls == 2
 
 
-def test_a_repeated_reply_stands_for_its_own_tokens_after_other_messages() -> None:
-    async def work() -> None:
-        own = session(HashedEngine(["<think> Hm.</think><answer> Paris</answer>"]))
-        reply = await asked(own, PROMPT)
-        shorter = (Message("user", "Before:"), Message("assistant", reply.choices[0].text))
-        await asked(own, (*shorter, Message("user", "Go on.")))
-        tokens, _, _ = own.record()
-        check_record(tokens)
-        inherited = tokens.ids[tokens.source == Source.INHERITED].tolist()
-        assert TOKENIZER.decode(inherited) == "<think> Hm.</think><answer> Paris</answer>"
+async def test_an_edited_reply_is_not_trained_in_the_context_that_has_the_edit() -> None:
+    own = session(HashedEngine(["<answer> Paris</answer>"]))
+    await asked(own, PROMPT)
+    edited = (*PROMPT, Message("assistant", "Lyon"), Message("user", "Sure?"))
+    await asked(own, edited)
+    before, after = texts(own)
+    assert before.endswith("<answer> Paris</answer>")
+    assert after.startswith("Capital of France?\n<answer> Lyon</answer>")
+    tokens, _, capture = own.record()
+    check_record(tokens)
+    assert capture.trained == int(tokens.mask.sum()) == 2 * len(own.contexts.exchanges[0].written)
 
-    asyncio.run(work())
+
+async def test_a_repeated_reply_stands_for_its_own_tokens_after_other_messages() -> None:
+    own = session(HashedEngine(["<think> Hm.</think><answer> Paris</answer>"]))
+    reply = await asked(own, PROMPT)
+    shorter = (Message("user", "Before:"), Message("assistant", reply.choices[0].text))
+    await asked(own, (*shorter, Message("user", "Go on.")))
+    tokens, _, _ = own.record()
+    check_record(tokens)
+    inherited = tokens.ids[tokens.source == Source.INHERITED].tolist()
+    assert TOKENIZER.decode(inherited) == "<think> Hm.</think><answer> Paris</answer>"
 
 
 @pytest.mark.parametrize(
@@ -133,21 +116,18 @@ def test_a_repeated_reply_stands_for_its_own_tokens_after_other_messages() -> No
         ),
     ],
 )
-def test_messages_that_cannot_be_rendered_are_refused_and_nothing_is_lost(
+async def test_messages_that_cannot_be_rendered_are_refused_and_nothing_is_lost(
     messages: tuple[Message, ...], said: str
 ) -> None:
-    async def work() -> None:
-        own = session()
-        first = await asked(own, PROMPT)
-        with pytest.raises(RefusedError, match=said):
-            await own.ask(request(messages))
-        await asked(own, went_on(PROMPT, first, "Sure?"))
-        tokens, turns, capture = own.record()
-        check_record(tokens)
-        assert len(turns) == 2
-        assert capture.refused == {"messages": 1}
-
-    asyncio.run(work())
+    own = session()
+    first = await asked(own, PROMPT)
+    with pytest.raises(RefusedError, match=said):
+        await own.ask(request(messages))
+    await asked(own, went_on(PROMPT, first, "Sure?"))
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    assert len(turns) == 2
+    assert capture.refused == {"messages": 1}
 
 
 def test_results_that_change_places_are_another_conversation() -> None:
@@ -200,25 +180,19 @@ class Templated(TagsScaffold):
         return super().begin(prompt, system)
 
 
-def test_messages_that_a_chat_template_refuses_are_refused_with_its_reason() -> None:
-    async def work() -> None:
-        name = f"{__file__}:{Templated.__name__}"
-        own = session(scaffolds=Scaffolds(ScaffoldConfig(name=name), TOKENIZER))
-        refused = "the template refuses these messages: System role not supported"
-        with pytest.raises(RefusedError, match=refused) as caught:
-            await own.ask(request((Message("system", "Be brief."), *PROMPT)))
-        assert (caught.value.status, caught.value.field) == (400, "messages")
-        assert own.bug is None
-        await asked(own, PROMPT)
-
-    asyncio.run(work())
+async def test_messages_that_a_chat_template_refuses_are_refused_with_its_reason() -> None:
+    name = f"{__file__}:{Templated.__name__}"
+    own = session(scaffolds=Scaffolds(ScaffoldConfig(name=name), TOKENIZER))
+    refused = "the template refuses these messages: System role not supported"
+    with pytest.raises(RefusedError, match=refused) as caught:
+        await own.ask(request((Message("system", "Be brief."), *PROMPT)))
+    assert (caught.value.status, caught.value.field) == (400, "messages")
+    assert own.bug is None
+    await asked(own, PROMPT)
 
 
-def test_a_tool_that_the_scaffold_has_no_name_for_is_refused() -> None:
-    async def work() -> None:
-        own = session()
-        with pytest.raises(RefusedError, match="cannot be called 'answer'") as caught:
-            await own.ask(replace(request(), tools=(replace(LOOKUP, name="answer"),)))
-        assert (caught.value.status, caught.value.field, own.bug) == (400, "tools", None)
-
-    asyncio.run(work())
+async def test_a_tool_that_the_scaffold_has_no_name_for_is_refused() -> None:
+    own = session()
+    with pytest.raises(RefusedError, match="cannot be called 'answer'") as caught:
+        await own.ask(replace(request(), tools=(replace(LOOKUP, name="answer"),)))
+    assert (caught.value.status, caught.value.field, own.bug) == (400, "tools", None)

@@ -71,86 +71,71 @@ def played(own: Session, verdict: Verdict, episode: int = 0) -> Trajectory:
     )
 
 
-def test_each_role_has_contexts_of_its_own_and_the_first_is_asked_by_default() -> None:
-    async def work() -> None:
-        own = session(HashedEngine([CALLING]), roles={"planner": None, "worker": None})
-        first = await said(own, "planner")
-        await said(own, "worker", went_on(PROMPT, first, "It is Paris."))
-        assert (await said(own, "")).model == "planner"
-        tokens, turns, capture = own.record()
-        check_record(tokens)
-        assert len(tokens.spans) == 3
-        assert [turn.role for turn in turns] == ["planner", "worker", "planner"]
-        count = len(first.choices[0].text) or len(CALLING)
-        assert capture.roles == {
-            "planner": {"calls": 2, "sampled": 2 * count, "undelivered": 0},
-            "worker": {"calls": 1, "sampled": count, "undelivered": 0},
-        }
-        with pytest.raises(RefusedError, match="no model 'policy': there is 'planner', 'worker'"):
-            await said(own, "policy")
-
-    asyncio.run(work())
+async def test_each_role_has_contexts_of_its_own_and_the_first_is_asked_by_default() -> None:
+    own = session(HashedEngine([CALLING]), roles={"planner": None, "worker": None})
+    first = await said(own, "planner")
+    await said(own, "worker", went_on(PROMPT, first, "It is Paris."))
+    assert (await said(own, "")).model == "planner"
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    assert len(tokens.spans) == 3
+    assert [turn.role for turn in turns] == ["planner", "worker", "planner"]
+    count = len(first.choices[0].text) or len(CALLING)
+    assert capture.roles == {
+        "planner": {"calls": 2, "sampled": 2 * count, "undelivered": 0},
+        "worker": {"calls": 1, "sampled": count, "undelivered": 0},
+    }
+    with pytest.raises(RefusedError, match="no model 'policy': there is 'planner', 'worker'"):
+        await said(own, "policy")
 
 
-def test_roles_that_ask_the_same_are_answered_by_random_numbers_of_their_own() -> None:
-    async def work() -> None:
-        own = session(roles=dict.fromkeys("abcdefgh"))
-        replies = [await said(own, name) for name in "abcdefgh"]
-        assert len({repr(reply.choices[0].text) for reply in replies}) > 1
-
-    asyncio.run(work())
+async def test_roles_that_ask_the_same_are_answered_by_random_numbers_of_their_own() -> None:
+    own = session(roles=dict.fromkeys("abcdefgh"))
+    replies = [await said(own, name) for name in "abcdefgh"]
+    assert len({repr(reply.choices[0].text) for reply in replies}) > 1
 
 
-def test_frozen_roles_and_endpoints_are_in_the_account_and_not_in_the_tokens() -> None:
-    async def work() -> None:
-        roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
-        own = session(HashedEngine([CALLING]), roles=roles)
-        await said(own, "planner")
-        judged = await said(own, "judge")
-        await said(own, "judge", went_on(PROMPT, judged, "Sure?"))
-        reply = await said(own, "other")
-        assert reply.choices[0].text == "Elsewhere."
-        tokens, turns, capture = own.record()
-        assert [turn.role for turn in turns] == ["planner"]
-        assert (tokens.logprob[tokens.mask] > -1).all()
-        sampled = capture.roles["judge"]["sampled"]
-        assert capture.roles["judge"] == {"calls": 2, "sampled": sampled, "frozen": sampled}
-        assert capture.roles["other"] == {"calls": 1, "sampled": 3, "endpoint": 3}
-        assert capture.dropped == {"frozen": sampled, "endpoint": 3}
-        assert capture.trained == int(tokens.mask.sum())
-        assert capture.coverage == capture.coverage_of("planner") == 1.0
-        assert roles["judge"].engine.open_sessions == set()  # type: ignore[union-attr]
-        with pytest.raises(RefusedError, match="no reply"):
-            own.reward_reply(judged.id, 1.0)
-
-    asyncio.run(work())
+async def test_frozen_roles_and_endpoints_are_in_the_account_and_not_in_the_tokens() -> None:
+    roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
+    own = session(HashedEngine([CALLING]), roles=roles)
+    await said(own, "planner")
+    judged = await said(own, "judge")
+    await said(own, "judge", went_on(PROMPT, judged, "Sure?"))
+    reply = await said(own, "other")
+    assert reply.choices[0].text == "Elsewhere."
+    tokens, turns, capture = own.record()
+    assert [turn.role for turn in turns] == ["planner"]
+    assert (tokens.logprob[tokens.mask] > -1).all()
+    sampled = capture.roles["judge"]["sampled"]
+    assert capture.roles["judge"] == {"calls": 2, "sampled": sampled, "frozen": sampled}
+    assert capture.roles["other"] == {"calls": 1, "sampled": 3, "endpoint": 3}
+    assert capture.dropped == {"frozen": sampled, "endpoint": 3}
+    assert capture.trained == int(tokens.mask.sum())
+    assert capture.coverage == capture.coverage_of("planner") == 1.0
+    assert roles["judge"].engine.open_sessions == set()  # type: ignore[union-attr]
+    with pytest.raises(RefusedError, match="no reply"):
+        own.reward_reply(judged.id, 1.0)
 
 
-def test_budgets_count_the_replies_of_all_roles() -> None:
-    async def work() -> None:
-        roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
-        own = session(limits=LIMITS.model_copy(update={"max_turns": 3}), roles=roles)
-        for role in roles:
+async def test_budgets_count_the_replies_of_all_roles() -> None:
+    roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
+    own = session(limits=LIMITS.model_copy(update={"max_turns": 3}), roles=roles)
+    for role in roles:
+        await said(own, role)
+    for role in roles:
+        with pytest.raises(RefusedError, match=r"rollout\.max_turns = 3"):
             await said(own, role)
-        for role in roles:
-            with pytest.raises(RefusedError, match=r"rollout\.max_turns = 3"):
-                await said(own, role)
-        assert own.limit is Outcome.TRUNCATED_TURNS
-
-    asyncio.run(work())
+    assert own.limit is Outcome.TRUNCATED_TURNS
 
 
-def test_a_lost_reply_is_in_the_account_of_its_role() -> None:
-    async def work() -> None:
-        own = session(HashedEngine([CALLING]), roles={"planner": None, "worker": None})
-        await said(own, "planner")
-        await own.ask(request(model="worker"))
-        capture = own.record()[2]
-        assert capture.coverage_of("planner") == 1.0
-        assert capture.coverage_of("worker") == 0.0
-        assert capture.coverage == 0.5
-
-    asyncio.run(work())
+async def test_a_lost_reply_is_in_the_account_of_its_role() -> None:
+    own = session(HashedEngine([CALLING]), roles={"planner": None, "worker": None})
+    await said(own, "planner")
+    await own.ask(request(model="worker"))
+    capture = own.record()[2]
+    assert capture.coverage_of("planner") == 1.0
+    assert capture.coverage_of("worker") == 0.0
+    assert capture.coverage == 0.5
 
 
 def test_an_endpoint_gets_the_conversation_and_its_calls_come_back() -> None:

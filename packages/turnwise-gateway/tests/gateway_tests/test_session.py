@@ -14,39 +14,33 @@ from turnwise_gateway.sampling import _with_ids
 from turnwise_gateway.session import GivenReward
 
 
-def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
-    async def work() -> None:
-        engine = HashedEngine(["<answer> Paris</answer>"])
-        own = session(engine)
-        lost = await own.ask(request())
-        again = await own.ask(request(), again=True)
-        assert again is lost
-        assert engine.requests == 1
-        _, turns, capture = own.record()
-        assert not turns
-        assert capture.dropped == {"undelivered": lost.sampled}
-        assert (capture.trained, capture.retried) == (0, 1)
-        own.arrived(again)
-        tokens, turns, capture = own.record()
-        check_record(tokens)
-        assert len(turns) == 1
-        assert not capture.dropped
-
-    asyncio.run(work())
+async def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
+    engine = HashedEngine(["<answer> Paris</answer>"])
+    own = session(engine)
+    lost = await own.ask(request())
+    again = await own.ask(request(), again=True)
+    assert again is lost
+    assert engine.requests == 1
+    _, turns, capture = own.record()
+    assert not turns
+    assert capture.dropped == {"undelivered": lost.sampled}
+    assert (capture.trained, capture.retried) == (0, 1)
+    own.arrived(again)
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    assert len(turns) == 1
+    assert not capture.dropped
 
 
-def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> None:
-    async def work() -> None:
-        engine = HashedEngine()
-        own = session(engine)
-        prompts = [(Message("user", f"Question {n}?"),) for n in range(5)]
-        await asyncio.gather(*(asked(own, prompt) for prompt in prompts))
-        tokens, turns, _ = own.record()
-        check_record(tokens)
-        assert len(tokens.spans) == len(turns) == 5
-        assert engine.open_sessions == {"0-0"}
-
-    asyncio.run(work())
+async def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> None:
+    engine = HashedEngine()
+    own = session(engine)
+    prompts = [(Message("user", f"Question {n}?"),) for n in range(5)]
+    await asyncio.gather(*(asked(own, prompt) for prompt in prompts))
+    tokens, turns, _ = own.record()
+    check_record(tokens)
+    assert len(tokens.spans) == len(turns) == 5
+    assert engine.open_sessions == {"0-0"}
 
 
 def test_what_is_sampled_does_not_depend_on_the_order_of_requests() -> None:
@@ -87,32 +81,26 @@ def test_budgets_are_refused_with_the_outcome() -> None:
     )
 
 
-def test_another_model_is_not_here() -> None:
-    async def work() -> None:
-        with pytest.raises(RefusedError, match="no model 'gpt-9'") as refused:
-            await session().ask(request(model="gpt-9"))
-        assert refused.value.status == 404
-
-    asyncio.run(work())
+async def test_another_model_is_not_here() -> None:
+    with pytest.raises(RefusedError, match="no model 'gpt-9'") as refused:
+        await session().ask(request(model="gpt-9"))
+    assert refused.value.status == 404
 
 
-def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
-    async def work() -> None:
-        own = session(HashedEngine(fails=[2]))
-        first = await asked(own, PROMPT)
-        with pytest.raises(RefusedError, match="is down") as refused:
-            await own.ask(request(went_on(PROMPT, first, "Sure?")))
-        assert refused.value.status == 503
-        assert own.failure == "the engine is down"
-        await asked(own, went_on(PROMPT, first, "Sure?"))
-        assert not own.failure
-        tokens, turns, _ = own.record()
-        check_record(tokens)
-        assert len(turns) == 2
-        (text,) = texts(own)
-        assert text.count("Sure?") == 1  # nothing stays of the request that failed
-
-    asyncio.run(work())
+async def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
+    own = session(HashedEngine(fails=[2]))
+    first = await asked(own, PROMPT)
+    with pytest.raises(RefusedError, match="is down") as refused:
+        await own.ask(request(went_on(PROMPT, first, "Sure?")))
+    assert refused.value.status == 503
+    assert own.failure == "the engine is down"
+    await asked(own, went_on(PROMPT, first, "Sure?"))
+    assert not own.failure
+    tokens, turns, _ = own.record()
+    check_record(tokens)
+    assert len(turns) == 2
+    (text,) = texts(own)
+    assert text.count("Sure?") == 1  # nothing stays of the request that failed
 
 
 def test_choices_of_one_request_have_seeds_of_their_own() -> None:
@@ -164,26 +152,23 @@ def test_no_reward_is_taken_after_the_end() -> None:
     assert own.reward is None
 
 
-def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
+async def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
     class Hanging(HashedEngine):
         async def generate(self, *given: Any, **others: Any) -> Any:
             await asyncio.Event().wait()
 
-    async def work() -> None:
-        own = session(Hanging())
-        waiting = asyncio.create_task(own.ask(request()))
-        await asyncio.sleep(0.01)
-        assert own.waited > 0
-        await own.close()
-        with pytest.raises(RefusedError, match="has ended"):
-            await waiting
-        with pytest.raises(RefusedError, match="has ended"):
-            await own.ask(request())
-        tokens, turns, _ = own.record()
-        assert not len(tokens)
-        assert not turns
-
-    asyncio.run(work())
+    own = session(Hanging())
+    waiting = asyncio.create_task(own.ask(request()))
+    await asyncio.sleep(0.01)
+    assert own.waited > 0
+    await own.close()
+    with pytest.raises(RefusedError, match="has ended"):
+        await waiting
+    with pytest.raises(RefusedError, match="has ended"):
+        await own.ask(request())
+    tokens, turns, _ = own.record()
+    assert not len(tokens)
+    assert not turns
 
 
 def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
@@ -205,49 +190,40 @@ def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
     asyncio.run(work(["late", "soon"]))
 
 
-def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
+async def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
     class Broken(HashedEngine):
         async def generate(self, *given: Any, **others: Any) -> Any:
             raise RuntimeError("out of memory")
 
-    async def work() -> None:
-        own = session(Broken())
-        with pytest.raises(RuntimeError, match="out of memory"):
-            await own.ask(request())
-        assert own.bug is not None
-
-    asyncio.run(work())
+    own = session(Broken())
+    with pytest.raises(RuntimeError, match="out of memory"):
+        await own.ask(request())
+    assert own.bug is not None
 
 
-def test_rewards_are_refused_where_the_verifier_gives_them() -> None:
-    async def work() -> None:
-        own = session()
-        own.rewarded_by_agent = False
-        reply = await asked(own, PROMPT)
-        with pytest.raises(RefusedError, match="rewards are the verifier's") as refused:
-            own.rewarded(GivenReward(1.0, True))
-        assert refused.value.status == 403
-        with pytest.raises(RefusedError, match="rewards are the verifier's"):
-            own.reward_reply(reply.id, 50.0)
-
-    asyncio.run(work())
+async def test_rewards_are_refused_where_the_verifier_gives_them() -> None:
+    own = session()
+    own.rewarded_by_agent = False
+    reply = await asked(own, PROMPT)
+    with pytest.raises(RefusedError, match="rewards are the verifier's") as refused:
+        own.rewarded(GivenReward(1.0, True))
+    assert refused.value.status == 403
+    with pytest.raises(RefusedError, match="rewards are the verifier's"):
+        own.reward_reply(reply.id, 50.0)
 
 
-def test_a_reward_of_a_turn_is_its_step_s() -> None:
-    async def work() -> None:
-        own = session()
-        first = await asked(own, PROMPT)
-        await asked(own, went_on(PROMPT, first, "Sure?"))
-        own.reward_reply(first.id, 0.25)
-        with pytest.raises(RefusedError, match="no reply 'x'"):
-            own.reward_reply("x", 1.0)
-        with pytest.raises(RefusedError, match="no reply 'call_1_0'"):
-            own.reward_reply("call_1_0", 1.0)
-        own.reward_reply("chatcmpl-1", 0.5)
-        _, turns, _ = own.record()
-        assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
-
-    asyncio.run(work())
+async def test_a_reward_of_a_turn_is_its_step_s() -> None:
+    own = session()
+    first = await asked(own, PROMPT)
+    await asked(own, went_on(PROMPT, first, "Sure?"))
+    own.reward_reply(first.id, 0.25)
+    with pytest.raises(RefusedError, match="no reply 'x'"):
+        own.reward_reply("x", 1.0)
+    with pytest.raises(RefusedError, match="no reply 'call_1_0'"):
+        own.reward_reply("call_1_0", 1.0)
+    own.reward_reply("chatcmpl-1", 0.5)
+    _, turns, _ = own.record()
+    assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
 
 
 def test_a_reply_without_the_call_that_was_demanded_is_malformed() -> None:

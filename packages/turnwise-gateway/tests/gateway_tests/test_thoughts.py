@@ -54,27 +54,21 @@ def test_thoughts_before_the_last_words_of_a_user_are_left_out_in_a_new_context(
     assert capture.sampled == capture.trained == int(tokens.mask.sum())
 
 
-def test_a_conversation_goes_on_in_the_context_without_thoughts() -> None:
-    async def work() -> None:
-        own = session(HashedEngine([ANSWER]), leave_out_thoughts=True)
-        messages = went_on(PROMPT, await asked(own, PROMPT), "Sure?")
-        own.engine.turns = [CALL]  # type: ignore[attr-defined]
-        messages = went_on(messages, await asked(own, messages), "It is Paris.")
-        await asked(own, messages)
-        assert len(texts(own)) == 2
-        await asked(own, messages)
-        assert own.usage.contexts["another try"] == 1
-
-    asyncio.run(work())
+async def test_a_conversation_goes_on_in_the_context_without_thoughts() -> None:
+    own = session(HashedEngine([ANSWER]), leave_out_thoughts=True)
+    messages = went_on(PROMPT, await asked(own, PROMPT), "Sure?")
+    own.engine.turns = [CALL]  # type: ignore[attr-defined]
+    messages = went_on(messages, await asked(own, messages), "It is Paris.")
+    await asked(own, messages)
+    assert len(texts(own)) == 2
+    await asked(own, messages)
+    assert own.usage.contexts["another try"] == 1
 
 
-def test_a_reply_without_a_thought_goes_on_in_its_context() -> None:
-    async def work() -> None:
-        own = session(HashedEngine(["<answer> Paris</answer>"]), leave_out_thoughts=True)
-        await asked(own, went_on(PROMPT, await asked(own, PROMPT), "Sure?"))
-        assert len(texts(own)) == 1
-
-    asyncio.run(work())
+async def test_a_reply_without_a_thought_goes_on_in_its_context() -> None:
+    own = session(HashedEngine(["<answer> Paris</answer>"]), leave_out_thoughts=True)
+    await asked(own, went_on(PROMPT, await asked(own, PROMPT), "Sure?"))
+    assert len(texts(own)) == 1
 
 
 class Thinking(HashedEngine):
