@@ -19,6 +19,10 @@ LIMITS = RolloutConfig(top_p=0.9, **BUDGETS)
 PROMPT = (Message("user", "Capital of France?"),)
 
 
+def limits(**changes: float) -> RolloutConfig:
+    return LIMITS.model_copy(update=changes)
+
+
 def session(engine: Any = None, limits: RolloutConfig = LIMITS, **others: Any) -> Session:
     engine = engine or HashedEngine()
     engine.open("0-0")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway_tests.asking import LIMITS, PROMPT, request, session
+from gateway_tests.asking import PROMPT, limits, request, session
 from gateway_tests.hashed_engine import TOKENIZER
-from gateway_tests.test_server import QUESTION, served
+from gateway_tests.test_server import CHAT, QUESTION, served
 from turnwise.config import ScaffoldConfig
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment
@@ -21,7 +21,6 @@ from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Message, RefusedError, ToolSchema
 from turnwise_gateway.session import FEWEST_REFUSALS
 
-CHAT = "/v1/chat/completions"
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
 CALL = {"name": "f", "arguments": json.dumps(DEEP)}
 CALLED = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": CALL}]}
@@ -47,23 +46,20 @@ BODIES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", BODIES)
-def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> None:
+async def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> None:
     path, body = BODIES[name]
     content = body if isinstance(body, str) else json.dumps(body)
-
-    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
+    async with served() as at:
         begun = time.monotonic()
-        answer = await client.post(f"{address.root}{path}", content=content)
+        answer = await at.post(path, None, content=content)
         assert answer.status_code in (400, 413), answer.text
         assert answer.json()["error"]["message"]
         assert time.monotonic() - begun < 5
-        assert session.bug is None
-        assert (await client.post(f"{address.root}{CHAT}", json=QUESTION)).is_success
-
-    served(work)
+        assert at.session.bug is None
+        assert (await at.post()).is_success
 
 
-def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered() -> None:
+async def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered() -> None:
     many = tuple(ToolSchema(f"t{n}", "", {}) for n in range(bounds.MOST_TOOLS + 1))
     for asked, field in (
         (request(PROMPT * (bounds.MOST_MESSAGES + 1)), "messages"),
@@ -71,23 +67,21 @@ def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered()
         (type(request())(PROMPT, many), "tools"),
     ):
         with pytest.raises(RefusedError) as refused:
-            asyncio.run(session().ask(asked))
+            await session().ask(asked)
         assert refused.value.field == field
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens"])
-def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
-    async def work(gateway: Any, own: Any, address: Any, client: Any) -> None:
-        most = max(FEWEST_REFUSALS, own.limits.max_turns)
+async def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
+    async with served() as at:
+        most = max(FEWEST_REFUSALS, at.session.limits.max_turns)
         for refusals in range(most + 1):
-            assert own.limit is None, refusals
-            assert (await client.post(f"{address.root}{path}", json={})).status_code == 400
-        answer = await client.post(f"{address.root}{path}", json=QUESTION)
+            assert at.session.limit is None, refusals
+            assert (await at.post(path, {})).status_code == 400
+        answer = await at.post(path)
         assert (answer.status_code, "requests were refused" in answer.text) == (403, True)
-        assert own.limit is not None
-
-    served(work)
+        assert at.session.limit is not None
 
 
 class Slow(TagsScaffold):
@@ -112,8 +106,7 @@ async def test_others_are_served_while_a_long_prompt_is_rendered(method: str) ->
 
 
 async def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
-    limits = LIMITS.model_copy(update={"max_turns": 2})
-    own = session(limits=limits)
+    own = session(limits=limits(max_turns=2))
     asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert [isinstance(one, RefusedError) for one in ended].count(False) == 2
@@ -127,15 +120,14 @@ def _connected(address: Any) -> socket.socket:
 
 
 @pytest.mark.long
-def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline(
+async def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.3)
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
-
-    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
+    async with served() as at:
         loop = asyncio.get_running_loop()
-        first = _connected(address)
+        first = _connected(at.address)
         await loop.sock_sendall(first, b"GET /none HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"404" in await loop.sock_recv(first, 4096)
         ended = False
@@ -148,34 +140,29 @@ def test_connections_have_a_cap_and_a_later_request_that_trickles_has_a_deadline
                     break
                 await asyncio.sleep(0.02)
         assert ended
-        idle = [_connected(address) for _ in range(40)]
+        idle = [_connected(at.address) for _ in range(40)]
         await asyncio.sleep(0.1)
-        assert len(gateway._server.server_state.connections) <= 20
+        assert len(at.gateway._server.server_state.connections) <= 20
         await asyncio.sleep(0.5)
-        assert (await client.post(f"{address.root}{CHAT}", json=QUESTION)).is_success
+        assert (await at.post()).is_success
         for one in idle:
             one.close()
 
-    served(work)
-
 
 @pytest.mark.long
-def test_half_bodies_hold_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_bodies_hold_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 1.0)
     monkeypatch.setattr(connections, "MOST_BYTES", 100_000)
 
-    async def work(gateway: Any, session: Any, address: Any, client: Any) -> None:
-        async def half() -> Any:
-            yield b"x" * 60_000
-            await asyncio.sleep(0.5)
-            yield b"x"
+    async def half() -> Any:
+        yield b"x" * 60_000
+        await asyncio.sleep(0.5)
+        yield b"x"
 
-        url = f"{address.root}{CHAT}"
-        answers = await asyncio.gather(*(client.post(url, content=half()) for _ in range(3)))
+    async with served() as at:
+        answers = await asyncio.gather(*(at.post(json=None, content=half()) for _ in range(3)))
         assert 429 in [one.status_code for one in answers]
-        assert (await client.post(url, json=QUESTION)).is_success
-
-    served(work)
+        assert (await at.post()).is_success
 
 
 def test_secrets_are_blotted_out(monkeypatch: pytest.MonkeyPatch) -> None:

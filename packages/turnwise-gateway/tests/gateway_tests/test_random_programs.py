@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway_tests.asking import LIMITS, PROMPT, asked, request, session, went_on
+from gateway_tests.asking import PROMPT, asked, limits, request, session, went_on
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise_gateway.requests import Message, RefusedError
 from turnwise_gateway.session import Session
@@ -106,8 +106,9 @@ def test_each_sampled_token_is_in_the_record_once_or_in_the_account(
 ) -> None:
     async def work() -> None:
         engine = HashedEngine()
-        limits = LIMITS.model_copy(update={"max_turns": 25, "max_tokens": 600})
-        own = session(engine, limits, leave_out_thoughts=without_thoughts)
+        own = session(
+            engine, limits(max_turns=25, max_tokens=600), leave_out_thoughts=without_thoughts
+        )
         program = Program(own, seed)
         for _ in range(steps):
             try:

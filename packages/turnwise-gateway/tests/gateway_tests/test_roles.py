@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway_tests.asking import LIMITS, PROMPT, request, session, went_on
+from gateway_tests.asking import PROMPT, limits, request, session, went_on
 from gateway_tests.hashed_engine import HashedEngine, check_record
 from tests.chat_server import serving
 from turnwise.algorithms.registry import make_algorithm
@@ -119,7 +119,7 @@ async def test_frozen_roles_and_endpoints_are_in_the_account_and_not_in_the_toke
 
 async def test_budgets_count_the_replies_of_all_roles() -> None:
     roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
-    own = session(limits=LIMITS.model_copy(update={"max_turns": 3}), roles=roles)
+    own = session(limits=limits(max_turns=3), roles=roles)
     for role in roles:
         await said(own, role)
     for role in roles:
@@ -286,8 +286,7 @@ def test_each_token_of_trained_roles_is_in_the_batch_once_and_no_other(
     roles: dict[str, Role] = {f"r{n}": made[one]() for n, one in enumerate(policies)}
 
     async def work() -> tuple[Session, Trajectory]:
-        limits = LIMITS.model_copy(update={"max_tokens": 5000, "max_turns": 200})
-        own = session(limits=limits, roles=roles, seed=seed)
+        own = session(limits=limits(max_tokens=5000, max_turns=200), roles=roles, seed=seed)
         await at_random(own, stream)
         return own, played(own, Verdict(1.0, True, roles={"r0": 2.0}))
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway_tests.asking import LIMITS, PROMPT, asked, request, session, texts, went_on
+from gateway_tests.asking import PROMPT, asked, limits, request, session, texts, went_on
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
-from turnwise.config import RolloutConfig
 from turnwise.types import Action, Outcome
 from turnwise_gateway.requests import Message, RefusedError
 from turnwise_gateway.sampling import _with_ids
@@ -43,42 +42,37 @@ async def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> 
     assert engine.open_sessions == {"0-0"}
 
 
-def test_what_is_sampled_does_not_depend_on_the_order_of_requests() -> None:
-    async def work(order: list[int]) -> list[str]:
+async def test_what_is_sampled_does_not_depend_on_the_order_of_requests() -> None:
+    said = []
+    for order in ([0, 1, 2], [2, 0, 1]):
         own = session()
         replies = {n: await asked(own, (Message("user", f"Question {n}?"),)) for n in order}
-        return [repr(replies[n].choices[0].text) for n in sorted(replies)]
+        said.append([repr(replies[n].choices[0].text) for n in sorted(replies)])
+    assert said[0] == said[1]
 
-    assert asyncio.run(work([0, 1, 2])) == asyncio.run(work([2, 0, 1]))
 
+@pytest.mark.parametrize(
+    ("limit", "most", "said", "outcome"),
+    [
+        ("max_turns", 3, "max_turns", Outcome.TRUNCATED_TURNS),
+        ("max_tokens", 200, "length", Outcome.TRUNCATED_TOKENS),
+        ("max_tool_calls", 2, "max_tool_calls", Outcome.TRUNCATED_TOOL_CALLS),
+    ],
+)
+async def test_budgets_are_refused_with_the_outcome(
+    limit: str, most: int, said: str, outcome: Outcome
+) -> None:
+    own = session(HashedEngine(["<lookup> France</lookup>"]), limits(**{limit: most}))
 
-def test_budgets_are_refused_with_the_outcome() -> None:
-    async def work(limits: RolloutConfig, said: str, outcome: Outcome) -> None:
-        own = session(HashedEngine(["<lookup> France</lookup>"]), limits)
+    async def go_on_and_on() -> None:
+        messages = PROMPT
+        while True:
+            messages = went_on(messages, await asked(own, messages), "It is Paris.")
 
-        async def go_on_and_on() -> None:
-            messages = PROMPT
-            while True:
-                messages = went_on(messages, await asked(own, messages), "It is Paris.")
-
-        with pytest.raises(RefusedError, match=said):
-            await go_on_and_on()
-        assert own.limit is outcome
-        check_record(own.record()[0])
-
-    asyncio.run(
-        work(LIMITS.model_copy(update={"max_turns": 3}), "max_turns", Outcome.TRUNCATED_TURNS)
-    )
-    asyncio.run(
-        work(LIMITS.model_copy(update={"max_tokens": 200}), "length", Outcome.TRUNCATED_TOKENS)
-    )
-    asyncio.run(
-        work(
-            LIMITS.model_copy(update={"max_tool_calls": 2}),
-            "max_tool_calls",
-            Outcome.TRUNCATED_TOOL_CALLS,
-        )
-    )
+    with pytest.raises(RefusedError, match=said):
+        await go_on_and_on()
+    assert own.limit is outcome
+    check_record(own.record()[0])
 
 
 async def test_another_model_is_not_here() -> None:
@@ -103,7 +97,7 @@ async def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
     assert text.count("Sure?") == 1  # nothing stays of the request that failed
 
 
-def test_choices_of_one_request_have_seeds_of_their_own() -> None:
+async def test_choices_of_one_request_have_seeds_of_their_own_and_count_in_the_budget() -> None:
     seeds = []
 
     class Noting(HashedEngine):
@@ -111,44 +105,48 @@ def test_choices_of_one_request_have_seeds_of_their_own() -> None:
             seeds.append(sampling.seed)
             return await super().generate(prompt, sampling, **others)
 
-    asyncio.run(asked(session(Noting()), PROMPT, count=8))
-    assert len(set(seeds)) == 8
-
-
-def test_each_choice_of_a_request_counts_in_the_budget() -> None:
-    own = session(limits=LIMITS.model_copy(update={"max_turns": 3}))
+    own = session(Noting(), limits(max_turns=8))
     with pytest.raises(RefusedError, match="max_turns"):
-        asyncio.run(asked(own, PROMPT, count=4))
-    asyncio.run(asked(own, PROMPT, count=3))
+        await asked(own, PROMPT, count=9)
+    await asked(own, PROMPT, count=8)
+    assert len(set(seeds)) == len(seeds) == 8
 
 
-def test_an_episode_is_not_truncated_where_a_reply_came_after_the_refusal() -> None:
+async def test_an_episode_is_not_truncated_where_a_reply_came_after_the_refusal() -> None:
     own = session()
     with pytest.raises(RefusedError, match="context_length_exceeded"):
-        asyncio.run(asked(own, (Message("user", "x" * 10_000),)))
+        await asked(own, (Message("user", "x" * 10_000),))
     assert own.limit is Outcome.TRUNCATED_TOKENS
-    asyncio.run(asked(own, PROMPT))
+    await asked(own, PROMPT)
     assert own.limit is None
 
 
-def test_each_call_has_an_id_of_its_own() -> None:
+async def test_each_call_has_an_id_of_its_own() -> None:
     own = session(HashedEngine(["<lookup> France</lookup>"]))
-    reply = asyncio.run(asked(own, PROMPT, count=3))
+    reply = await asked(own, PROMPT, count=3)
     two = _with_ids(Action("", calls=(reply.choices[0].calls * 2)), "3").calls
     ids = [call.id for choice in reply.choices for call in choice.calls]
     assert len({*ids, *(call.id for call in two)}) == 5
 
 
-def test_no_reward_is_taken_after_the_end() -> None:
-    own = session()
-    reply = asyncio.run(asked(own, PROMPT))
-    own.ended.set()
-    with pytest.raises(RefusedError, match="has ended"):
-        own.rewarded(GivenReward(1.0, True))
-    with pytest.raises(RefusedError, match="has ended"):
-        own.reward_reply(reply.id, 1.0)
-    with pytest.raises(RefusedError, match="has ended"):
-        own.reward_role("policy", 1.0)
+@pytest.mark.parametrize(
+    ("ended", "said"), [(True, "has ended"), (False, "rewards are the verifier's")]
+)
+async def test_rewards_are_refused_after_the_end_and_where_the_verifier_gives_them(
+    ended: bool, said: str
+) -> None:
+    own = session(rewarded_by_agent=ended)
+    reply = await asked(own, PROMPT)
+    if ended:
+        own.ended.set()
+    for give in (
+        lambda: own.rewarded(GivenReward(1.0, True)),
+        lambda: own.reward_reply(reply.id, 1.0),
+        lambda: own.reward_role("policy", 1.0),
+    ):
+        with pytest.raises(RefusedError, match=said) as refused:
+            give()
+        assert refused.value.status == 403
     assert own.reward is None
 
 
@@ -171,7 +169,10 @@ async def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
     assert not turns
 
 
-def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
+@pytest.mark.parametrize("words", [("soon", "late"), ("late", "soon")])
+async def test_the_engine_s_own_session_is_open_again_when_all_is_answered(
+    words: tuple[str, str],
+) -> None:
     """A lockstep engine waits for the agent then, whichever request ends first."""
 
     class Ordered(HashedEngine):
@@ -180,14 +181,10 @@ def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
             await asyncio.sleep(0.05 if late else 0)
             return await super().generate(prompt, *given, **others)
 
-    async def work(words: list[str]) -> None:
-        engine = Ordered()
-        own = session(engine)
-        await asyncio.gather(*(asked(own, (Message("user", word),)) for word in words))
-        assert engine.open_sessions == {"0-0"}
-
-    asyncio.run(work(["soon", "late"]))
-    asyncio.run(work(["late", "soon"]))
+    engine = Ordered()
+    own = session(engine)
+    await asyncio.gather(*(asked(own, (Message("user", word),)) for word in words))
+    assert engine.open_sessions == {"0-0"}
 
 
 async def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
@@ -201,42 +198,32 @@ async def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() ->
     assert own.bug is not None
 
 
-async def test_rewards_are_refused_where_the_verifier_gives_them() -> None:
-    own = session()
-    own.rewarded_by_agent = False
-    reply = await asked(own, PROMPT)
-    with pytest.raises(RefusedError, match="rewards are the verifier's") as refused:
-        own.rewarded(GivenReward(1.0, True))
-    assert refused.value.status == 403
-    with pytest.raises(RefusedError, match="rewards are the verifier's"):
-        own.reward_reply(reply.id, 50.0)
-
-
 async def test_a_reward_of_a_turn_is_its_step_s() -> None:
     own = session()
     first = await asked(own, PROMPT)
     await asked(own, went_on(PROMPT, first, "Sure?"))
     own.reward_reply(first.id, 0.25)
-    with pytest.raises(RefusedError, match="no reply 'x'"):
-        own.reward_reply("x", 1.0)
-    with pytest.raises(RefusedError, match="no reply 'call_1_0'"):
-        own.reward_reply("call_1_0", 1.0)
+    for other in ("x", "call_1_0"):
+        with pytest.raises(RefusedError, match=f"no reply '{other}'"):
+            own.reward_reply(other, 1.0)
     own.reward_reply("chatcmpl-1", 0.5)
     _, turns, _ = own.record()
     assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
 
 
-def test_a_reply_without_the_call_that_was_demanded_is_malformed() -> None:
-    async def work(said: str) -> tuple[str, bool]:
-        own = session(HashedEngine([said]))
-        reply = await asked(own, PROMPT, needs_call=True)
-        _, (turn,), _ = own.record()
-        await asked(own, went_on(PROMPT, reply, "Call it."), needs_call=True)
-        check_record(own.record()[0])
-        return reply.choices[0].text, turn.action.error is None
-
-    assert asyncio.run(work("<answer> Paris</answer>")) == ("Paris", False)
-    assert asyncio.run(work("<lookup> France</lookup>")) == ("", True)
+@pytest.mark.parametrize(
+    ("said", "text", "right"),
+    [("<answer> Paris</answer>", "Paris", False), ("<lookup> France</lookup>", "", True)],
+)
+async def test_a_reply_without_the_call_that_was_demanded_is_malformed(
+    said: str, text: str, right: bool
+) -> None:
+    own = session(HashedEngine([said]))
+    reply = await asked(own, PROMPT, needs_call=True)
+    _, (turn,), _ = own.record()
+    assert (reply.choices[0].text, turn.action.error is None) == (text, right)
+    await asked(own, went_on(PROMPT, reply, "Call it."), needs_call=True)
+    check_record(own.record()[0])
 
 
 @pytest.mark.parametrize(
@@ -250,17 +237,17 @@ def test_a_reply_without_the_call_that_was_demanded_is_malformed() -> None:
         ("<answer> Paris </answer>", (" </answer>",), "Paris", " </answer>"),
     ],
 )
-def test_a_reply_ends_before_the_first_string_of_stop(
+async def test_a_reply_ends_before_the_first_string_of_stop(
     said: str, stop: tuple[str, ...], text: str, stopped_at: str
 ) -> None:
     """Whatever the token in which it ended has behind that."""
-    (choice,) = asyncio.run(asked(session(HashedEngine([said])), PROMPT, stop=stop)).choices
+    (choice,) = (await asked(session(HashedEngine([said])), PROMPT, stop=stop)).choices
     assert (choice.text, choice.stopped_at) == (text, stopped_at)
 
 
-def test_the_bytes_of_listed_tokens_join_to_the_reply() -> None:
+async def test_the_bytes_of_listed_tokens_join_to_the_reply() -> None:
     said = "<answer> Zürich — 時間 👩‍🚀</answer>"
-    reply = asyncio.run(asked(session(HashedEngine([said])), PROMPT, logprobs=True))
+    reply = await asked(session(HashedEngine([said])), PROMPT, logprobs=True)
     tokens = reply.choices[0].tokens
     assert b"".join(one.bytes for one in tokens).decode().startswith(said)
     assert "�" in [one.text for one in tokens]
