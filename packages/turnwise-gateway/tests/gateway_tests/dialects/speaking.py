@@ -5,13 +5,22 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
+import pytest
+
 from turnwise_gateway.dialects import chat_completions, messages, responses
 from turnwise_gateway.dialects.registry import Dialect
 from turnwise_gateway.requests import Message, Reply, Request
 
 ALL: dict[str, Dialect] = {one.NAME: one for one in (chat_completions, responses, messages)}
+by_dialect = pytest.mark.parametrize("dialect", ALL)
 INPUT = {"chat_completions": "messages", "responses": "input", "messages": "messages"}
 """The field that the conversation stands in."""
+ONE_TOOL: dict[str, Any] = {
+    "chat_completions": {"type": "function", "function": {"name": "a"}},
+    "responses": {"type": "function", "name": "a"},
+    "messages": {"type": "tool", "name": "a"},
+}
+"""A choice of the tool `a`."""
 
 
 def body(dialect: str, said: Sequence[Any], **fields: Any) -> dict[str, Any]:

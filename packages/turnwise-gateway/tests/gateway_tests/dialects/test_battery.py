@@ -1,5 +1,5 @@
 """What the gateway answers, in every dialect: of the shape that the clients publish, and with the
-meaning that the reply has; and what it reads, however an agent may write it.
+meaning that the reply has.
 
 Clients build their types without checking, so a missing field would not be seen by talking to them.
 """
@@ -15,9 +15,18 @@ import openai.types.responses
 import pytest
 from pydantic import TypeAdapter
 
-from gateway_tests.dialects.serving import CHOICES, TWO
-from gateway_tests.dialects.speaking import ALL, INPUT, body, data, pieced, told, written
-from turnwise.types import ToolCall
+from gateway_tests.dialects.serving import CALLING, CHOICES, PLAIN, SILENT, TWO, WEATHER
+from gateway_tests.dialects.speaking import (
+    ALL,
+    INPUT,
+    body,
+    by_dialect,
+    data,
+    pieced,
+    told,
+    tool,
+    written,
+)
 from turnwise_gateway.dialects import messages
 from turnwise_gateway.requests import (
     Choice,
@@ -43,7 +52,6 @@ ENDINGS = {
 }
 TOOLS = ToolSchema("weather", "", {"type": "object"}), ToolSchema("clock", "", {"type": "object"})
 REQUEST = Request((), TOOLS, stream_usage=True)
-by_dialect = pytest.mark.parametrize("dialect", ALL)
 by_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 
 
@@ -140,6 +148,7 @@ def test_replies_and_events_have_all_fields(dialect: str, reply: Reply) -> None:
 
 
 def test_counts_and_errors_have_all_fields() -> None:
+    assert messages.counted(5) == {"input_tokens": 5}
     anthropic.types.MessageTokensCount.model_validate(messages.counted(5), strict=True)
     told = messages.error(RefusedError("No."))
     anthropic.types.shared.ErrorResponse.model_validate(told, strict=True)
@@ -185,190 +194,6 @@ def test_log_probabilities_have_the_bytes_of_their_tokens(text: str) -> None:
     assert b"".join(bytes(one.bytes or ()) for one in listed.content).decode() == text
 
 
-CACHE = {"cache_control": {"type": "ephemeral"}}
-HI = Message("user", "Hi.\nYou.")
-CALLING = Message("assistant", "", (ToolCall("clock", {}, "c"),))
-ORDER = {"role": "user", "content": "Hi.\nYou."}
-
-
-def parts(*kinds: str, **more: Any) -> list[dict[str, Any]]:
-    """ "Hi." and "You." as content parts of these kinds."""
-    return [
-        {"type": kind, "text": text, **more}
-        for kind, text in zip(kinds, ("Hi.", "You."), strict=True)
-    ]
-
-
-READ: dict[str, dict[str, tuple[list[Any], list[Message]]]] = {
-    "chat_completions": {
-        "parts": ([{"role": "user", "content": parts("text", "text")}], [HI]),
-        "cached": ([{"role": "user", "content": parts("text", "text", **CACHE), **CACHE}], [HI]),
-        "developer": (
-            [{"role": "developer", "content": "Be."}, ORDER],
-            [Message("system", "Be."), HI],
-        ),
-        "no parts": ([{"role": "user", "content": []}, ORDER], [Message("user", ""), HI]),
-        "null content": (
-            [
-                ORDER,
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "refusal": None,
-                    "audio": None,
-                    "function_call": None,
-                    "tool_calls": [
-                        {
-                            "id": "c",
-                            "type": "function",
-                            "function": {"name": "clock", "arguments": "{}"},
-                        }
-                    ],
-                },
-                {"role": "tool", "tool_call_id": "c", "content": parts("text", "text")},
-            ],
-            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
-        ),
-        "null calls": (
-            [ORDER, {"role": "assistant", "content": "No.", "tool_calls": None}, ORDER],
-            [HI, Message("assistant", "No."), HI],
-        ),
-        "thinking": (
-            [ORDER, {"role": "assistant", "content": "No.", "reasoning_content": "Hm."}, ORDER],
-            [HI, Message("assistant", "No."), HI],
-        ),
-        "joined parts": (
-            [ORDER, {"role": "assistant", "content": parts("text", "text")}, ORDER],
-            [HI, Message("assistant", "Hi.You."), HI],
-        ),
-        "no arguments": (
-            [
-                ORDER,
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": "c", "function": {"name": "clock", "arguments": ""}}],
-                },
-                {"role": "tool", "tool_call_id": "c", "content": ""},
-            ],
-            [HI, CALLING, Message("tool", "", call="c")],
-        ),
-    },
-    "responses": {
-        "parts": ([{"role": "user", "content": parts("input_text", "input_text")}], [HI]),
-        "typed": ([{"type": "message", **ORDER, "status": "completed", "id": "m"}], [HI]),
-        "developer": (
-            [{"role": "developer", "content": "Be."}, ORDER],
-            [Message("system", "Be."), HI],
-        ),
-        "system": ([{"role": "system", "content": "Be."}, ORDER], [Message("system", "Be."), HI]),
-        "thinking": (
-            [
-                ORDER,
-                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
-                {"role": "assistant", "content": "No.", "phase": "final_answer"},
-                ORDER,
-            ],
-            [HI, Message("assistant", "No."), HI],
-        ),
-        "output": (
-            [ORDER, {"role": "assistant", "content": parts("output_text", "output_text")}, ORDER],
-            [HI, Message("assistant", "Hi.You."), HI],
-        ),
-        "result in parts": (
-            [
-                ORDER,
-                {"type": "function_call", "call_id": "c", "name": "clock", "arguments": "{}"},
-                {
-                    "type": "function_call_output",
-                    "call_id": "c",
-                    "output": parts("input_text", "input_text"),
-                    "status": None,
-                },
-            ],
-            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
-        ),
-        "no arguments": (
-            [
-                ORDER,
-                {"type": "function_call", "call_id": "c", "name": "clock", "arguments": ""},
-                {"type": "function_call_output", "call_id": "c", "output": ""},
-            ],
-            [HI, CALLING, Message("tool", "", call="c")],
-        ),
-    },
-    "messages": {
-        "parts": ([{"role": "user", "content": parts("text", "text")}], [HI]),
-        "cached": ([{"role": "user", "content": parts("text", "text", **CACHE)}], [HI]),
-        "system": ([{"role": "system", "content": "Be."}, ORDER], [Message("system", "Be."), HI]),
-        "citations": ([{"role": "user", "content": parts("text", "text", citations=None)}], [HI]),
-        "thinking": (
-            [
-                ORDER,
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "Hm.", "signature": ""},
-                        {"type": "redacted_thinking", "data": "x"},
-                        {"type": "text", "text": "No.", "citations": None, **CACHE},
-                    ],
-                },
-                ORDER,
-            ],
-            [HI, Message("assistant", "No."), HI],
-        ),
-        "null content": (
-            [
-                ORDER,
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "tool_use", "id": "c", "name": "clock", "input": {}, **CACHE}
-                    ],
-                },
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "tool_result", "tool_use_id": "c", "content": None, **CACHE},
-                        *parts("text", "text"),
-                    ],
-                },
-            ],
-            [HI, CALLING, Message("tool", "", call="c"), HI],
-        ),
-        "result in parts": (
-            [
-                ORDER,
-                *written("messages", [CALLING]),
-                {
-                    "role": "user",
-                    "content": [
-                        {
-                            "type": "tool_result",
-                            "tool_use_id": "c",
-                            "content": parts("text", "text", **CACHE),
-                            "is_error": False,
-                        }
-                    ],
-                },
-            ],
-            [HI, CALLING, Message("tool", "Hi.\nYou.", call="c")],
-        ),
-    },
-}
-ROWS = [
-    pytest.param(dialect, said, meant, id=f"{dialect}-{name}")
-    for dialect, rows in READ.items()
-    for name, (said, meant) in rows.items()
-]
-
-
-@pytest.mark.parametrize(("dialect", "said", "meant"), ROWS)
-def test_a_conversation_is_read_for_what_it_means(
-    dialect: str, said: list[Any], meant: list[Message]
-) -> None:
-    assert list(ALL[dialect].read(body(dialect, said)).messages) == meant
-
-
 @by_dialect
 def test_an_error_names_the_field_that_this_dialect_has(dialect: str) -> None:
     refused = RefusedError("messages: 5 are more than 4", field="messages")
@@ -377,3 +202,67 @@ def test_an_error_names_the_field_that_this_dialect_has(dialect: str) -> None:
     assert "5 are more than 4" in about["message"]
     assert about.get("param", INPUT[dialect]) == INPUT[dialect]
     assert dialect != "responses" or "messages" not in about["message"]
+
+
+@by_dialect
+def test_an_error_is_in_the_words_of_the_api(dialect: str) -> None:
+    for field in ("n", ""):
+        given = RefusedError("n: Too many.", 429, field, "rate_limit_error")
+        body = ALL[dialect].error(given)
+        about = {} if dialect == "messages" else {"param": field or None, "code": None}
+        assert body.pop("error") == {"type": "rate_limit_error", "message": "n: Too many.", **about}
+        assert body == ({"type": "error"} if dialect == "messages" else {})
+
+
+@by_dialect
+def test_events_are_named_numbered_and_ended_as_clients_expect(dialect: str) -> None:
+    asked = replace(REQUEST, stream_usage=False)
+    written = list(ALL[dialect].events(asked, CALLING))
+    if dialect == "chat_completions":
+        assert written.pop() == "data: [DONE]\n\n"
+        assert all(one.startswith("data: ") for one in written)
+        assert not any("usage" in one for one in data(iter(written)))
+        *others, last = data(ALL[dialect].events(REQUEST, PLAIN))
+        assert (last["choices"], last["usage"]["total_tokens"]) == ([], 16)
+        assert all(one["usage"] is None for one in others)
+        return
+    events = list(data(iter(written)))
+    assert [one.partition("\n")[0] for one in written] == [f"event: {e['type']}" for e in events]
+    ends = events[0]["type"], events[-1]["type"]
+    if dialect == "messages":
+        assert ends == ("message_start", "message_stop")
+        return
+    assert ends == ("response.created", "response.completed")
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[0]["response"]["output"] == []
+    assert events[-1]["response"] == ALL[dialect].body(asked, CALLING)
+
+
+def kinds(dialect: str, reply: Reply) -> list[str]:
+    """The kinds of the parts that a reply has."""
+    whole = ALL[dialect].body(REQUEST, reply)
+    return [one["type"] for one in whole["output" if dialect == "responses" else "content"]]
+
+
+def test_a_reply_has_the_parts_that_it_needs() -> None:
+    nothing = replace(PLAIN, choices=(Choice(""),))
+    assert kinds("responses", CALLING) == ["reasoning", "message", *["function_call"] * 2]
+    assert kinds("responses", SILENT) == ["function_call"] * 2
+    assert kinds("messages", SILENT) == ["tool_use"] * 2
+    assert kinds("messages", nothing) == ["text"]
+    assert kinds("responses", nothing) == ["message"]
+    asked = body(
+        "responses", ["?"], tools=[tool("responses", "f", parameters=WEATHER)], max_output_tokens=9
+    )
+    asked["input"] = "Hello."
+    told = ALL["responses"].body(ALL["responses"].read(asked), CALLING)
+    assert (told["max_output_tokens"], told["tools"][0]["parameters"]) == (9, WEATHER)
+
+
+def test_log_probabilities_are_there_if_they_were_asked_for() -> None:
+    asked = replace(REQUEST, logprobs=True)
+    first, second = ALL["chat_completions"].body(asked, TWO)["choices"]
+    assert [token["token"] for token in first["logprobs"]["content"]] == ["It", " is", " �", "�"]
+    listed = {"token": " �", "logprob": -2.0, "bytes": [32, 195], "top_logprobs": []}
+    assert first["logprobs"]["content"][2] == listed
+    assert (second["finish_reason"], len(second["logprobs"]["content"])) == ("length", 1)

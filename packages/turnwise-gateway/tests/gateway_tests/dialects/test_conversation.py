@@ -1,23 +1,21 @@
 """Calls and their results in every dialect: matched by id, and by order where ids are alike."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from gateway_tests.dialects.serving import PLAIN, check_refused
-from gateway_tests.dialects.speaking import ALL, body, tool, written
+from gateway_tests.dialects.serving import check_refused
+from gateway_tests.dialects.speaking import ALL, ONE_TOOL, body, by_dialect, tool, written
 from turnwise.chat.endpoint import AskedCall, ChatTurn
 from turnwise.types import ToolCall
 from turnwise_gateway.dialects.registry import DIALECTS
 from turnwise_gateway.endpoints import _choice
 from turnwise_gateway.rendering import continuation
-from turnwise_gateway.requests import Message, RefusedError, Request
+from turnwise_gateway.requests import Message, Request
 
 USER = Message("user", "Capitals?")
 COUNTRIES = ("France", "Italy", "Norway")
-by_dialect = pytest.mark.parametrize("dialect", ALL)
 
 
 def conversation(dialect: str, ids: Sequence[str], results: Sequence[str]) -> Request:
@@ -90,13 +88,6 @@ def test_calls_of_another_model_with_one_id_get_ids_of_their_own() -> None:
     ]
 
 
-CHOICES = {
-    "chat_completions": ("required", {"type": "function", "function": {"name": "a"}}),
-    "responses": ("required", {"type": "function", "name": "a"}),
-    "messages": ({"type": "any"}, {"type": "tool", "name": "a"}),
-}
-
-
 @by_dialect
 def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -> None:
     def read(choice: Any, *tools: str) -> Request:
@@ -104,7 +95,8 @@ def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -
         said = written(dialect, [USER])
         return ALL[dialect].read(body(dialect, said, tools=offered, tool_choice=choice))
 
-    any_tool, one_tool = CHOICES[dialect]
+    any_tool: Any = {"type": "any"} if dialect == "messages" else "required"
+    one_tool = ONE_TOOL[dialect]
     assert read(any_tool, "a", "b").needs_call
     assert read(one_tool, "a").needs_call
     assert not read({"type": "auto"} if dialect == "messages" else "auto", "a").needs_call
@@ -116,119 +108,3 @@ def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -
 def test_the_paths_are_those_of_the_services() -> None:
     assert sorted(DIALECTS) == ["/v1/chat/completions", "/v1/messages", "/v1/responses"]
     assert {dialect.PATH: dialect for dialect in DIALECTS.values()} == DIALECTS
-
-
-@by_dialect
-def test_a_request_knows_its_dialect(dialect: str) -> None:
-    bound = {"max_output_tokens" if dialect == "responses" else "max_tokens": 5}
-    request = ALL[dialect].read(body(dialect, written(dialect, [USER])) | bound)
-    assert (request.dialect, request.max_tokens) == (dialect, 5)
-    assert request.messages == (USER,)
-
-
-@by_dialect
-def test_what_all_dialects_refuse_is_refused_by_name(dialect: str) -> None:
-    offered = tool(dialect, "weather")
-    none: Any = {"type": "none"} if dialect == "messages" else "none"
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"model": None}, "model"),
-        ({"tools": [offered, offered]}, "tools[1].name"),
-        ({"tools": [offered], "tool_choice": none}, "tool_choice"),
-    ]
-    place = "tools[0].function" if dialect == "chat_completions" else "tools[0]"
-    names = ("(", "a.b", "<x>", "x" * 129, "")
-    refused += [({"tools": [tool(dialect, name)]}, f"{place}.name") for name in names]
-    for name, value in (("defer_loading", True), ("allowed_callers", ["programmatic"])):
-        refused.append(({"tools": [tool(dialect, "weather", **{name: value})]}, f"{place}.{name}"))
-    said = written(dialect, [USER])
-    for fields, field in refused:
-        check_refused(lambda fields=fields: ALL[dialect].read(body(dialect, said) | fields), field)
-
-
-CALLING = Message("assistant", "", (ToolCall("clock", {}, "c"),))
-BAD_ARGUMENTS: dict[str, Any] = {
-    "not a number": {"x": float("nan")},
-    "infinite": {"x": [float("inf")]},
-    "twice": '{"x": 1, "x": 2}',
-    "constant": '{"x": NaN}',
-    "too large": '{"x": 1e999}',
-    "list": "[1]",
-    "text": '"x"',
-    "half": '{"x": ',
-}
-
-
-@pytest.mark.parametrize("arguments", BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS)
-@by_dialect
-def test_arguments_that_are_no_json_are_refused(dialect: str, arguments: Any) -> None:
-    said = written(dialect, [Message("user", "?"), CALLING, Message("tool", "1", call="c")])
-    place = {
-        "chat_completions": "messages[1].tool_calls[0].function.arguments",
-        "responses": "input[1].arguments",
-        "messages": "messages[1].content[0].input",
-    }[dialect]
-    if dialect == "chat_completions":
-        said[1]["tool_calls"][0]["function"]["arguments"] = arguments
-    elif dialect == "responses":
-        said[1]["arguments"] = arguments
-    else:
-        said[1]["content"][0]["input"] = arguments
-    check_refused(lambda: ALL[dialect].read(body(dialect, said)), place)
-
-
-@by_dialect
-def test_a_schema_with_a_number_that_json_lacks_is_refused(dialect: str) -> None:
-    offered = tool(dialect, "clock")
-    holder = offered.get("function", offered)
-    name = "input_schema" if dialect == "messages" else "parameters"
-    holder[name] = {"type": "object", "maximum": float("inf")}
-    place = f"tools[0].function.{name}" if "function" in offered else f"tools[0].{name}"
-    said = written(dialect, [Message("user", "?")])
-    check_refused(lambda: ALL[dialect].read(body(dialect, said, tools=[offered])), place)
-
-
-ODD: tuple[Any, ...] = (
-    None,
-    True,
-    0,
-    -1,
-    10**400,
-    0.5,
-    "",
-    "\ud800",
-    [],
-    [None],
-    [[]],
-    {},
-    {"": 1},
-)
-
-
-def spoilt(value: Any, odd: Any) -> Iterator[Any]:
-    """A value with something odd in each of its places."""
-    yield odd
-    for key, inner in value.items() if isinstance(value, dict) else ():
-        yield from ({**value, key: other} for other in spoilt(inner, odd))
-    for place, inner in enumerate(value if isinstance(value, list) else ()):
-        yield from ([*value[:place], other, *value[place + 1 :]] for other in spoilt(inner, odd))
-
-
-def answered(dialect: str, asked: Any) -> tuple[Any, RefusedError | None]:
-    """The body of the answer to a request's, and the refusal if it is one."""
-    try:
-        return ALL[dialect].body(ALL[dialect].read(asked), PLAIN), None
-    except RefusedError as refused:
-        return ALL[dialect].error(refused), refused
-
-
-@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
-@by_dialect
-def test_whatever_is_odd_is_read_or_refused_with_a_place(dialect: str, odd: Any) -> None:
-    said = written(dialect, [USER, CALLING, Message("tool", "1", call="c")])
-    choice = CHOICES[dialect][1]
-    whole = body(dialect, said, tools=[tool(dialect, "a")], tool_choice=choice, stream=False)
-    for one in spoilt(whole, odd):
-        answer, refused = answered(dialect, one)
-        json.dumps(answer, ensure_ascii=False).encode()
-        assert refused is None or refused.status == 400
-        assert refused is None or refused.field or one is odd
