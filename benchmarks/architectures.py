@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import math
 import re
 import subprocess
 import sys
@@ -151,11 +152,11 @@ def _learner(model: Any) -> tuple[str, str]:
     from turnwise.errors import UserError
     from turnwise.forward.equality import FOREIGN_ERRORS
     from turnwise.forward.logprobs import check_supported
-    from turnwise.learning.parity import check_parity, measure_parity
+    from turnwise.learning.parity import check_parity
 
     try:
         check_supported(model)
-        found = asyncio.run(measure_parity(Dice(model), model, LONGEST)).learner
+        found = asyncio.run(check_parity(Dice(model), model, LONGEST, math.inf))[0].learner
         if found <= BOUND:
             return "right", ""
         asyncio.run(check_parity(Dice(model), model, LONGEST, BOUND))

@@ -22,7 +22,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from turnwise.models.tiny import CONTEXT, tiny_config
+from turnwise_studies.tiny.architecture import CONTEXT, tiny_config
 
 TURNS = 4
 """The last one's call is beyond the limit, and not run."""

@@ -22,12 +22,15 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
 from turnwise.models.places import tiny_folder
-from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Group, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
+PAD, END = "<|pad|>", "<|endoftext|>"
+TAGS = ("think", "search", "information", "answer")
+SPECIAL_TOKENS = [PAD, END, *(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))]
+"""The special tokens of `tiny`."""
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
 
 

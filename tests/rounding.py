@@ -1,5 +1,5 @@
 """The one bound of tests that compare what was computed with what it should be: a float64
-computation, and how far rounding may be from it on any processor (`turnwise/forward/rounding.py`).
+computation, and how far rounding may be from it on any processor (`turnwise/forward/equality.py`).
 """
 
 import copy
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.forward.rounding import allowed, sensitivities
+from turnwise.forward.equality import allowed, sensitivities
 
 Computation = Callable[[Any], Sequence[Tensor]]
 """From a model to the tensors that are compared."""

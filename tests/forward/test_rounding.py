@@ -8,7 +8,7 @@ import torch
 
 from tests.forward.shapes import SHAPES, follow, off, shaped
 from tests.rounding import assert_rounding, excess
-from turnwise.forward.rounding import allowed, sensitivities
+from turnwise.forward.equality import allowed, sensitivities
 from turnwise.forward.runner import Runner
 
 pytestmark = pytest.mark.numbers

@@ -15,10 +15,10 @@ from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedError
 from turnwise.forward.attention import fix_rotations
+from turnwise.forward.equality import InFloat32
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.own_caches import OwnRunner
-from turnwise.forward.rounding import InFloat32
-from turnwise.learning.parity import check_gap, check_parity, measure_parity
+from turnwise.learning.parity import check_gap, check_parity
 
 pytestmark = pytest.mark.numbers
 
@@ -237,7 +237,7 @@ def test_what_is_measured_is_rounding() -> None:
         engine = EmbeddedEngine(
             model, Ends(), max_sequences=4, max_tokens=LIMIT, deterministic=True
         )
-        found = await measure_parity(engine, model, LIMIT)
+        found, _ = await check_parity(engine, model, LIMIT, BOUND)
         await engine.stop()
         assert max(found.engine, found.learner) < BOUND
         assert found.tokens == 64

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fakes import save_small_model
+from tests.fakes import SPECIAL_TOKENS, save_small_model
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.load import load_model, load_tokenizer
 from turnwise.models.places import TINY, tiny_folder
-from turnwise.models.tiny import SPECIAL_TOKENS
 
 FIVE_MEGABYTES = 5_000_000
 

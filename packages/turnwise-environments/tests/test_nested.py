@@ -11,7 +11,7 @@ from turnwise.config import load_recipe, parse_override
 from turnwise.environments.records import read_records
 from turnwise.environments.search.cache import _read as read_cache
 from turnwise.errors import UserError
-from turnwise.scaffolds.text import read_arguments
+from turnwise.scaffolds.text import arguments_of
 from turnwise.tools.tool import Tool, tool
 from turnwise_environments.adapters.dockerfile import read_dockerfile
 from turnwise_environments.adapters.harbor import read_tasks
@@ -78,7 +78,7 @@ def test_what_can_be_made_again_is_made_again(tmp_path: Path) -> None:
 
 def test_an_answer_of_brackets_is_the_agents_mistake() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
-        read_arguments(Tool.of(Mine().add), DEEP)
+        arguments_of(Tool.of(Mine().add), DEEP)
     assert not cells_match(DEEP, ["1"])
     steps = read_dockerfile(f"FROM a\nRUN {DEEP}\n").steps
     assert steps[0].words == (DEEP,)

@@ -4,6 +4,7 @@ An algorithm is estimator x ratio level x clip x aggregation x filter; `rows` ha
 what a part is. Neither this package nor the modules of parts import torch.
 """
 
-from turnwise.algorithms.registry import Algorithm, make_algorithm, table
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.registry import make_algorithm, table
 
 __all__ = ["Algorithm", "make_algorithm", "table"]

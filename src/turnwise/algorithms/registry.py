@@ -13,19 +13,6 @@ from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.wings import loaded, missing, wings
 
-__all__ = [
-    "ALGORITHMS",
-    "COEFFICIENTS",
-    "Algorithm",
-    "algorithm_names",
-    "describe",
-    "describe_parts",
-    "make_algorithm",
-    "row_of",
-    "table",
-]
-
-
 SECTIONS = ("critic", "implicit_reward", "self_teacher", "teacher")
 """Tables of a recipe's `algorithm` that are no options: the settings of its signals."""
 

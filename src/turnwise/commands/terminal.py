@@ -16,8 +16,9 @@ from rich.table import Column, Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from turnwise.algorithms.algorithm import COEFFICIENTS
 from turnwise.algorithms.parts import PARTS
-from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
+from turnwise.algorithms.registry import make_algorithm
 from turnwise.commands.words import words_text
 from turnwise.config import Recipe
 from turnwise.errors import DataError

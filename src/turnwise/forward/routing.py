@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from turnwise.errors import NotSupportedError
-from turnwise.forward.equality import PROBE, ordinary_tokens
-from turnwise.forward.rounding import InFloat32
+from turnwise.forward.equality import PROBE, InFloat32, ordinary_tokens
 
 
 def route_in_float32(model: nn.Module) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.aggregation import token_mean
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.learning.batch import OBSERVATIONS, Example, supervised_examples, weigh
 from turnwise.learning.credits import Credits
 from turnwise.learning.sft import batch_of_step

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.algorithms.aggregation import Aggregation, Totals
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.forward.routing import Replay
 from turnwise.learning.credits import Credits

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.advantages import whiten
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.estimators import Credit, EstimatorInput, mean_reward
-from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.reward_terms import METRIC

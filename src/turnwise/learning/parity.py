@@ -28,14 +28,15 @@ from turnwise.errors import NotSupportedError, RunStoppedError
 from turnwise.forward.attention import evaluating
 from turnwise.forward.equality import (
     FOREIGN_ERRORS,
+    ROUNDINGS,
     distance,
     ordinary_tokens,
     own_logprobs,
     past_boundaries,
+    rounding_to_bfloat16,
 )
 from turnwise.forward.hidden import base_model
 from turnwise.forward.logprobs import token_logprobs
-from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
 
 TURNS = 3
 """Turns of each history; before the last one the session is closed and opened again."""
@@ -78,18 +79,8 @@ Checked = tuple[Parity, float]
 """A parity, and the bound that it is within."""
 
 
-async def measure_parity(
-    engine: Engine, model: nn.Module, longest: int, autocast: bool = False
-) -> Parity:
-    """The parity of an engine with the model's weights and no session, for histories of at most
-    `longest` tokens; `autocast` is the learner's. Raises NotSupportedError where the model's own
-    code fails."""
-    histories = await _play(engine, model, longest)
-    return _compare(model, histories, autocast)
-
-
 async def engine_parity(engine: Engine, model: nn.Module, longest: int) -> float:
-    """The part of `measure_parity` that is the engine's, for models that are not trained."""
+    """The part of `check_parity` that is the engine's, for models that are not trained."""
     histories = await _play(engine, model, longest)
     return _furthest([torch.tensor(each.logprobs) for each in histories], _own(model, histories))
 
@@ -103,8 +94,9 @@ async def check_parity(
     rounded: bool = False,
     strict: bool = False,
 ) -> Checked:
-    """Give what `measure_parity` finds and the bound that it is within; else raises
-    NotSupportedError.
+    """The parity of an engine with the model's weights and no session, for histories of at most
+    `longest` tokens, and the bound that it is within; `autocast` is the learner's. Raises
+    NotSupportedError where it is within none, and where the model's own code fails.
 
     With `rounded` engine or learner computes in bfloat16, and ROUNDINGS times `measure_rounding`
     are allowed where that is more; not with `strict`, where the bound was chosen.

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.kl import adapted_coefficient
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
 from turnwise.algorithms.parts import BYPASS
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import Images, base_model, note_packing

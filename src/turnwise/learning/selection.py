@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.filters import TrajectoryFacts, TurnFacts
-from turnwise.algorithms.registry import Algorithm
 from turnwise.types import Group, ToolResult, Trajectory, TrajectoryId, Turn
 
 Member = TypeVar("Member")

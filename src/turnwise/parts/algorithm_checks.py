@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.claims import claims_of, has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.parts import BYPASS, PARTS, Requirement, Trait
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.registry import ENGINES

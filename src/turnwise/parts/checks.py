@@ -6,7 +6,7 @@ Every check raises a ConfigError that says what to do. Not here: what can be kno
 
 from collections.abc import Sequence
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing

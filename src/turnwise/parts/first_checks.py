@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.conflicts import check
 from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS

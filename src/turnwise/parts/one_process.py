@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.learner import OfflineSteps

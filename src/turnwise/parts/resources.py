@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import Recipe
 from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError

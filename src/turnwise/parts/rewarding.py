@@ -7,8 +7,8 @@ Not here: how parts are added up (`rewards/composition.py`), and how the models 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import Trait
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name

@@ -12,9 +12,8 @@ Next: `engines/base.py`.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -22,9 +21,10 @@ from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import (
     UNCLOSED,
     TextScaffold,
+    arguments_of,
     contents,
-    read_arguments,
     single_argument,
+    written_arguments,
 )
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
@@ -43,6 +43,8 @@ _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 class TagsScaffold(TextScaffold):
     """See the module."""
 
+    _thought = "<think> {}</think>"
+
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
@@ -59,6 +61,8 @@ class TagsScaffold(TextScaffold):
         if taken is not None:
             raise ConfigError(f"scaffold tags: a tool cannot be called {taken!r}: rename it")
         self._names = (*self._tools, "answer")
+        forms = " or ".join(f"<{name}>…</{name}>" for name in self._names)
+        self._form = f"End your turn with {forms}."
         self._parallel = parallel_calls
         if parallel_calls and not self._end:
             raise ConfigError("scaffold.options.parallel_calls: the tokenizer has no eos_token")
@@ -85,73 +89,57 @@ class TagsScaffold(TextScaffold):
             segments += [self._opening, content, self._closing]
         return [*segments[:-1], *self._images(observation), *segments[-1:], *self._reopened()]
 
-    def parse(self, tokens: Sequence[int]) -> Action:
-        """Read one model turn: exactly one complete tag beside the thoughts, or several of tools
-        where parallel calls are allowed; else an error."""
-        text = self._text(tokens)
-        thought = " ".join(part.strip() for part in _THOUGHT.findall(text))
-        said = _THOUGHT.sub("", text)
-        if "<information>" in said or "</information>" in said:
-            return self._malformed(text, thought, "only the environment writes <information>")
-        if "<think>" in said:
-            return self._malformed(text, thought, UNCLOSED)
-        found = [match for tag in self._tags for match in tag.finditer(said)]
-        problem = self._problem(found, said)
-        if problem:
-            return self._malformed(text, thought, problem)
-        if found[0][1] == "answer":
-            return Action(text, thought, answer=found[0][2].strip())
-        calls = []
-        for name, content in (match.groups() for match in sorted(found, key=re.Match.start)):
-            try:
-                calls.append(ToolCall(name, self._arguments(self._tools[name], content.strip())))
-            except ValueError as error:
-                return self._malformed(text, thought, f"<{name}> {error}")
-        return Action(text, thought, calls=tuple(calls))
+    def _parted(self, turn: str) -> tuple[str, str]:
+        thought = " ".join(part.strip() for part in _THOUGHT.findall(turn))
+        return thought, _THOUGHT.sub("", turn)
 
-    def render(self, action: Action) -> list[int]:
-        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
-        if action.error is not None:
-            return self._as_it_stands(action.text)
+    def _read(self, said: str) -> tuple[tuple[ToolCall, ...], str | None]:
+        """Exactly one complete tag beside the thoughts, or several of tools where parallel calls
+        are allowed."""
+        if "<information>" in said or "</information>" in said:
+            raise ValueError("only the environment writes <information>")
+        if "<think>" in said:
+            raise ValueError(UNCLOSED)
+        found = [match for tag in self._tags for match in tag.finditer(said)]
+        self._check(found, said)
+        if found[0][1] == "answer":
+            return (), found[0][2].strip()
+        calls = [match.groups() for match in sorted(found, key=re.Match.start)]
+        return tuple(self._call(name, content.strip()) for name, content in calls), None
+
+    def _said(self, action: Action) -> str:
         if action.answer is not None:
-            said = f"<answer> {action.answer}</answer>"
-        elif self._parallel:
-            said = f"{''.join(map(self._written, action.calls))}{self._end}"
-        else:
-            (call,) = action.calls
-            said = self._written(call)
-        return self._with_thought(action.thought, f"<think> {action.thought}</think>", said)
+            return f"<answer> {action.answer}</answer>"
+        if self._parallel:
+            return f"{''.join(map(self._written, action.calls))}{self._end}"
+        (call,) = action.calls
+        return self._written(call)
 
     def _written(self, call: ToolCall) -> str:
-        single = single_argument(self._tools[call.name])
-        content = call.arguments[single] if single else json.dumps(dict(call.arguments))
-        return f"<{call.name}> {content}</{call.name}>"
+        return f"<{call.name}> {written_arguments(self._tools[call.name], call)}</{call.name}>"
 
-    def _problem(self, found: Sequence[re.Match[str]], said: str) -> str:
-        """The fault of the tags, or nothing."""
+    def _check(self, found: Sequence[re.Match[str]], said: str) -> None:
+        """Raise ValueError for a fault of the tags."""
         if not found:
-            return "there is no complete action"
+            raise ValueError("there is no complete action")
         together = self._parallel and all(match[1] != "answer" for match in found)
         if len(found) > 1 and not together:
-            return "there are several actions"
+            raise ValueError("there are several actions")
         empty = next((match[1] for match in found if not match[2].strip()), None)
         if empty:
-            return f"<{empty}> is empty"
+            raise ValueError(f"<{empty}> is empty")
         opened = sum(said.count(f"<{name}>") for name in self._names)
         if self._parallel and opened > len(found):
-            return "a tag is not closed"
+            raise ValueError("a tag is not closed")
         spans = sorted(match.span() for match in found)
         if any(end > start for (_, end), (start, _) in pairwise(spans)):
-            return "a tag stands inside another"
-        return ""
+            raise ValueError("a tag stands inside another")
 
-    def _arguments(self, tool: Tool, content: str) -> Mapping[str, Any]:
-        single = single_argument(tool)
-        return {single: content} if single else read_arguments(tool, content)
-
-    def _malformed(self, text: str, thought: str, problem: str) -> Action:
-        forms = " or ".join(f"<{name}>…</{name}>" for name in self._names)
-        return Action(text, thought, error=f"Malformed: {problem}. End your turn with {forms}.")
+    def _call(self, name: str, content: str) -> ToolCall:
+        try:
+            return ToolCall(name, arguments_of(self._tools[name], content))
+        except ValueError as error:
+            raise ValueError(f"<{name}> {error}") from None
 
     def _described(self) -> str:
         return " ".join(self._describe(tool) for tool in self._tools.values())

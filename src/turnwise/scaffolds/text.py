@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from turnwise.scaffolds.templates import check_day, opened, pieces, writes_today
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Observation, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 THOUGHT_END = "</think>"
 UNCLOSED = "<think> is not closed by </think>"
@@ -31,6 +31,11 @@ class TextScaffold:
     """Whether observations' images are shown to a model that takes them."""
     encode_image: Callable[[bytes], Sequence[int]] | None = None
     """Function from a PNG to the tokens that stand for it; None where the model takes none."""
+
+    _thought: ClassVar[str] = ""
+    """The form of a thought before what is said, with {} in its place."""
+    _form: str
+    """How a turn ends, in a sentence for the agent."""
 
     def __init__(
         self,
@@ -95,14 +100,33 @@ class TextScaffold:
             raise ValueError(UNCLOSED)
         return thought.strip(), rest
 
-    def _with_thought(self, thought: str, otherwise: str, rest: str) -> list[int]:
-        """The tokens of a turn: its thought in what the prompt has opened, or as `otherwise`."""
-        before = f"{thought}{THOUGHT_END}\n" if self._opened else otherwise if thought else ""
-        return self._encode(before + rest)
+    def parse(self, tokens: Sequence[int]) -> Action:
+        """Read one model turn: its thought, then calls or an answer; else an error."""
+        text, thought = self._text(tokens), ""
+        try:
+            thought, said = self._parted(text)
+            return Action(text, thought, *self._read(said))
+        except ValueError as error:
+            return Action(text, thought, error=f"Malformed: {error}. {self._form}")
 
-    def _as_it_stands(self, turn: str) -> list[int]:
-        """The tokens of a turn's text, without what its prompt has opened of it, and an end."""
-        return self._encode(f"{turn.removeprefix(self._opened)}{self._end}")
+    def render(self, action: Action) -> list[int]:
+        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
+        if action.error is not None:
+            return self._encode(f"{action.text.removeprefix(self._opened)}{self._end}")
+        form = f"{{}}{THOUGHT_END}\n" if self._opened else self._thought if action.thought else ""
+        return self._encode(form.format(action.thought) + self._said(action))
+
+    def _parted(self, turn: str) -> tuple[str, Any]:
+        """The thought of a turn, and the rest for `_read`. Raises as that."""
+        raise NotImplementedError
+
+    def _read(self, said: Any) -> tuple[tuple[ToolCall, ...], str | None]:
+        """Calls, or an answer. Raises ValueError, in words for the agent."""
+        raise NotImplementedError
+
+    def _said(self, action: Action) -> str:
+        """The text of calls or an answer."""
+        raise NotImplementedError
 
     def _reopened(self) -> list[Segment]:
         """The beginning of a turn after others, as the first one's prompt has it."""
@@ -191,8 +215,17 @@ def single_argument(tool: Tool) -> str | None:
     return name if schema.get("type") == "string" else None
 
 
-def read_arguments(tool: Tool, content: str) -> Mapping[str, Any]:
-    """A JSON object. Raises ValueError, in words for the agent, for anything else."""
+def written_arguments(tool: Tool, call: ToolCall) -> str:
+    """The arguments of a call as `arguments_of` reads them."""
+    single = single_argument(tool)
+    return str(call.arguments[single]) if single else json.dumps(dict(call.arguments))
+
+
+def arguments_of(tool: Tool, content: str) -> Mapping[str, Any]:
+    """The argument of a tool that takes one string; of any other a JSON object. Raises ValueError,
+    in words for the agent, for anything else."""
+    if (single := single_argument(tool)) is not None:
+        return {single: content}
     try:
         arguments = json.loads(content)
     except json.JSONDecodeError as error:

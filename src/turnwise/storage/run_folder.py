@@ -51,31 +51,13 @@ from turnwise.storage.trajectory_rows import SCHEMA, image_name, rows_together, 
 from turnwise.types import Group
 
 PARTS = (
-    "trajectories",
-    "timeline",
-    "audits",
-    "images",
-    "checkpoints",
-    "evaluations",
-    "tokenizer",
-    "trackers",
-    "vllm",
-    "learners",
+    *("trajectories", "timeline", "audits", "images", "checkpoints", "evaluations", "tokenizer"),
+    *("trackers", "vllm", "learners"),
 )
 FILES = (
-    "cold_start.jsonl",
-    "metrics.jsonl",
-    "timing.jsonl",
-    "preferences.jsonl",
-    "validation.jsonl",
-    "imitation.jsonl",
-    "no_signal.jsonl",
-    "moves.jsonl",
-    "reward_model.jsonl",
-    "reward_model.json",
-    "judge.jsonl",
-    "report.json",
-    "report.md",
+    *("cold_start.jsonl", "metrics.jsonl", "timing.jsonl", "preferences.jsonl"),
+    *("validation.jsonl", "imitation.jsonl", "no_signal.jsonl", "moves.jsonl"),
+    *("reward_model.jsonl", "reward_model.json", "judge.jsonl", "report.json", "report.md"),
 )
 POLICIES = ("base", "cold_start", "sft", "trained", "evaluated", "as_trained")
 """Evaluations of policies in the run's environment; all others are ablations."""

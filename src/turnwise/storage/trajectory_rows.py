@@ -86,15 +86,9 @@ SCHEMA = pa.schema(
 LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "task_prompt": lambda row: row["prompt"],
     "turn_parts": lambda row: "{}",
-    "capture": lambda row: None,
     "roles": lambda row: [""] * row["turns"],
-    "tool_seconds": lambda row: [],
-    "experts": lambda row: None,
-    "kept_ids": lambda row: None,
-    "kept_counts": lambda row: None,
-    "trained_logprob": lambda row: [],
-    "entropy": lambda row: [],
-    "loss_weight": lambda row: [],
+    **dict.fromkeys(("capture", "experts", "kept_ids", "kept_counts"), lambda row: None),
+    **dict.fromkeys(("tool_seconds", "trained_logprob", "entropy", "loss_weight"), lambda row: []),
 }
 """Columns that earlier versions did not write, and what stands for them in a row without."""
 
@@ -126,7 +120,8 @@ def trajectory_row(
     `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts` are .npy files, or None.
     `prompt` is the first message, `task_prompt` the task's own."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
-    turn_rewards = trajectory.turn_rewards
+    turn_rewards, capture = trajectory.turn_rewards, trajectory.capture
+    turn_parts = {} if verdict is None else verdict.turn_parts
     return {
         "task": trajectory.task.id,
         "prompt": trajectory.prompt,
@@ -140,17 +135,13 @@ def trajectory_row(
         "reward": trajectory.reward,
         "penalty": signals.penalty or 0.0,
         "parts": json.dumps(dict(verdict.parts) if verdict is not None else {}),
-        "turn_parts": json.dumps(
-            {name: list(numbers) for name, numbers in verdict.turn_parts.items()}
-            if verdict is not None
-            else {}
-        ),
+        "turn_parts": json.dumps({name: list(numbers) for name, numbers in turn_parts.items()}),
         "turn_rewards": turn_rewards if turn_rewards is not None else [],
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,
         "problem": encodable(trajectory.problem),
-        "capture": None if trajectory.capture is None else json.dumps(vars(trajectory.capture)),
+        "capture": None if capture is None else json.dumps(vars(capture)),
         "turns": len(trajectory.turns),
         "roles": [turn.role for turn in trajectory.turns],
         "tool_calls": trajectory.tool_calls,

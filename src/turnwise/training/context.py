@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.learning.learner import Resumable

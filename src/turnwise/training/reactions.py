@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.models.load import load_model

@@ -5,8 +5,8 @@ Not here: algorithms with a second model, which have to be saved and gone on wit
 
 from collections.abc import Sequence
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.conflicts import Claim, Need, check
 from turnwise.errors import ConfigError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import Recipe
 from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError

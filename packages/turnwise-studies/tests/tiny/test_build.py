@@ -14,10 +14,10 @@ from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import ConfigError, DataError
 from turnwise.models.load import load_model
 from turnwise.models.places import tiny_folder
-from turnwise.models.tiny import VOCABULARY, Shape, tiny_config
 from turnwise.monitor.display import SilentDisplay
 from turnwise.seeds import derive
 from turnwise.types import Task
+from turnwise_studies.tiny.architecture import VOCABULARY, Shape, tiny_config
 from turnwise_studies.tiny.build import (
     BATCH_TOKENS,
     SHIPPED,

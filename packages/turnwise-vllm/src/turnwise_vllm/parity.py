@@ -22,10 +22,9 @@ from transformers import PreTrainedModel
 from turnwise.engines.base import Sampling
 from turnwise.errors import RunStoppedError
 from turnwise.forward.attention import evaluating
-from turnwise.forward.equality import own_logprobs
+from turnwise.forward.equality import ROUNDINGS, own_logprobs, rounding_to_bfloat16
 from turnwise.forward.images import ImageReader, random_image, reader_of
 from turnwise.forward.logprobs import token_logprobs
-from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
 from turnwise.tokens import Image
 
 LENGTHS = (8, 32, 128, 512)

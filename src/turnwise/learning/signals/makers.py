@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.forward.hidden import base_model
 from turnwise.learning.learner import ModelSignal, PolicyScores, SecondModel

@@ -5,8 +5,8 @@ A maker and its signal are imported when an algorithm needs it, and nothing here
 
 from typing import Any
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
 from turnwise.registry import Registry
 
 SIGNALS: Registry[type[Any]] = Registry(

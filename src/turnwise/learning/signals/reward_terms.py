@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.tokens import Source
 from turnwise.types import Group, Trajectory

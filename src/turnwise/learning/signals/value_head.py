@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import LearningConfig, Recipe, SeparateCriticConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.forward.packing import Row

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig, Recipe
 from turnwise.forward.hidden import note_packing
 from turnwise.learning.auxiliary import AuxiliaryLoss

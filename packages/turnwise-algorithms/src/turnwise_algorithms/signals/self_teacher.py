@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.kl import MAX_LOG_RATIO
-from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states, note_packing

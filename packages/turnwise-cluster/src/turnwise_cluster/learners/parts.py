@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits

@@ -35,6 +35,8 @@ PYTHON = "python"
 class CodeScaffold(TextScaffold):
     """See the module."""
 
+    _thought = "{}\n"
+    _form = "End your turn with one block between <code> and </code>."
     stop: tuple[str, ...] = ("</code>",)
 
     def __init__(
@@ -67,39 +69,25 @@ class CodeScaffold(TextScaffold):
             *self._reopened(),
         ]
 
-    def parse(self, tokens: Sequence[int]) -> Action:
-        """Read one model turn: exactly one block, that can be made calls or an answer of; else an
-        error."""
-        text, thought = self._text(tokens), ""
-        try:
-            opened, said = self._thought_and_rest(text)
-            blocks = _BLOCK.findall(said)
-            thought = f"{opened} {_BLOCK.split(said)[0].strip()}".strip()
-            if "<output>" in said:
-                raise ValueError("only the environment writes <output>")
-            if len(blocks) != 1:
-                raise ValueError(
-                    "there are several blocks" if blocks else "there is no whole block"
-                )
-            calls, answer = self._read(blocks[0])
-        except ValueError as error:
-            form = "End your turn with one block between <code> and </code>"
-            return Action(text, thought, error=f"Malformed: {error}. {form}.")
-        return Action(text, thought, calls, answer)
+    def _parted(self, turn: str) -> tuple[str, str]:
+        opened, said = self._thought_and_rest(turn)
+        return f"{opened} {_BLOCK.split(said)[0].strip()}".strip(), said
 
-    def render(self, action: Action) -> list[int]:
-        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
-        if action.error is not None:
-            return self._as_it_stands(action.text)
+    def _said(self, action: Action) -> str:
         if action.answer is not None:
             code = f"{ANSWER}({action.answer!r})"
         else:
             code = "\n".join(map(self._written, action.calls))
-        said = f"<code>\n{code}\n</code>"
-        return self._with_thought(action.thought, f"{action.thought}\n", said)
+        return f"<code>\n{code}\n</code>"
 
-    def _read(self, code: str) -> tuple[tuple[ToolCall, ...], str | None]:
-        """Calls, or an answer. Raises ValueError, in words for the agent."""
+    def _read(self, said: str) -> tuple[tuple[ToolCall, ...], str | None]:
+        """Exactly one block, that can be made calls or an answer of."""
+        blocks = _BLOCK.findall(said)
+        if "<output>" in said:
+            raise ValueError("only the environment writes <output>")
+        if len(blocks) != 1:
+            raise ValueError("there are several blocks" if blocks else "there is no whole block")
+        code = blocks[0]
         if not code.strip():
             raise ValueError("the block is empty")
         try:

@@ -10,12 +10,17 @@ Source: Yao et al. 2022 (arXiv 2210.03629); "Action Input" and "Final Answer" ar
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.scaffolds.text import (
+    TextScaffold,
+    arguments_of,
+    contents,
+    single_argument,
+    written_arguments,
+)
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
@@ -32,12 +37,14 @@ INSTRUCTIONS = (
     "Final Answer: the answer, without explanation\n"
 )
 _LABEL = re.compile(r"^[ \t]*(Thought|Action Input|Action|Observation|Final Answer):", re.MULTILINE)
-_FORMS = "End your turn with 'Action:' and 'Action Input:', or with 'Final Answer:'."
 OBSERVATION = "Observation:"
 
 
 class ReActScaffold(TextScaffold):
     """See the module."""
+
+    _thought = "Thought: {}\n"
+    _form = "End your turn with 'Action:' and 'Action Input:', or with 'Final Answer:'."
 
     def __init__(
         self,
@@ -72,42 +79,24 @@ class ReActScaffold(TextScaffold):
         end = Segment(self._encode("\n"), Source.TEMPLATE)
         return [*segments, *self._images(observation), end, *self._reopened()]
 
-    def parse(self, tokens: Sequence[int]) -> Action:
-        """Read one model turn: one action with its input, several where parallel calls are allowed,
-        or a final answer; else an error."""
-        text, opened = self._text(tokens), ""
-        try:
-            opened, said = self._thought_and_rest(text)
-        except ValueError as error:
-            return Action(text, error=f"Malformed: {error}. {_FORMS}")
+    def _parted(self, turn: str) -> tuple[str, list[tuple[str, str]]]:
+        opened, said = self._thought_and_rest(turn)
         before, *labelled = _LABEL.split(said.removesuffix(self._end))
         parts = list(zip(labelled[::2], map(str.strip, labelled[1::2]), strict=True))
         if parts and parts[-1] == (OBSERVATION[:-1], ""):
             parts.pop()
-        thoughts = [
-            opened,
-            before.strip(),
-            *(content for label, content in parts if label == "Thought"),
-        ]
-        thought = " ".join(filter(None, thoughts))
-        try:
-            calls, answer = self._read([part for part in parts if part[0] != "Thought"])
-        except ValueError as error:
-            return Action(text, thought, error=f"Malformed: {error}. {_FORMS}")
-        return Action(text, thought, calls, answer)
+        thoughts = [content for label, content in parts if label == "Thought"]
+        thought = " ".join(filter(None, [opened, before.strip(), *thoughts]))
+        return thought, [part for part in parts if part[0] != "Thought"]
 
-    def render(self, action: Action) -> list[int]:
-        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
-        if action.error is not None:
-            return self._as_it_stands(action.text)
+    def _said(self, action: Action) -> str:
         if action.answer is not None:
-            said = f"Final Answer: {action.answer}{self._end}"
-        else:
-            said = "\n".join([*map(self._written, action.calls), OBSERVATION])
-        return self._with_thought(action.thought, f"Thought: {action.thought}\n", said)
+            return f"Final Answer: {action.answer}{self._end}"
+        return "\n".join([*map(self._written, action.calls), OBSERVATION])
 
     def _read(self, said: Sequence[tuple[str, str]]) -> tuple[tuple[ToolCall, ...], str | None]:
-        """Calls, or an answer. Raises ValueError, in words for the agent."""
+        """One action with its input, several where parallel calls are allowed, or a final
+        answer."""
         labels = [label for label, _ in said]
         if OBSERVATION[:-1] in labels:
             raise ValueError("only the environment writes what follows 'Observation:'")
@@ -129,18 +118,13 @@ class ReActScaffold(TextScaffold):
             raise ValueError(f"there is no tool {name!r}; tools: {', '.join(self._tools)}")
         if not content:
             raise ValueError(f"the input of {name} is empty")
-        single = single_argument(self._tools[name])
-        if single:
-            return ToolCall(name, {single: content})
         try:
-            arguments: Mapping[str, Any] = read_arguments(self._tools[name], content)
+            return ToolCall(name, arguments_of(self._tools[name], content))
         except ValueError as error:
             raise ValueError(f"the input of {name} {error}") from None
-        return ToolCall(name, arguments)
 
     def _written(self, call: ToolCall) -> str:
-        single = single_argument(self._tools[call.name])
-        content = call.arguments[single] if single else json.dumps(dict(call.arguments))
+        content = written_arguments(self._tools[call.name], call)
         return f"Action: {call.name}\nAction Input: {content}"
 
     def _described(self) -> str:

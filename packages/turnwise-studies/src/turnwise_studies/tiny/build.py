@@ -33,12 +33,20 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
-from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, TINY, VOCABULARY, Shape, tiny_config
 from turnwise.monitor.display import Display
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
 from turnwise.types import Task
+from turnwise_studies.tiny.architecture import (
+    END,
+    PAD,
+    SPECIAL_TOKENS,
+    TINY,
+    VOCABULARY,
+    Shape,
+    tiny_config,
+)
 from turnwise_studies.tiny.cards import Library
 from turnwise_studies.tiny.pretraining import (
     BATCH_TOKENS,

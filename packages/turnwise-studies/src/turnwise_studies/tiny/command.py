@@ -26,7 +26,7 @@ def build_tiny(
 
     configure_threads(2)
     from turnwise.environments.search.corpus import standard_library
-    from turnwise.models.tiny import Shape
+    from turnwise_studies.tiny.architecture import Shape
     from turnwise_studies.tiny.build import build
 
     shape = Shape(width, layers)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from turnwise.models.tiny import SPECIAL_TOKENS
+from turnwise_studies.tiny.architecture import SPECIAL_TOKENS
 
 FIELDS = {
     "Class": ("Module", "Base"),

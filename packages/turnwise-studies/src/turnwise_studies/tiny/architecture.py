@@ -1,11 +1,10 @@
 """The embedded model `tiny`: a Qwen3-architecture model small enough to train on two cores.
 
-Three checkpoints of it come with the package, each with the figures of its build. `tiny` knows
-words, copying, looking up among lines and the tags, and has seen no question and no search;
-`turnwise build-tiny` of the package turnwise-studies makes it again from nothing. `tiny_search` has
-imitated a perfect search agent in made-up libraries as well; neither has seen a task. `tiny_demo`
-is `tiny` after a cold start on mediocre demonstrations of the recipe `demo`. Not here: where they
-lie (places.py), loading (load.py).
+Three checkpoints of it come with turnwise, each with the figures of its build. `tiny` knows words,
+copying, looking up among lines and the tags, and has seen no question and no search; `turnwise
+build-tiny` makes it again from nothing. `tiny_search` has imitated a perfect search agent in
+made-up libraries as well; neither has seen a task. `tiny_demo` is `tiny` after a cold start on
+mediocre demonstrations of the recipe `demo`.
 """
 
 from dataclasses import dataclass
