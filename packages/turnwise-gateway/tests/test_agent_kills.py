@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
-from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
+from gateway_tests.playing import ASKING, LIMITS, RIGHT, SCAFFOLD, group_of, limits, written
 from tests.fakes import Capitals
 from tests.processes import ended
 from turnwise.config import RolloutConfig
@@ -102,27 +102,19 @@ def play(
     return one
 
 
-FUNCTION = """
-import asyncio, json, urllib.request
+FUNCTION = f"""{ASKING}
+import asyncio
 
 async def run(task, model):
     engine = model._session.engine
-    def call(words, again=0):
-        body = {"model": model.name, "messages": [{"role": "user", "content": words}]}
-        headers = {"content-type": "application/json", "x-stainless-retry-count": str(again)}
-        asked = urllib.request.Request(
-            f"{model.base_url}/chat/completions", json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(asked) as reply:
-            return json.load(reply)
-    async def ask(words=task.prompt, again=0):
-        return await asyncio.to_thread(call, words, again)
+    async def asked(words=task.prompt, again=0):
+        headers = {{"x-stainless-retry-count": str(again)}}
+        await asyncio.to_thread(ask, words, model.anthropic_base_url, **headers)
 """
 
 
 def function(folder: Path, *lines: str) -> FunctionAgent:
-    file = folder / "agent.py"
-    file.write_text(FUNCTION + "".join(f"    {line}\n" for line in lines))
-    return FunctionAgent(run=f"{file}:run")
+    return written(folder, FUNCTION + "".join(f"    {line}\n" for line in lines))
 
 
 STOP = "await engine.host.gateway.stop()"
@@ -132,9 +124,9 @@ STOP = "await engine.host.gateway.stop()"
 @pytest.mark.parametrize(
     ("lines", "at"),
     [
-        (("await ask()", STOP, "await ask()"), 0),
-        (("await ask()", "await ask('Again?')"), 2),
-        (("await ask()", STOP), 0),
+        (("await asked()", STOP, "await asked()"), 0),
+        (("await asked()", "await asked('Again?')"), 2),
+        (("await asked()", STOP), 0),
     ],
     ids=["idle", "call", "end"],
 )
@@ -147,8 +139,8 @@ def test_the_gateway_dies(tmp_path: Path, lines: tuple[str, ...], at: int) -> No
 @pytest.mark.parametrize(
     ("lines", "at"),
     [
-        (("await ask()", "engine.dead = True", "await ask('Again?')"), 0),
-        (("await ask()", "await ask('Again?')"), 2),
+        (("await asked()", "engine.dead = True", "await asked('Again?')"), 0),
+        (("await asked()", "await asked('Again?')"), 2),
     ],
     ids=["idle", "call"],
 )
@@ -159,25 +151,22 @@ def test_the_engine_dies(tmp_path: Path, lines: tuple[str, ...], at: int) -> Non
 
 @pytest.mark.long
 def test_the_engine_hangs(tmp_path: Path) -> None:
-    limits = LIMITS.model_copy(update={"max_seconds": 0.05})
-    played = play(function(tmp_path, "await ask()"), Dying(1, "hangs"), limits)
+    played = play(function(tmp_path, "await asked()"), Dying(1, "hangs"), limits(max_seconds=0.05))
     assert (played.outcome, played.problem) == (Outcome.INFRASTRUCTURE_MODEL, "the engine hangs")
 
 
-@pytest.mark.parametrize("what", ["gateway", "engine"])
-def test_who_dies_while_the_episode_is_graded_is_no_longer_needed(
-    tmp_path: Path, what: str
+@pytest.mark.parametrize(
+    ("last", "graded"), [("pass", "gateway"), ("pass", "engine"), ("engine.dead = True", "")]
+)
+def test_who_dies_after_the_last_reply_is_no_longer_needed(
+    tmp_path: Path, last: str, graded: str
 ) -> None:
-    assert play(function(tmp_path, "await ask()"), graded=what).outcome is Outcome.SUCCESS
-
-
-def test_the_engine_dies_after_the_last_reply(tmp_path: Path) -> None:
-    played = play(function(tmp_path, "await ask()", "engine.dead = True"))
+    played = play(function(tmp_path, "await asked()", last), graded=graded)
     assert played.outcome is Outcome.SUCCESS
 
 
 def test_a_call_that_the_engine_failed_is_sampled_once_when_it_comes_again(tmp_path: Path) -> None:
-    lines = ("try: await ask()", "except OSError: await ask(again=1)", "await ask(again=2)")
+    lines = ("try: await asked()", "except OSError: await asked(again=1)", "await asked(again=2)")
     engine = Dying(1, "engine")
     played = play(function(tmp_path, *lines), engine)
     assert played.outcome is Outcome.SUCCESS
@@ -186,17 +175,9 @@ def test_a_call_that_the_engine_failed_is_sampled_once_when_it_comes_again(tmp_p
     assert played.capture.sampled == engine.sampled
 
 
-PROGRAM = """
-import json, os, sys, time, urllib.request
+PROGRAM = f"""{ASKING}
 pid = sys.argv[1]
 open(pid, "w").write(str(os.getpid()))
-def post(path, body):
-    headers = {"content-type": "application/json"}
-    asked = urllib.request.Request(os.environ["TURNWISE_GATEWAY"] + path, body, headers)
-    urllib.request.urlopen(asked).read()
-def ask(words):
-    body = {"model": "policy", "messages": [{"role": "user", "content": words}]}
-    post("/v1/chat/completions", json.dumps(body).encode())
 def die():
     os.kill(os.getpid(), 9)
 """
@@ -207,10 +188,10 @@ def die():
     ("lines", "at", "outcome"),
     [
         ("die()", 0, Outcome.INFRASTRUCTURE_STEP),
-        ("ask('Capital of France?'); die()", 0, Outcome.AGENT_ABORT),
-        ("ask('Capital of France?'); ask('Again?')", 2, Outcome.AGENT_ABORT),
-        ("ask('Capital of France?'); post('/end', b''); die()", 0, Outcome.SUCCESS),
-        ("ask('Capital of France?'); post('/end', b''); time.sleep(60)", 0, Outcome.SUCCESS),
+        ("ask(); die()", 0, Outcome.AGENT_ABORT),
+        ("ask(); ask('Again?')", 2, Outcome.AGENT_ABORT),
+        ("ask(); post('/end', {}); die()", 0, Outcome.SUCCESS),
+        ("ask(); post('/end', {}); time.sleep(60)", 0, Outcome.SUCCESS),
     ],
     ids=["start", "idle", "call", "end", "graded"],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
-from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
+from gateway_tests.playing import ASKING, LIMITS, RIGHT, SCAFFOLD, group_of, limits
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.types import Outcome, Trajectory
@@ -104,14 +104,12 @@ def test_a_task_that_no_agent_takes_is_ungraded() -> None:
 
 @pytest.mark.long
 def test_waiting_for_an_agent_is_no_time_of_its_own_and_work_is() -> None:
-    limits = LIMITS.model_copy(update={"max_seconds": 0.5})
-
     async def work(server: str, client: Any) -> None:
         await asyncio.sleep(1.0)
         offer = (await client.get(f"{server}/next?seconds=5", headers=KEY)).json()
         await ask(client, offer)  # and then nothing: it does not say that it has ended
 
-    (played,) = play(work, limits=limits)
+    (played,) = play(work, limits=limits(max_seconds=0.5))
     assert (played.outcome, played.reward) == (Outcome.TRUNCATED_TIME, 1.0)
 
 
@@ -132,14 +130,7 @@ def test_a_task_is_not_lost_with_an_agent_that_has_hung_up() -> None:
 
 @pytest.mark.long
 def test_the_example_starts_a_program_for_each_task() -> None:
-    program = """
-import json, os, urllib.request
-words = json.loads(os.environ["TURNWISE_TASK"])["prompt"]
-body = {"model": "policy", "messages": [{"role": "user", "content": words}]}
-headers = {"content-type": "application/json"}
-address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-urllib.request.urlopen(urllib.request.Request(address, json.dumps(body).encode(), headers)).read()
-"""
+    program = ASKING + 'ask(json.loads(os.environ["TURNWISE_TASK"])["prompt"])'
     started = []
 
     async def work(server: str, client: Any) -> None:

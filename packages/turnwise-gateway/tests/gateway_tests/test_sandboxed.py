@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
-from gateway_tests.playing import LIMITS, RIGHT, SCAFFOLD, group_of
+from gateway_tests.playing import ASKING, LIMITS, RIGHT, SCAFFOLD, group_of, limits
 from tests.fakes import Capitals
 from tests.processes import ended
 from tests.sandboxes import working
@@ -42,13 +42,9 @@ class InFolder(Capitals):
         return await super().verify(trajectory)
 
 
-PROGRAM = """
-import json, os, socket, urllib.request
-body = {"model": "policy", "messages": [{"role": "user", "content": "Capital of France?"}]}
-headers = {"content-type": "application/json"}
-asked = urllib.request.Request(
-    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(), headers)
-said = json.load(urllib.request.urlopen(asked))["choices"][0]["message"]["content"]
+PROGRAM = f"""{ASKING}
+import socket
+said = ask()
 def tried(what):
     try:
         return str(what())
@@ -125,11 +121,10 @@ def test_its_failure_is_quoted_and_its_files_are_kept(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("isolating")
 def test_one_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
-    limits = LIMITS.model_copy(update={"max_seconds": 3.0})
     before = set(_processes())
     begun = time.monotonic()
     lines = "open('more', 'w'); os.system('setsid sleep 71 & sleep 71')"
-    played, left = play(tmp_path, lines, True, limits)
+    played, left = play(tmp_path, lines, True, limits(max_seconds=3.0))
     assert played.outcome is Outcome.TRUNCATED_TIME
     assert time.monotonic() - begun < 30
     assert left == {"given": "before"}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, encode
-from gateway_tests.playing import RIGHT, SCAFFOLD, group_of
+from gateway_tests.playing import RIGHT, SCAFFOLD, group_of, written
 from turnwise_gateway.agent_episode import make_host
-from turnwise_gateway.settings import FunctionAgent
 from turnwise_gateway.spans import Spans
 
 pytest.importorskip("uvicorn")
@@ -34,10 +33,8 @@ def play(folder: Path, texts: bool, fails: tuple[int, ...] = ()) -> Any:
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    file = folder / "agent.py"
-    file.write_text(AGENT)
     engine = HashedEngine([RIGHT], fails)
-    host = make_host(FunctionAgent(run=f"{file}:run"), SCAFFOLD, TOKENIZER)
+    host = make_host(written(folder, AGENT), SCAFFOLD, TOKENIZER)
     host = replace(host, spans=Spans("mine", texts, provider))
     group_of(host, engine, episodes=2)
     return exporter.get_finished_spans()
