@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from turnwise.capture import Capture
 from turnwise.config import RolloutConfig, ScaffoldConfig
+from turnwise.tokens import Tokens
+from turnwise.types import Turn
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Message, Reply, Request, ToolSchema
 from turnwise_gateway.session import Session
@@ -47,6 +50,13 @@ def went_on(messages: tuple[Message, ...], reply: Reply, shown: str, choice: int
     told = [Message("tool", shown, call=call.id) for call in chosen.calls]
     echo = Message("assistant", chosen.text, chosen.calls)
     return (*messages, echo, *(told or [Message("user", shown)]))
+
+
+def recorded(own: Session) -> tuple[Tokens, tuple[Turn, ...], Capture]:
+    """The record, of which each token was sampled so."""
+    tokens, turns, capture = own.record()
+    check_record(tokens)
+    return tokens, turns, capture
 
 
 def texts(own: Session) -> list[str]:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from jinja2 import TemplateError
 
-from gateway_tests.asking import LOOKUP, PROMPT, asked, request, session, texts, went_on
-from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from gateway_tests.asking import LOOKUP, PROMPT, asked, recorded, request, session, texts, went_on
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from turnwise.config import ScaffoldConfig
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Image, Segment, Source, Tokens
@@ -34,8 +34,7 @@ async def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> N
         f"\n<information> {shown}</information>\n" for shown in ("It is Paris.", "Yes.")
     )
     assert texts(own) == [f"Capital of France?\n{call}{first}{call}{second}{call}"]
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    tokens, turns, capture = recorded(own)
     assert tokens.kept is not None
     assert len(turns) == capture.calls == 3
     assert capture.sampled == capture.trained == int(tokens.mask.sum())
@@ -48,8 +47,7 @@ async def test_another_try_is_a_context_of_its_own_with_the_same_beginning() -> 
     own = session()
     first = await asked(own, PROMPT)
     second = await asked(own, PROMPT)
-    tokens, turns, _ = own.record()
-    check_record(tokens)
+    tokens, turns, _ = recorded(own)
     assert len(tokens.spans) == len(turns) == 2
     assert first.prompt_tokens == second.prompt_tokens
     assert int(tokens.copied.sum()) == second.prompt_tokens
@@ -60,8 +58,7 @@ async def test_several_choices_are_sampled_apart_and_each_can_be_gone_on_from() 
     reply = await asked(own, PROMPT, count=3)
     assert len(reply.choices) == 3
     await asked(own, went_on(PROMPT, reply, "Sure?", choice=2))
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    tokens, turns, capture = recorded(own)
     assert len(tokens.spans) == 3
     assert len(turns) == 4
     assert capture.calls == 2
@@ -75,8 +72,7 @@ async def test_an_edited_reply_is_not_trained_in_the_context_that_has_the_edit()
     before, after = texts(own)
     assert before.endswith("<answer> Paris</answer>")
     assert after.startswith("Capital of France?\n<answer> Lyon</answer>")
-    tokens, _, capture = own.record()
-    check_record(tokens)
+    tokens, _, capture = recorded(own)
     assert capture.trained == int(tokens.mask.sum()) == 2 * len(own.contexts.exchanges[0].written)
 
 
@@ -85,8 +81,7 @@ async def test_a_repeated_reply_stands_for_its_own_tokens_after_other_messages()
     reply = await asked(own, PROMPT)
     shorter = (Message("user", "Before:"), Message("assistant", reply.choices[0].text))
     await asked(own, (*shorter, Message("user", "Go on.")))
-    tokens, _, _ = own.record()
-    check_record(tokens)
+    tokens = recorded(own)[0]
     inherited = tokens.ids[tokens.source == Source.INHERITED].tolist()
     assert TOKENIZER.decode(inherited) == "<think> Hm.</think><answer> Paris</answer>"
 
@@ -124,8 +119,7 @@ async def test_messages_that_cannot_be_rendered_are_refused_and_nothing_is_lost(
     with pytest.raises(RefusedError, match=said):
         await own.ask(request(messages))
     await asked(own, went_on(PROMPT, first, "Sure?"))
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    _, turns, capture = recorded(own)
     assert len(turns) == 2
     assert capture.refused == {"messages": 1}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway_tests.asking import PROMPT, limits, request, session, went_on
+from gateway_tests.asking import PROMPT, limits, recorded, request, session, went_on
 from gateway_tests.hashed_engine import HashedEngine, check_record
 from tests.chat_server import serving
 from turnwise.algorithms.registry import make_algorithm
@@ -52,6 +52,10 @@ def elsewhere() -> EndpointRole:
     return EndpointRole(Elsewhere("http://127.0.0.1:1/v1", "the other"), "other")
 
 
+def behind(url: str, name: str = "m") -> EndpointRole:
+    return EndpointRole(ChatEndpoint(url, "role other", attempts=1), name)
+
+
 def frozen() -> FrozenRole:
     return FrozenRole(Frozen())
 
@@ -76,8 +80,7 @@ async def test_each_role_has_contexts_of_its_own_and_the_first_is_asked_by_defau
     first = await said(own, "planner")
     await said(own, "worker", went_on(PROMPT, first, "It is Paris."))
     assert (await said(own, "")).model == "planner"
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    tokens, turns, capture = recorded(own)
     assert len(tokens.spans) == 3
     assert [turn.role for turn in turns] == ["planner", "worker", "planner"]
     count = len(first.choices[0].text) or len(CALLING)
@@ -138,7 +141,7 @@ async def test_a_lost_reply_is_in_the_account_of_its_role() -> None:
     assert capture.coverage == 0.5
 
 
-def test_an_endpoint_gets_the_conversation_and_its_calls_come_back() -> None:
+async def test_an_endpoint_gets_the_conversation_and_its_calls_come_back() -> None:
     function = {"name": "lookup", "arguments": '{"country": "Italy"}'}
     calls = [{"id": "c9", "type": "function", "function": function}]
 
@@ -146,18 +149,12 @@ def test_an_endpoint_gets_the_conversation_and_its_calls_come_back() -> None:
         broken = [{**calls[0], "function": {**function, "arguments": "{"}}]
         return {"role": "assistant", "content": None, "tool_calls": calls if number < 3 else broken}
 
-    async def work(url: str) -> list[Reply]:
-        roles: dict[str, Role] = {
-            "planner": None,
-            "other": EndpointRole(ChatEndpoint(url, "role other"), "model-x"),
-        }
-        own = session(roles=roles)
+    with serving(words) as server:
+        own = session(roles={"planner": None, "other": behind(server.url, "model-x")})
         first = await said(own, "other", (Message("system", "Be brief."), *PROMPT))
         talk = went_on(PROMPT, first, "It is Rome.")
-        return [first, await said(own, "other", talk), await said(own, "other", talk)]
-
-    with serving(words) as server:
-        first, _, broken = asyncio.run(work(server.url))
+        await said(own, "other", talk)
+        broken = await said(own, "other", talk)
     assert first.choices[0].calls[0].arguments == {"country": "Italy"}
     assert first.choices[0].ending == "calls"
     assert "tool_calls" not in repr(broken.choices[0].calls)
@@ -171,31 +168,24 @@ def test_an_endpoint_gets_the_conversation_and_its_calls_come_back() -> None:
     assert went["messages"][2]["tool_call_id"] == "c9"
 
 
-def test_an_endpoint_that_fails_leaves_the_episode_ungraded() -> None:
-    async def work(url: str) -> None:
-        endpoint = EndpointRole(ChatEndpoint(url, "role other", attempts=1), "m")
-        own = session(roles={"planner": None, "other": endpoint})
-        with pytest.raises(RefusedError, match=r"role other at .*: 401") as refused:
-            await said(own, "other")
-        assert refused.value.status == 503
-        assert own.failure
-
+async def test_an_endpoint_that_fails_leaves_the_episode_ungraded() -> None:
     with serving(lambda body, number: "Yes.") as server:
         server.failures = [401]
-        asyncio.run(work(server.url))
+        own = session(roles={"planner": None, "other": behind(server.url)})
+        with pytest.raises(RefusedError, match=r"role other at .*: 401") as refused:
+            await said(own, "other")
+    assert refused.value.status == 503
+    assert own.failure
 
 
-def test_what_an_endpoint_refuses_is_the_agent_s_doing_once_it_has_answered() -> None:
-    async def work(url: str, server: Any) -> None:
-        own = session(roles={"planner": None, "other": EndpointRole(ChatEndpoint(url, "x"), "m")})
+async def test_what_an_endpoint_refuses_is_the_agent_s_doing_once_it_has_answered() -> None:
+    with serving(lambda body, number: "Yes.") as server:
+        own = session(roles={"planner": None, "other": behind(server.url)})
         await said(own, "other")
         server.failures = [400]
         with pytest.raises(RefusedError) as refused:
             await said(own, "other")
-        assert (refused.value.status, refused.value.field, own.failure) == (400, "messages", "")
-
-    with serving(lambda body, number: "Yes.") as server:
-        asyncio.run(work(server.url, server))
+    assert (refused.value.status, refused.value.field, own.failure) == (400, "messages", "")
 
 
 def test_a_role_gets_a_reward_of_its_own_where_credit_is_by_role() -> None:

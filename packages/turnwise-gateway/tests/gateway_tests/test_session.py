@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway_tests.asking import PROMPT, asked, limits, request, session, texts, went_on
-from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, check_record
+from gateway_tests.asking import PROMPT, asked, limits, recorded, request, session, texts, went_on
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from turnwise.types import Action, Outcome
 from turnwise_gateway.requests import Message, RefusedError
 from turnwise_gateway.sampling import _with_ids
@@ -25,8 +25,7 @@ async def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
     assert capture.dropped == {"undelivered": lost.sampled}
     assert (capture.trained, capture.retried) == (0, 1)
     own.arrived(again)
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    _, turns, capture = recorded(own)
     assert len(turns) == 1
     assert not capture.dropped
 
@@ -36,8 +35,7 @@ async def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> 
     own = session(engine)
     prompts = [(Message("user", f"Question {n}?"),) for n in range(5)]
     await asyncio.gather(*(asked(own, prompt) for prompt in prompts))
-    tokens, turns, _ = own.record()
-    check_record(tokens)
+    tokens, turns, _ = recorded(own)
     assert len(tokens.spans) == len(turns) == 5
     assert engine.open_sessions == {"0-0"}
 
@@ -72,7 +70,7 @@ async def test_budgets_are_refused_with_the_outcome(
     with pytest.raises(RefusedError, match=said):
         await go_on_and_on()
     assert own.limit is outcome
-    check_record(own.record()[0])
+    recorded(own)
 
 
 async def test_another_model_is_not_here() -> None:
@@ -90,8 +88,7 @@ async def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
     assert own.failure == "the engine is down"
     await asked(own, went_on(PROMPT, first, "Sure?"))
     assert not own.failure
-    tokens, turns, _ = own.record()
-    check_record(tokens)
+    _, turns, _ = recorded(own)
     assert len(turns) == 2
     (text,) = texts(own)
     assert text.count("Sure?") == 1  # nothing stays of the request that failed
@@ -223,7 +220,7 @@ async def test_a_reply_without_the_call_that_was_demanded_is_malformed(
     _, (turn,), _ = own.record()
     assert (reply.choices[0].text, turn.action.error is None) == (text, right)
     await asked(own, went_on(PROMPT, reply, "Call it."), needs_call=True)
-    check_record(own.record()[0])
+    recorded(own)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway_tests.asking import LIMITS, PROMPT, asked, session, texts, went_on
-from gateway_tests.hashed_engine import HashedEngine, check_record
+from gateway_tests.asking import LIMITS, PROMPT, asked, recorded, session, texts, went_on
+from gateway_tests.hashed_engine import HashedEngine
 from tests.scaffolds.families import family_tokenizer
 from turnwise.config import ScaffoldConfig
 from turnwise.engines.base import Completion
@@ -48,8 +48,7 @@ def test_thoughts_before_the_last_words_of_a_user_are_left_out_in_a_new_context(
         f"Capital of France?\n{plain[0]}{FOUND}{plain[1]}{said}{ANSWER}",
     ]
     assert own.usage.contexts == {"the first": 1, "thoughts left out": 1}
-    tokens, turns, capture = own.record()
-    check_record(tokens)
+    tokens, turns, capture = recorded(own)
     assert len(turns) == 3
     assert capture.sampled == capture.trained == int(tokens.mask.sum())
 
