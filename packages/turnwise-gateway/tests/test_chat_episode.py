@@ -113,11 +113,6 @@ def test_the_conversation_is_that_of_function_calling() -> None:
     assert results == [("c0", "The capital is Paris."), ("c1", "Error: no country 'Atlantis'")]
 
 
-def test_without_instructions_there_is_no_system_message() -> None:
-    _, server = one("Paris", instructions="")
-    assert [message["role"] for message in server.asked[0]["messages"]] == ["user"]
-
-
 @pytest.mark.parametrize(
     ("message", "correction"),
     [

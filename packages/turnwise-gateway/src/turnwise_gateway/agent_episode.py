@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turnwise.capture import Capture
+from turnwise.capture import Capture, reasons, total
 from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
 from turnwise.config import ScaffoldConfig
 from turnwise.engines.base import Engine
-from turnwise.errors import InfrastructureError, located
+from turnwise.errors import InfrastructureError, RunStoppedError, located
 from turnwise.forward.images import reader_of
 from turnwise.interrupt import interrupted_after
 from turnwise.models.copies import trained_weights
@@ -25,10 +25,8 @@ from turnwise.rollout.loop import EpisodeEnded
 from turnwise.rollout.runner import Player
 from turnwise.times import Doing, Span
 from turnwise.types import Action, Group, Outcome, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_gateway.address import Address
+from turnwise_gateway.address import Address, blotted
 from turnwise_gateway.agents import Agent, FunctionPlayer, make_agent
-from turnwise_gateway.alarms import check_coverage
-from turnwise_gateway.blots import blotted
 from turnwise_gateway.frozen import frozen_engines
 from turnwise_gateway.programs import Returned
 from turnwise_gateway.remote import RemotePlayer
@@ -94,8 +92,25 @@ class AgentHost(Player):
         return by_role(groups) if self.config.credit == "role" else groups
 
     def check(self, groups: Sequence[Group]) -> None:
-        """See `check_coverage`."""
-        check_coverage(groups, self.config.coverage)
+        """Raise RunStoppedError where fewer than `agent.coverage` of the tokens that were sampled
+        for the agent, or for a role of it, are in its trajectories."""
+        members = [one for group in groups for one in group.trajectories]
+        found = total([one.capture for one in members if one.capture is not None])
+        whole = {"the agent": (found.sampled, found.dropped, found.coverage)}
+        roles = {
+            f"role {name}": (counts["sampled"], reasons(counts), found.coverage_of(name))
+            for name, counts in found.roles.items()
+        }
+        for name, (sampled, dropped, coverage) in (roles or whole).items():
+            if coverage >= self.config.coverage:
+                continue
+            lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+            raise RunStoppedError(
+                f"{sampled - sum(dropped.values())} of {sampled} tokens sampled for {name} are in "
+                f"its trajectories ({lost}), and agent.coverage asks for "
+                f"{self.config.coverage:g}: see why it hangs up on replies (turnwise agent check), "
+                "or lower agent.coverage"
+            )
 
     async def stop(self) -> None:
         """End the gateway and the engines of frozen roles, and send the last spans. Idempotent."""

@@ -44,8 +44,6 @@ class ChatModel:
     """The model's name at the endpoint."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of each request, such as temperature."""
-    instructions: str = INSTRUCTIONS
-    """The system message; none, if it is empty."""
     failures: int = field(default=0, init=False)
     """Requests in a row that were not answered."""
     requests: int = field(default=0, init=False)
@@ -92,8 +90,7 @@ class ChatEpisode(EpisodeLoop):
 
     async def _begin(self) -> None:
         prompt = await self._reset()
-        if self.model.instructions:
-            self.messages.append({"role": "system", "content": self.model.instructions})
+        self.messages.append({"role": "system", "content": INSTRUCTIONS})
         self.messages.append({"role": "user", "content": prompt.content})
 
     async def _act(self, turn: int) -> Action:

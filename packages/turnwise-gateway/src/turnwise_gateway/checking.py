@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
 
@@ -15,6 +16,7 @@ from turnwise.commands.evaluating import AsJson
 from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, DataError
+from turnwise.tokens import Tokens
 from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.settings import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 
@@ -141,8 +143,6 @@ def _name(recipe: Recipe) -> str:
 
 
 def _account(agent: str, played: Trajectory, episode: Any, decode: Any) -> Check:
-    from turnwise_gateway.forks import forks
-
     capture, usage, tokens = episode.capture, episode.usage, played.tokens
     counts = {
         "agent": agent,
@@ -177,6 +177,35 @@ def _account(agent: str, played: Trajectory, episode: Any, decode: Any) -> Check
             f"context {fork.other + 1} does; then it has {one!r}, the other {other!r}"
         )
     return Check(str(played.outcome), played.reward, played.problem, counts, said)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A context that shares its beginning with an earlier one. Example: Fork(1, 0, 120, 180)."""
+
+    context: int
+    other: int
+    """The earlier context that it shares most with."""
+    shared: int
+    """Tokens that both begin with."""
+    length: int
+
+
+def forks(tokens: Tokens) -> list[Fork]:
+    """The fork of each context but the first."""
+    contexts = [tokens.ids[span] for span in tokens.spans]
+    found = []
+    for number, context in enumerate(contexts[1:], 1):
+        shared = [_shared(context, other) for other in contexts[:number]]
+        other = int(np.argmax(shared))
+        found.append(Fork(number, other, shared[other], len(context)))
+    return found
+
+
+def _shared(one: np.ndarray, other: np.ndarray) -> int:
+    length = min(len(one), len(other))
+    different = np.flatnonzero(one[:length] != other[:length])
+    return int(different[0]) if len(different) else length
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -25,9 +25,8 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import NO_VERSION, KeptTokens, Segment, Source, Tokens
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Observation, Step, ToolCall, ToolResult, Turn
-from turnwise_gateway.message_keys import Key, key_of, keys_of
-from turnwise_gateway.rendering import beginning, continuation, foreign_turn, past_turn
-from turnwise_gateway.requests import Message, RefusedError
+from turnwise_gateway.rendering import assistant_turn, beginning, continuation
+from turnwise_gateway.requests import Key, Message, RefusedError, key_of, keys_of
 
 
 @dataclass(eq=False)
@@ -293,10 +292,10 @@ class Contexts:
         one that a user has spoken after."""
         exchange = self._known(message)
         if exchange is None:
-            return Source.ENVIRONMENT, foreign_turn(scaffold, message), number
+            return Source.ENVIRONMENT, assistant_turn(scaffold, message), number
         exchange.delivered = True
         if past and self._leave_out and exchange.thinks:
-            return Source.TEMPLATE, past_turn(scaffold, message), exchange.number
+            return Source.TEMPLATE, assistant_turn(scaffold, message, past=True), exchange.number
         return Source.INHERITED, exchange.written, exchange.number
 
     def _known(self, message: Message) -> Exchange | None:

@@ -15,8 +15,7 @@ from typing import IO
 from turnwise.errors import InfrastructureError
 from turnwise.types import Task
 from turnwise_gateway import guard
-from turnwise_gateway.address import Address
-from turnwise_gateway.blots import blotted
+from turnwise_gateway.address import Address, blotted
 from turnwise_gateway.session import GivenReward, Session
 
 SHOWN = 2_000

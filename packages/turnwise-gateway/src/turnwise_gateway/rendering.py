@@ -131,27 +131,15 @@ def continuation(
     return _rendered(lambda: scaffold.extend(shown, written, told, words))
 
 
-def foreign_turn(scaffold: Scaffold, message: Message) -> list[int]:
-    """The tokens of an assistant's message that the policy has not sampled. Raises RefusedError for
-    one that the scaffold cannot write."""
-    action = Action("", answer=message.text)
-    if message.calls:
-        action = Action("", message.text, message.calls)
+def assistant_turn(scaffold: Scaffold, message: Message, past: bool = False) -> list[int]:
+    """The tokens of an assistant's message that the policy has not sampled so. One that is `past`,
+    before other words of a user's, is without its thought, as the scaffold's own template has it
+    there, where it has one. Raises RefusedError for one that the scaffold cannot write."""
+    thought, answer = ("", message.text) if not message.calls else (message.text, None)
+    action = Action("", "" if past else thought, message.calls, answer)
+    write: Callable[[Action], list[int]] = scaffold.render
     try:
-        return scaffold.render(action)
-    except UNFIT as error:
-        raise RefusedError(
-            f"the scaffold cannot write this message of the assistant: {error}", field="messages"
-        ) from None
-
-
-def past_turn(scaffold: Scaffold, message: Message) -> list[int]:
-    """The tokens of an assistant's message without its thought, before other words of a user's: as
-    the scaffold's own template has it there (`past`), where it has one. Raises RefusedError."""
-    action = Action("", answer=None if message.calls else message.text, calls=message.calls)
-    write: Callable[[Action], list[int]] = getattr(scaffold, "past", scaffold.render)
-    try:
-        return write(action)
+        return (getattr(scaffold, "past", write) if past else write)(action)
     except UNFIT as error:
         raise RefusedError(
             f"the scaffold cannot write this message of the assistant: {error}", field="messages"

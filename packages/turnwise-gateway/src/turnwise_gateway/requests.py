@@ -1,5 +1,7 @@
-"""Requests of an agent and replies to it, in the same words for every dialect: plain data."""
+"""Requests of an agent and replies to it, in the same words for every dialect: plain data; and the
+parts by which messages are known when an agent sends them again."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,6 +10,7 @@ from turnwise.types import ToolCall, encodable
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["stop", "calls", "length"]
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -130,3 +133,32 @@ class RefusedError(Exception):
         super().__init__(message)
         self.message, self.field = encodable(message), encodable(field)
         self.status, self.kind = status, kind
+
+
+def keys_of(messages: Sequence[Message]) -> list[Key]:
+    """The parts by which the messages of a conversation are known again. A result is known by the
+    place of its call, as agents may give calls other ids."""
+    keys, called = [], list[str]()
+    for message in messages:
+        if message.role == "assistant":
+            called = [call.id for call in message.calls]
+        place = called.index(message.call) if message.call in called else -1
+        keys.append((*key_of(message), place))
+    return keys
+
+
+def key_of(message: Message) -> Key:
+    """The parts of a message that do not depend on others."""
+    calls = tuple((one.name, _plain(one.arguments)) for one in message.calls)
+    return message.role, message.text.strip(), calls, message.images
+
+
+def _plain(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON in which a whole number is one however it is written: JavaScript sends 1.0
+    back as 1."""
+    return json.dumps(json.loads(json.dumps(arguments), parse_float=_number), sort_keys=True)
+
+
+def _number(written: str) -> float | int:
+    number = float(written)
+    return int(number) if number.is_integer() else number

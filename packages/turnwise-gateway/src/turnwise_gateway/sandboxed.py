@@ -23,8 +23,7 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.tool import in_thread
 from turnwise.types import Task
 from turnwise_gateway import forward
-from turnwise_gateway.address import Address
-from turnwise_gateway.blots import blotted
+from turnwise_gateway.address import Address, blotted
 from turnwise_gateway.programs import SHOWN, Returned, variables
 from turnwise_gateway.session import Session
 from turnwise_sandbox import folder as packing

@@ -20,7 +20,7 @@ from turnwise.scaffolds.native import NativeScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 from turnwise_gateway.agent_episode import make_host
-from turnwise_gateway.forks import forks
+from turnwise_gateway.checking import forks
 from turnwise_gateway.settings import CommandAgent
 
 pytest.importorskip("uvicorn")

@@ -16,7 +16,7 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment
 from turnwise.types import Observation
 from turnwise_gateway import bounds, connections
-from turnwise_gateway.blots import blotted
+from turnwise_gateway.address import blotted
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import Message, RefusedError, ToolSchema
 from turnwise_gateway.session import FEWEST_REFUSALS

@@ -14,9 +14,8 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise.types import Observation, ToolCall
 from turnwise_gateway.contexts import Context, _copied, _joined
-from turnwise_gateway.message_keys import keys_of
 from turnwise_gateway.rendering import Scaffolds
-from turnwise_gateway.requests import Message, RefusedError
+from turnwise_gateway.requests import Message, RefusedError, keys_of
 
 
 async def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> None:
