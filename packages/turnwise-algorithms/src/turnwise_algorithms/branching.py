@@ -1,20 +1,24 @@
 """Episodes that begin in the middle of another one: what a turn was worth, by playing on from it.
+Groups with episodes beside them, only to judge their members by.
 
 What a branch shares with its parent is marked INHERITED: it is trained once, in the parent.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.estimators import mean_reward
+from turnwise.algorithms.parts import Requirement, part
+from turnwise.conflicts import Need
 from turnwise.errors import NotSupportedError
-from turnwise.rollout.runner import RolloutRunner
+from turnwise.ranges import Count
+from turnwise.rollout.runner import RolloutRunner, new_groups, new_member
 from turnwise.seeds import derive
 from turnwise.tokens import NO_VERSION, Source, Tokens
-from turnwise.types import Branch, Trajectory
+from turnwise.types import Branch, Group, Task, Trajectory
 
 
 @dataclass(frozen=True)
@@ -142,3 +146,55 @@ def _standard_error(rewards: Sequence[float]) -> float:
     if len(rewards) < 2:
         return float("nan")
     return float(np.std(rewards, ddof=1) / np.sqrt(len(rewards)))
+
+
+@part("rollout", "greedy", conditions=[Need.SINGLE_REWARDS], gives=[Requirement.GREEDY])
+async def greedy(
+    runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str
+) -> list[Group]:
+    """Groups, and beside each an episode at temperature 0: the baseline (ReMax, arXiv
+    2310.10505)."""
+    groups = await runner.play_groups(new_groups(tasks, group_size, seed, label))
+    planned = [
+        new_member(task, group.id, group_size, seed, label)
+        for task, group in zip(tasks, groups, strict=True)
+    ]
+    cold = replace(runner, limits=runner.limits.unlearned(0.0))
+    beside = await cold.play([(episode, None) for episode in planned])
+    runner.check_ungraded([m for group in groups for m in group.trajectories] + beside)
+    return [
+        replace(group, baseline_rollouts=(own,)) for group, own in zip(groups, beside, strict=True)
+    ]
+
+
+@part(
+    "rollout",
+    "turn_replays",
+    needs=[Requirement.RESTORABLE],
+    conditions=[Need.OWN_LOOP, Need.ONE_CONTEXT, Need.SINGLE_REWARDS],
+    gives=[Requirement.TURN_VALUES],
+)
+async def turn_replays(
+    runner: RolloutRunner,
+    tasks: Sequence[Task],
+    group_size: int,
+    seed: int,
+    label: str,
+    replays: Count = 4,
+) -> list[Group]:
+    """Each episode by itself, and beside each graded one `replays` others from before each of its
+    turns, whose mean rewards are the values of its turns."""
+    groups = await replace(runner, snapshots=True).collect(tasks, group_size, seed, label)
+    members = [member for group in groups for member in group.graded]
+    beside = replace(runner, limits=runner.limits.unlearned(runner.limits.temperature))
+    played = await play_on_from_every_turn(beside, members, replays, seed, f"{label}/replays")
+    rows = iter(played)
+    return [
+        replace(
+            group,
+            baseline_rollouts=tuple(
+                one for _ in group.graded for turn in next(rows) for one in turn
+            ),
+        )
+        for group in groups
+    ]

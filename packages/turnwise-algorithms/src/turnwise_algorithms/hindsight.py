@@ -15,6 +15,7 @@ from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import turn_returns
 from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Positive, Range, Share
+from turnwise_algorithms.estimators import needed
 
 TurnNumbers = list[Floats]
 
@@ -92,9 +93,8 @@ def hcapo(
 
 
 def _by_turn(episode: EstimatorInput, numbers: Floats | None) -> Floats:
-    if numbers is None:
-        raise ValueError("this estimator needs log-probabilities in hindsight, and there are none")
-    turn, values = episode.turn[episode.mask], numbers[episode.mask]
+    known = needed(numbers, "log-probabilities in hindsight")
+    turn, values = episode.turn[episode.mask], known[episode.mask]
     sums = np.zeros(episode.turns)
     np.add.at(sums, turn, values)
     return sums

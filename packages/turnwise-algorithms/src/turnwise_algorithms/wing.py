@@ -34,15 +34,15 @@ WING = Wing(
                 "z-score in the group; shared turns have the sum (arXiv 2507.19849)",
             ),
             "otb": (
-                "turnwise_algorithms.token_baselines:otb",
+                "turnwise_algorithms.estimators:otb",
                 "less the mean at each token, weighted by summed score norms (arXiv 2602.07078)",
             ),
             "remax": (
-                "turnwise_algorithms.monte_carlo:remax",
+                "turnwise_algorithms.estimators:remax",
                 "less the reward of a greedy episode (arXiv 2310.10505)",
             ),
             "counterfactual": (
-                "turnwise_algorithms.monte_carlo:counterfactual",
+                "turnwise_algorithms.estimators:counterfactual",
                 "how much each turn changed the mean reward of playing on; unbiased",
             ),
             "hca": (
@@ -55,26 +55,26 @@ WING = Wing(
                 "the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
             ),
             "process_rloo": (
-                "turnwise_algorithms.process_rewards:process_rloo",
+                "turnwise_algorithms.estimators:process_rloo",
                 "rewards per token and outcomes, each less the others' (arXiv 2502.01456)",
             ),
             "information_gain": (
-                "turnwise_algorithms.information_gain:information_gain",
+                "turnwise_algorithms.estimators:information_gain",
                 "by how much each turn made the right answer likelier, and outcomes, z-scored "
                 "in the group and summed backwards (arXiv 2510.14967)",
             ),
             "distillation": (
-                "turnwise_algorithms.distillation:distillation",
+                "turnwise_algorithms.estimators:distillation",
                 "log teacher - log policy of each token (arXiv 2306.13649)",
             ),
         },
         "rollout": {
             "greedy": (
-                "turnwise_algorithms.replays:greedy",
+                "turnwise_algorithms.branching:greedy",
                 "and one at temperature 0 beside each group (arXiv 2310.10505)",
             ),
             "turn_replays": (
-                "turnwise_algorithms.replays:turn_replays",
+                "turnwise_algorithms.branching:turn_replays",
                 "so many others beside each episode from before each of its turns",
             ),
             "random_branches": (
