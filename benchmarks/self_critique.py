@@ -48,10 +48,9 @@ from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Turn, Verdict
 from turnwise_judges.asking import Asker, Limits
 from turnwise_judges.base import MalformedReplyError
-from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.engine_model import EngineModel, Policy
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.prompt import escaped
-from turnwise_judges.reply import read_reply
+from turnwise_judges.prompt import escaped, read_reply
 
 VOCABULARY = """
     object file set read return string list error add decode encode this dist path
@@ -185,7 +184,7 @@ class Teacher:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.environment, self.tokenizer = Kinds(), tokenizer
         self.scaffold = TagsScaffold(tokenizer, self.environment.tools(), instructions="")
-        self.model = EngineModel(ScriptedEngine(lambda *_: []), tokenizer, lambda: "")
+        self.model = EngineModel(Policy(ScriptedEngine(lambda *_: []), tokenizer, lambda: ""))
         asker = Asker(self.model, Limits(), Recording(None, "the judge"), 0)
         self.judge = PointwiseJudge(asker, 0.0, 1.0, QUESTION, MAX_CHARACTERS)
 
@@ -288,7 +287,7 @@ def judged(
     engine = EmbeddedEngine(
         model.eval(), tokenizer, max_sequences=16, max_tokens=MAX_TOKENS, deterministic=True
     )
-    asked = EngineModel(engine, tokenizer, lambda: "", max_tokens=REPLY)
+    asked = EngineModel(Policy(engine, tokenizer, lambda: ""), max_tokens=REPLY)
 
     async def score(episode: Trajectory) -> float | None:
         request = judge.request(episode)

@@ -1,6 +1,5 @@
 """From a file to a judge, and what is refused in one line."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,10 @@ from tests.fakes import byte_tokenizer
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
 from turnwise.rewards.parts import Scope
-from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.engine_model import EngineModel, Policy
 from turnwise_judges.making import make_judge, part_of, unasked_part
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge
 from turnwise_judges.settings import AnyJudgeConfig, load_judge
 
@@ -27,22 +25,22 @@ def load(folder: Path, text: str, *overrides: str) -> AnyJudgeConfig:
     return load_judge(file, overrides)
 
 
-def test_a_pointwise_judge(tmp_path: Path) -> None:
+async def test_a_pointwise_judge(tmp_path: Path) -> None:
     text = f'[judge]\nquestion = "Why?"\nhigh = 4\n{SCRIPTED}'
     config = load(tmp_path, text, "judge.max_calls=1")
     judge = make_judge(config, tmp_path / "run", seed=0)
     assert isinstance(judge, PointwiseJudge)
     assert (judge.low, judge.high, judge.question) == (0, 4, "Why?")
-    scores = asyncio.run(judge.measure(group("a", "b")))
+    scores = await judge.measure(group("a", "b"))
     assert scores == [2.0, None], "the budget is one call"
     assert (tmp_path / "run/judge.jsonl").is_file()
 
 
-def test_a_cache_of_ones_own(tmp_path: Path) -> None:
+async def test_a_cache_of_ones_own(tmp_path: Path) -> None:
     config = load(tmp_path, SCRIPTED, f"judge.cache={tmp_path}/kept")
     judge = make_judge(config, tmp_path / "run", seed=0)
     assert isinstance(judge, PointwiseJudge)
-    asyncio.run(judge.measure_one(episode()))
+    await judge.measure_one(episode())
     assert (tmp_path / "kept/judge.jsonl").is_file()
     assert not (tmp_path / "run").exists()
 
@@ -61,15 +59,15 @@ def test_a_rubric_and_criteria_of_ones_own(tmp_path: Path) -> None:
     assert found["clear"] == ("It is.", 1)
 
 
-def test_a_pairwise_judge(tmp_path: Path) -> None:
+async def test_a_pairwise_judge(tmp_path: Path) -> None:
     judge = make_judge(load(tmp_path, f'[judge]\nform = "pairwise"\n{SCRIPTED}'), tmp_path, seed=0)
     assert isinstance(judge, PairwiseJudge)
-    assert asyncio.run(judge.measure(group("a", "b", "c"))) == [0.5] * 3
+    assert await judge.measure(group("a", "b", "c")) == [0.5] * 3
 
 
 def test_the_policy(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
-    policy = Policy(ScriptedEngine(lambda *_: []), tokenizer, lambda: "3", 400)
+    policy = Policy(ScriptedEngine(lambda *_: []), tokenizer, lambda: "3")
     with pytest.raises(ConfigError, match="no chat template"):
         make_judge(load(tmp_path, ""), tmp_path, 0, policy)
     tokenizer.chat_template = "{{ messages[0].content }}"
@@ -79,21 +77,21 @@ def test_the_policy(tmp_path: Path) -> None:
     assert judge.asker.model.identity == "engine 3 0.5 512"
 
 
-def test_comparisons_and_what_the_policy_is_asked_are_of_groups(tmp_path: Path) -> None:
+async def test_comparisons_and_what_the_policy_is_asked_are_of_groups(tmp_path: Path) -> None:
     """An engine in lockstep waits for every open episode: the policy cannot judge one of them."""
     scored = load(tmp_path, f"[judge]\nlow = 1\nhigh = 4\n{SCRIPTED}")
     part = part_of(scored, make_judge(scored, None, seed=0))
     assert (part.low, part.high, part.scope) == (1, 4, Scope.TRAJECTORY)
-    assert asyncio.run(part.function(episode())) == 2.5
+    assert await part.function(episode()) == 2.5
     compared = load(tmp_path, f'[judge]\nform = "pairwise"\n{SCRIPTED}')
     part = part_of(compared, make_judge(compared, None, seed=0))
     assert (part.low, part.high, part.scope) == (0, 1, Scope.GROUP)
-    assert asyncio.run(part.function(group("a", "b"))) == [0.5, 0.5]
+    assert await part.function(group("a", "b")) == [0.5, 0.5]
     ours = load(tmp_path, "")
     assert part_of(ours, make_judge(ours, None, seed=0)).scope == Scope.GROUP
 
 
-def test_before_there_is_a_policy_it_is_known_what_part_the_judge_is(tmp_path: Path) -> None:
+async def test_before_there_is_a_policy_it_is_known_what_part_the_judge_is(tmp_path: Path) -> None:
     """Nothing is asked, so no file with answers is read."""
     config = load(tmp_path, SCRIPTED, f"judge.cache={tmp_path}/kept")
     (tmp_path / "kept").mkdir()
@@ -102,7 +100,7 @@ def test_before_there_is_a_policy_it_is_known_what_part_the_judge_is(tmp_path: P
     ours = load(tmp_path, "", "judge.refinement.requests=2")
     part = unasked_part(ours, 0)
     assert part.scope == Scope.GROUP
-    assert asyncio.run(part.function(group("a"))) == [None]
+    assert await part.function(group("a")) == [None]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_judges.asking import Limits
 from turnwise_judges.endpoint_model import EndpointModel
-from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.engine_model import EngineModel, Policy
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.scripted_model import example_reply
 
@@ -34,14 +34,20 @@ def tokenizer(template: str = TEMPLATE):
     return made
 
 
-def test_an_endpoint_is_asked_in_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def policy(engine=None, template: str = TEMPLATE, **settings) -> EngineModel:
+    """The policy as a model; an engine that says nothing if none is given."""
+    engine = engine or ScriptedEngine(lambda *_: [])
+    return EngineModel(Policy(engine, tokenizer(template), lambda: ""), **settings)
+
+
+async def test_an_endpoint_is_asked_in_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "secret")
     with serving(lambda body, _: f"<think>hm</think>{example_reply(body['messages'])}") as server:
         model = EndpointModel(server.url, "m", key_variable="JUDGE_KEY", max_tokens=99)
         judge = PointwiseJudge(asker(model))
-        assert asyncio.run(judge.measure_one(episode())) == 5.0
+        assert await judge.measure_one(episode()) == 5.0
         (body,) = server.asked
-        asyncio.run(judge.measure_one(episode("zipfile")))
+        await judge.measure_one(episode("zipfile"))
     assert server.headers[0] == "Bearer secret"
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 99)
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
@@ -50,17 +56,17 @@ def test_an_endpoint_is_asked_in_chat_format(monkeypatch: pytest.MonkeyPatch) ->
     assert "secret" not in model.identity
 
 
-def test_an_endpoint_that_refuses_is_missing() -> None:
+async def test_an_endpoint_that_refuses_is_missing() -> None:
     with serving(lambda body, number: "") as server:
         server.failures = [404]
         model = EndpointModel(server.url, "m")
         judge = PointwiseJudge(asker(model))
         with pytest.raises(InfrastructureError, match=r"the judge at http.*404"):
-            asyncio.run(judge.measure_one(episode()))
+            await judge.measure_one(episode())
     assert judge.asker.counts.unreachable == 1
 
 
-def test_the_policy_itself_is_asked_through_its_chat_template() -> None:
+async def test_the_policy_itself_is_asked_through_its_chat_template() -> None:
     made = tokenizer()
     opened: list[str] = []
 
@@ -72,76 +78,79 @@ def test_the_policy_itself_is_asked_through_its_chat_template() -> None:
         return made.encode(f"hm</think> {example}{made.eos_token}")
 
     engine = ScriptedEngine(answer)
-    model = EngineModel(engine, made, lambda: "policy 3")
+    model = EngineModel(Policy(engine, made, lambda: "policy 3"))
     judge = PointwiseJudge(asker(model))
-    assert asyncio.run(judge.measure_one(episode())) == 5.0
+    assert await judge.measure_one(episode()) == 5.0
     assert judge.asker.counts.tokens > 500
     engine.open(opened[0])  # it was closed
 
 
 def test_other_weights_are_another_judge() -> None:
     version = 1
-    model = EngineModel(ScriptedEngine(lambda *_: []), tokenizer(), lambda: f"policy {version}")
+    model = EngineModel(Policy(ScriptedEngine(lambda *_: []), tokenizer(), lambda: f"{version}"))
     first = model.identity
     version = 2
     assert model.identity != first
 
 
-def test_special_tokens_in_messages_are_only_text() -> None:
-    made = tokenizer()
-    model = EngineModel(ScriptedEngine(lambda *_: []), made, lambda: "")
-    prompt = model.prompt(MESSAGES)
-    assert made.decode(prompt) == f"system: Judge.{END}user: a{END}b{END}judge:"
-    assert prompt.count(made.convert_tokens_to_ids(END)) == 2, "those of the template"
-
-
-def test_families_without_a_system_message_get_it_with_the_first() -> None:
-    made = tokenizer(NO_SYSTEM)
-    model = EngineModel(ScriptedEngine(lambda *_: []), made, lambda: "")
-    assert made.decode(model.prompt(MESSAGES)) == f"user: Judge.\n\na{END}b{END}judge:"
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        (TEMPLATE, f"system: Judge.{END}user: a{END}b{END}judge:"),
+        (NO_SYSTEM, f"user: Judge.\n\na{END}b{END}judge:"),
+    ],
+    ids=["system", "none"],
+)
+def test_special_tokens_in_messages_are_only_text(template: str, shown: str) -> None:
+    """In families without a system message too, which get it with the first."""
+    made = tokenizer(template)
+    prompt = policy(template=template).prompt(MESSAGES)
+    assert made.decode(prompt) == shown
+    own = prompt.count(made.convert_tokens_to_ids(END))
+    assert own == shown.count(END) - 1, "those of the template"
 
 
 def test_a_policy_without_a_chat_template_is_refused() -> None:
     with pytest.raises(ConfigError, match="no chat template"):
-        EngineModel(ScriptedEngine(lambda *_: []), byte_tokenizer(), lambda: "")
+        policy(template="")
 
 
-def test_a_record_beyond_the_context_says_what_to_lower() -> None:
+async def test_a_record_beyond_the_context_says_what_to_lower() -> None:
     class Full(ScriptedEngine):
         async def generate(self, prompt, sampling, *, session, images=()):
             return Completion([], [], StopReason.CONTEXT, 0)
 
-    model = EngineModel(Full(lambda *_: []), tokenizer(), lambda: "")
+    model = policy(Full(lambda *_: []))
     with pytest.raises(InfrastructureError, match=r"lower judge\.max_characters"):
-        asyncio.run(model.complete(MESSAGES))
+        await model.complete(MESSAGES)
 
 
-def test_a_call_beyond_its_deadline_releases_its_session() -> None:
+async def test_a_call_beyond_its_deadline_releases_its_session() -> None:
     class Hanging(ScriptedEngine):
         async def generate(self, prompt, sampling, *, session, images=()):
             await asyncio.sleep(3600)
 
     engine = Hanging(lambda *_: [])
-    model = EngineModel(engine, tokenizer(), lambda: "")
+    model = policy(engine)
     judge = PointwiseJudge(asker(model, Limits(seconds=0.01)))
     with pytest.raises(InfrastructureError, match=r"no reply within 0\.01 s"):
-        asyncio.run(judge.measure_one(episode()))
+        await judge.measure_one(episode())
     assert not engine._open
 
 
-def test_the_embedded_engine_samples_an_answer() -> None:
+async def test_the_embedded_engine_samples_an_answer() -> None:
     made = tokenizer()
     engine = EmbeddedEngine(
         small_model(made), made, max_sequences=2, max_tokens=512, deterministic=True
     )
-    model = EngineModel(engine, made, lambda: "", temperature=1.0, max_tokens=8)
+    model = policy(engine, temperature=1.0, max_tokens=8)
 
     async def ask() -> list[Reply]:
         replies = await asyncio.gather(*(model.complete(MESSAGES) for _ in range(3)))
         await engine.stop()
         return replies
 
-    replies = asyncio.run(ask())
+    replies = await ask()
     prompt = len(model.prompt(MESSAGES))
     assert prompt < replies[0].tokens <= prompt + 8
     assert replies[0] == replies[1] == replies[2], "the seed follows from the messages"

@@ -16,7 +16,7 @@ from benchmarks.self_critique import (
 )
 from turnwise.config import ModelConfig
 from turnwise.models.load import load_tokenizer
-from turnwise_judges.reply import read_reply
+from turnwise_judges.prompt import read_reply
 
 
 @pytest.fixture(scope="module")

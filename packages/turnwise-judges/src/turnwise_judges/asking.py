@@ -16,8 +16,7 @@ from turnwise.chat.endpoint import NoWordsError
 from turnwise.chat.recording import Recording
 from turnwise.errors import InfrastructureError
 from turnwise_judges.base import Judgement, JudgeModel, MalformedReplyError, T
-from turnwise_judges.prompt import Request
-from turnwise_judges.reply import read_reply
+from turnwise_judges.prompt import Request, read_reply
 
 TRIES = 2
 """Times that a request is made until its reply is in the wanted form."""

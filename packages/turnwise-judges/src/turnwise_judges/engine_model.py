@@ -3,6 +3,7 @@ says is encoded apart from the template: a special token's name in it is only te
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,41 +18,50 @@ from turnwise_judges.base import Message
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from turnwise.parts.components import Components
+
 
 _SESSIONS = count()
 """Numbers of the calls of this process; nothing but the sessions' names depends on them."""
 
 
-class EngineModel:
-    """Example: EngineModel(engine, tokenizer, lambda: "policy of step 3")."""
+@dataclass(frozen=True)
+class Policy:
+    """The policy, for a judge that asks it."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        tokenizer: "PreTrainedTokenizerBase",
-        weights: Callable[[], str],
-        *,
-        temperature: float = 0.0,
-        max_tokens: int = 512,
-        date: str = "",
-    ) -> None:
-        """`weights` names the engine's present weights, under which answers are kept; `date` is for
-        chat templates that write today's. Raises ConfigError without a chat template."""
-        if not tokenizer.chat_template:
+    engine: Engine
+    tokenizer: "PreTrainedTokenizerBase"
+    weights: Callable[[], str]
+    """Names the engine's present weights, under which answers are kept."""
+    date: str = ""
+    """The run's, for chat templates that write today's."""
+
+    @classmethod
+    def of(cls, components: "Components", weights: Callable[[], str]) -> "Policy":
+        date = str(components.recipe.scaffold.options.get("date", ""))
+        return cls(components.engine, components.tokenizer, weights, date)
+
+
+class EngineModel:
+    """Example: EngineModel(Policy(engine, tokenizer, lambda: "policy of step 3"))."""
+
+    def __init__(self, policy: Policy, *, temperature: float = 0.0, max_tokens: int = 512) -> None:
+        """Raises ConfigError without a chat template."""
+        if not policy.tokenizer.chat_template:
             raise ConfigError(
                 "judge.model: the policy's tokenizer has no chat template: name another model, "
                 'with judge.model.kind = "endpoint"'
             )
-        self._engine, self._tokenizer, self._weights = engine, tokenizer, weights
+        self._policy, self._tokenizer = policy, policy.tokenizer
         # Whether special tokens are split is a setting of the tokenizer, not of a call.
-        self._content_tokenizer = deepcopy(tokenizer)
-        self._temperature, self._date = temperature, date
+        self._content_tokenizer = deepcopy(policy.tokenizer)
+        self._temperature = temperature
         self.max_tokens = max_tokens
         """Longest reply in tokens."""
 
     @property
     def identity(self) -> str:
-        return f"engine {self._weights()} {self._temperature} {self.max_tokens}"
+        return f"engine {self._policy.weights()} {self._temperature} {self.max_tokens}"
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
         """Raises InfrastructureError where the context has no room for an answer."""
@@ -63,11 +73,11 @@ class EngineModel:
         )
         # A lockstep engine waits for every open session: this one is open while it is asked.
         session = f"judge/{next(_SESSIONS)}"
-        self._engine.open(session)
+        self._policy.engine.open(session)
         try:
-            completion = await self._engine.generate(prompt, sampling, session=session)
+            completion = await self._policy.engine.generate(prompt, sampling, session=session)
         finally:
-            self._engine.close(session)
+            self._policy.engine.close(session)
         if completion.stop_reason == StopReason.CONTEXT:
             raise InfrastructureError(
                 f"the record of {len(prompt)} tokens and an answer are more than the model's "
@@ -102,7 +112,7 @@ class EngineModel:
 
     def _rendered(self, messages: Sequence[Message]) -> list[Segment]:
         said = [(message["role"], "") for message in messages]
-        *heads, last = pieces(self._tokenizer, said, day=self._date)
+        *heads, last = pieces(self._tokenizer, said, day=self._policy.date)
         segments: list[Segment] = []
         for message, before in zip(messages, heads, strict=True):
             content = self._content_tokenizer(

@@ -16,10 +16,10 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of
 from turnwise.types import Group, Trajectory, TrajectoryId
 from turnwise_judges.agreement import agreement, ranking
+from turnwise_judges.engine_model import Policy
 from turnwise_judges.making import Judge, make_judge
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import RubricJudge
 from turnwise_judges.section import regraded
 from turnwise_judges.settings import AnyJudgeConfig, PolicyJudgeModel
@@ -89,14 +89,7 @@ async def _judge_for(
     parts = build_components(recipe, weights)
     name = f"{weights.parent.name}/{weights.name}"
     try:
-        policy = Policy(
-            parts.engine,
-            parts.tokenizer,
-            lambda: name,
-            parts.recipe.rollout.max_tokens,
-            str(parts.recipe.scaffold.options.get("date", "")),
-        )
-        judge = make_judge(config, folder.path, seed, policy)
+        judge = make_judge(config, folder.path, seed, Policy.of(parts, lambda: name))
         await parts.check()
         yield judge
     finally:

@@ -13,10 +13,9 @@ from turnwise_judges import pairwise, pointwise, rubric
 from turnwise_judges.asking import Asker, Limits
 from turnwise_judges.base import JudgeModel, Message
 from turnwise_judges.endpoint_model import EndpointModel
-from turnwise_judges.engine_model import EngineModel
+from turnwise_judges.engine_model import EngineModel, Policy
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.policy import Policy
 from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
 from turnwise_judges.scripted_model import ScriptedModel, example_reply
 from turnwise_judges.settings import (
@@ -101,14 +100,7 @@ def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
         )
     if policy is None:
         return ScriptedModel(_no_policy)
-    return EngineModel(
-        policy.engine,
-        policy.tokenizer,
-        policy.weights,
-        temperature=model.temperature,
-        max_tokens=model.max_tokens,
-        date=policy.date,
-    )
+    return EngineModel(policy, temperature=model.temperature, max_tokens=model.max_tokens)
 
 
 def _criteria(config: RubricSettings) -> list[Criterion]:

@@ -23,8 +23,7 @@ from turnwise_judges.engine_model import EngineModel
 from turnwise_judges.making import Judge
 from turnwise_judges.pairwise import Better, PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.prompt import Request
-from turnwise_judges.reply import read_reply
+from turnwise_judges.prompt import Request, read_reply
 from turnwise_judges.settings import RefinementConfig
 
 PLACES = {Better.FIRST: 1.0, Better.SECOND: -1.0, Better.TIE: 0.0}

@@ -11,8 +11,8 @@ from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
 from turnwise.types import Group, Outcome, Trajectory
 from turnwise_judges.alarm import UnreadableReplies
+from turnwise_judges.engine_model import Policy
 from turnwise_judges.making import Judge, make_judge, part_of
-from turnwise_judges.policy import Policy
 from turnwise_judges.refining import Refinement, make_refinement, refinement_metrics
 from turnwise_judges.settings import AnyJudgeConfig
 
@@ -54,17 +54,11 @@ def with_judge(settings: AnyJudgeConfig, components: Components) -> Components:
     """Give a run the judge of its section. Raises ConfigError as `make_judge` and
     `make_refinement` do."""
     recipe, engine = components.recipe, components.engine
-    policy = Policy(
-        engine,
-        components.tokenizer,
-        lambda: f"policy {engine.version}",
-        recipe.rollout.max_tokens,
-        str(recipe.scaffold.options.get("date", "")),
-    )
+    policy = Policy.of(components, lambda: f"policy {engine.version}")
     judge = make_judge(settings, components.folder, derive(recipe.seed, "judge"), policy)
     refinement = None
     if settings.refinement is not None:
-        refinement = make_refinement(judge, settings.refinement, policy.max_tokens)
+        refinement = make_refinement(judge, settings.refinement, recipe.rollout.max_tokens)
     made = JudgeOfRun(settings, judge, refinement)
     return replace(components, reward_sources={**components.reward_sources, "judge": made})
 

@@ -12,7 +12,7 @@ from turnwise.config.section import IS_PATH, Choice, Section
 from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 from turnwise.seeds import derive
-from turnwise_judges.preferences.settings import PreferencesConfig
+from turnwise_judges.preferences.settings import A_JUDGE, PreferencesConfig
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
 """Signals that replies of one turn have too, of whatever task."""
+MODELS = {"judge": A_JUDGE, "reward_model": "a reward model"}
+"""The need of each part of the reward that such a model measures."""
 
 
 class SampledModel(Section):
@@ -227,3 +229,15 @@ def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
     for override in overrides:
         set_key(values, *parse_override(override))
     return check_section(JudgeFile, values, str(file)).judge
+
+
+def claims_of(recipe: "Recipe") -> Iterator[Claim]:
+    """The needs of the parts that the reward names, and what the recipe does not describe: a use
+    without a model."""
+    used, described = set() if recipe.reward is None else recipe.reward.used, recipe.added()
+    for name, need in MODELS.items():
+        if name in used:
+            yield Claim(f"reward.parts.{name}", (need,))
+        if name not in described:
+            remedy = f"describe one in [{name}]"
+            yield Claim("the recipe", denies={need: "describes none"}, remedy=remedy)

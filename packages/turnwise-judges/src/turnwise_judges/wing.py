@@ -13,7 +13,7 @@ WING = Wing(
         "judge": "turnwise_judges.section:with_judge",
         "reward_model": "turnwise_judges.reward_model.section:with_reward_model",
     },
-    claims="turnwise_judges.claims:claims_of",
+    claims="turnwise_judges.settings:claims_of",
     stages={
         "preferences": ("turnwise_judges.preferences.stage:Preferences", "after RL"),
         "reward_model": ("turnwise_judges.reward_model.stage:RewardLearning", "first"),

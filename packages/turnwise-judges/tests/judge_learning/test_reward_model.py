@@ -15,7 +15,7 @@ from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Trajectory, Turn
 from turnwise_judges.reward_model.model import FORMS, ProcessRewardModel, RewardModel
-from turnwise_judges.reward_model.settings import RewardModelConfig
+from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
 
 pytestmark = pytest.mark.numbers
 
@@ -31,6 +31,10 @@ def made(load_model: Any, form: str = "outcome", micro: int = 8192) -> Any:
         torch.manual_seed(0)
         torch.nn.init.normal_(model.head.weight)
     return model
+
+
+def score(model: RewardModel, member: Trajectory) -> Any:
+    return asyncio.run(model.part_of(member))
 
 
 def with_turns(member: Trajectory) -> Trajectory:
@@ -51,29 +55,26 @@ def test_an_outcome_is_read_after_the_last_token(load_model: Any, make_groups: A
     model = made(load_model)
     member = make_groups(REWARDS)[0].trajectories[0]
     with pytest.raises(PartError, match="not trained"):
-        model.score(member)
+        score(model, member)
     model.finish([])
     expected = sigmoid(number_after(model, member, len(member.tokens) - 1))
-    assert model.score(member) == pytest.approx(expected, abs=1e-5)
+    assert score(model, member) == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
+async def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
     load_model: Any, make_groups: Any
 ) -> None:
     model = made(load_model)
     model.finish([])
     member = make_groups(REWARDS)[0].trajectories[0]
 
-    async def work() -> None:
-        async with deadline(30.0):
-            model._busy.acquire()
-            waiting = asyncio.create_task(model.part_of(member))
-            await asyncio.sleep(0.03)
-            assert not waiting.done()  # an update goes on
-            model._busy.release()
-            assert await waiting == model.score(member)
-
-    asyncio.run(work())
+    async with deadline(30.0):
+        model._busy.acquire()
+        waiting = asyncio.create_task(model.part_of(member))
+        await asyncio.sleep(0.03)
+        assert not waiting.done()  # an update goes on
+        model._busy.release()
+        assert await waiting == await model.part_of(member)
 
 
 def test_turns_are_rewarded_by_the_change_of_the_chance(load_model: Any, make_groups: Any) -> None:
@@ -87,7 +88,7 @@ def test_turns_are_rewarded_by_the_change_of_the_chance(load_model: Any, make_gr
     ]
     places = [*begins, len(member.tokens) - 1]
     chances = [sigmoid(number_after(model, member, place)) for place in places]
-    assert model.score(member) == pytest.approx(np.diff(chances), abs=1e-5)
+    assert score(model, member) == pytest.approx(np.diff(chances), abs=1e-5)
 
 
 def test_a_turn_without_a_token_changes_nothing(load_model: Any, make_groups: Any) -> None:
@@ -95,7 +96,7 @@ def test_a_turn_without_a_token_changes_nothing(load_model: Any, make_groups: An
     model.finish([])
     member = with_turns(make_groups([[1.0]])[0].trajectories[0])
     longer = replace(member, turns=(*member.turns, member.turns[0]))
-    assert model.score(longer) == pytest.approx([*model.score(member), 0.0], abs=1e-6)
+    assert score(model, longer) == pytest.approx([*score(model, member), 0.0], abs=1e-6)
 
 
 def test_losses_are_those_of_the_papers(load_model: Any, make_groups: Any) -> None:
@@ -159,9 +160,9 @@ def test_it_learns_to_tell_success_from_failure(
     model.finish(lessons)
     signs = [margin > 0 for margin in model.margins(lessons)]
     assert signs == [lesson.success for lesson in lessons]
-    scores = [model.score(with_turns(m)) for m in groups[0].graded]
-    low, high = model.part.low, model.part.high
-    numbers = [n for score in scores for n in (score if isinstance(score, list) else [score])]
+    scores = [score(model, with_turns(m)) for m in groups[0].graded]
+    low, high = PARTS[form].low, PARTS[form].high
+    numbers = [n for one in scores for n in (one if isinstance(one, list) else [one])]
     assert all(low <= number <= high for number in numbers)
 
 
@@ -186,9 +187,9 @@ def test_a_saved_model_goes_on_exactly(load_model: Any, make_groups: Any, form: 
     again = made(load_model, form)
     again.load_state(copy.deepcopy(whole.state()))
     member = with_turns(groups[0].trajectories[0])
-    assert again.score(member) == whole.score(member)
+    assert score(again, member) == score(whole, member)
     assert again.update(lessons) == whole.update(lessons)
-    assert again.score(member) == whole.score(member)
+    assert score(again, member) == score(whole, member)
 
 
 def test_the_policy_does_not_move(load_model: Any, make_groups: Any) -> None:
@@ -229,4 +230,4 @@ def test_numbers_are_read_in_the_context_of_their_turn(load_model: Any, make_gro
         ]
     expected = sigmoid(numbers[1]) - sigmoid(numbers[0])
     assert isinstance(model, ProcessRewardModel)
-    assert model.score(two)[-1] == pytest.approx(expected, abs=1e-5)
+    assert score(model, two)[-1] == pytest.approx(expected, abs=1e-5)

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,10 +30,9 @@ from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Optimizer, UpdateStats, add_gradient, prepare_for_training
 from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
-from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
+from turnwise_judges.reward_model.settings import RewardModelConfig
 
 HEAD_SPREAD = 1e-3
 """Standard deviation of the head's first weights."""
@@ -58,8 +57,6 @@ class Lesson(NamedTuple):
 class RewardModel(nn.Module):
     """The form `outcome`; the others differ in what is read, and in the loss. The policy's body is
     copied, and all of it is trained."""
-
-    part: ClassVar[RewardPart] = PARTS["outcome"]
 
     def __init__(
         self, policy: nn.Module, config: RewardModelConfig, learning: LearningConfig
@@ -88,14 +85,10 @@ class RewardModel(nn.Module):
         self.optimizer = Optimizer(self, config.learning_rate, learning)
         self._busy = threading.Lock()
 
-    def score(self, trajectory: Trajectory) -> float | list[float]:
-        """The episode's number, or its turns'. It is read alone, so that it is the same whatever
-        else is under way. Raises PartError before the model is trained."""
-        with self._busy:
-            return self._scored(trajectory)
-
     async def part_of(self, trajectory: Trajectory) -> float | list[float]:
-        """Score in a thread; the time that others have the model does not count."""
+        """The episode's number, or its turns', in a thread; the time that others have the model
+        does not count. It is read alone, so that it is the same whatever else is under way. Raises
+        PartError before the model is trained."""
         found: float | list[float] = await alone(self._busy, partial(self._scored, trajectory))
         return found
 
@@ -238,8 +231,6 @@ class RewardModel(nn.Module):
 class ProcessRewardModel(RewardModel):
     """The form `process`."""
 
-    part: ClassVar[RewardPart] = PARTS["process"]
-
     def _reading(self, tokens: Tokens, turns: int) -> Reading:
         """Read before each turn, with all that was observed until then, and at the end."""
         written = np.isin(tokens.source, (Source.MODEL, Source.INHERITED)) & ~tokens.copied
@@ -256,8 +247,6 @@ class ProcessRewardModel(RewardModel):
 
 class PairsRewardModel(RewardModel):
     """The form `pairs`."""
-
-    part: ClassVar[RewardPart] = PARTS["pairs"]
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
         """The best of each group with its worst, the second with the second last, and so on."""
