@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway_tests.playing import ASKING
 from tests.fakes import Letters
 from tests.processes import ended
 from tests.small_runs import interrupted, resume, start, train, write_recipe
@@ -61,31 +62,31 @@ def test_a_run_trains_on_what_the_agent_was_given(tmp_path: Path) -> None:
         assert any(row["advantage"])
 
 
-@pytest.mark.slow
-def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
-    whole = RunFolder.new(tmp_path / "whole", False)
-    train(recipe(tmp_path), whole)
-    parts = interrupted(whole, tmp_path / "parts", "step-000002")
+def stopped(folder: Path, file: Path, *changes: str) -> RunFolder:
+    """A run, which ends with the same weights and numbers where it is stopped after a step."""
+    whole = RunFolder.new(folder / "whole", False)
+    train(file, whole, *changes)
+    parts = interrupted(whole, folder / "parts", "step-000002")
     resume(parts)
     found = [newest(run.checkpoints)[0] for run in (whole, parts)]
     first, second = ((one.folder / "model.safetensors").read_bytes() for one in found if one)
     assert first == second
     assert list(whole.lines("metrics.jsonl")) == list(parts.lines("metrics.jsonl"))
+    return whole
 
 
-PROGRAM = """
-import json, os, sys, time, urllib.request
-folder = sys.argv[1]
-body = {"model": "policy", "messages": [{"role": "user", "content": sys.argv[2]}]}
-address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-headers = {"content-type": "application/json"}
+@pytest.mark.slow
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
+    stopped(tmp_path, recipe(tmp_path))
+
+
+PROGRAM = f"""{ASKING}
+folder, words = sys.argv[1:]
 for turn in range(2):
-    asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
-    urllib.request.urlopen(asked).read()
-    body["messages"][0]["content"] += "!"
+    ask(words + "!" * turn)
     if turn == 0 and os.path.exists(folder + "/checkpoints/step-000001/SHA256SUMS"):
         with open(folder + "/held", "a") as held:
-            held.write(f"{os.getpid()} ")
+            held.write(f"{{os.getpid()}} ")
         while not os.path.exists(folder + "/go"):
             time.sleep(0.05)
 """
@@ -105,7 +106,7 @@ def test_a_run_that_is_killed_in_mid_episode_leaves_no_agent_and_plays_it_again(
     words = [sys.executable, "-S", str(program)]
     agent = f"agent={json.dumps([*words, str(whole.path), '{prompt}'])}"
     train(file, whole, agent, "evaluation.tasks=0")
-    agent = f"agent={json.dumps([*words, str(killed.path), '{prompt}'])}"
+    agent = agent.replace(str(whole.path), str(killed.path))
     with start("train", file, agent, "evaluation.tasks=0", "--run", killed.path) as process:
         held = killed.path / "held"
         while not held.exists() or len(held.read_text().split()) < 4:
@@ -153,28 +154,17 @@ def test_roles_are_trained_apart(tmp_path: Path) -> None:
     assert line["role/planner/coverage"] == line["role/worker/coverage"] == 1
     assert line["agent/calls"] == 2
     rows = read_rows(next(folder.path.glob("trajectories/step-*.parquet")))
-    assert [row["group"].rpartition("@")[2] for row in rows] == ["planner"] * 2 + ["worker"] * 2 + [
-        *["planner"] * 2,
-        *["worker"] * 2,
-    ]
+    names = [row["group"].rpartition("@")[2] for row in rows]
+    assert names == [name for _ in range(2) for name in ("planner", "worker") for _ in range(2)]
     read = [trajectory_of(row, Task(row["task"], row["prompt"])) for row in rows]
     assert sum(int(one.tokens.mask.sum()) for one in read) == line["rollout/tokens_sampled"]
-    assert [turn.role for one in read for turn in one.turns] == [
-        row["group"].rpartition("@")[2] for row in rows
-    ]
+    assert [turn.role for one in read for turn in one.turns] == names
 
 
 @pytest.mark.slow
 def test_a_frozen_role_keeps_its_weights_through_a_stop(tmp_path: Path) -> None:
     """Its replies are those of the beginning, so a run that was stopped has the same ones."""
-    whole = RunFolder.new(tmp_path / "whole", False)
-    train(roles(tmp_path, '"frozen"'), whole, "learning.learning_rate=0.05")
-    parts = interrupted(whole, tmp_path / "parts", "step-000002")
-    resume(parts)
-    found = [newest(run.checkpoints)[0] for run in (whole, parts)]
-    first, second = ((one.folder / "model.safetensors").read_bytes() for one in found if one)
-    assert first == second
-    assert list(whole.lines("metrics.jsonl")) == list(parts.lines("metrics.jsonl"))
+    whole = stopped(tmp_path, roles(tmp_path, '"frozen"'), "learning.learning_rate=0.05")
     for line in whole.lines("metrics.jsonl"):
         assert line["role/worker/tokens_sampled"] > 0
         assert "role/worker/coverage" not in line
