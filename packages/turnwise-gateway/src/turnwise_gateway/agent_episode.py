@@ -34,7 +34,7 @@ from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.role_parts import by_role
 from turnwise_gateway.sandboxed import SandboxedPlayer
 from turnwise_gateway.server import Gateway
-from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
+from turnwise_gateway.session import EndpointRole, Role, Session
 from turnwise_gateway.settings import (
     AnyAgentConfig,
     CommandAgent,
@@ -163,7 +163,7 @@ def make_host(
 
 def _role(name: str, policy: Policy, frozen: Mapping[str, Engine]) -> Role:
     if isinstance(policy, FrozenPolicy):
-        return FrozenRole(frozen[policy.checkpoint])
+        return frozen[policy.checkpoint]
     if isinstance(policy, EndpointPolicy):
         where = f"agent.roles.{name}.policy"
         check_endpoint(where, policy.url, policy.name, policy.key_variable)
@@ -188,7 +188,7 @@ class AgentEpisode(Episode):
     """The end that one of these calls was."""
     _one_tool: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _returned: Returned = field(default_factory=Returned, init=False)
-    _reward: GivenReward | None = field(default=None, init=False)
+    _reward: Verdict | None = field(default=None, init=False)
     _spans: EpisodeSpans | None = field(default=None, init=False)
 
     @property
@@ -367,7 +367,7 @@ class AgentEpisode(Episode):
             return Verdict(0.0, False, detail="the agent failed before it gave a reward")
         if given is None:
             raise VerdictError(NO_REWARD)
-        return Verdict(given.reward, given.success, given.parts, roles=given.roles)
+        return given
 
 
 def _without_secrets(returned: Returned, secret: str) -> Returned:
@@ -375,10 +375,10 @@ def _without_secrets(returned: Returned, secret: str) -> Returned:
     return replace(returned, answer=answer, error=blotted(returned.error, secret))
 
 
-def _joined(reward: GivenReward | None, roles: Mapping[str, float]) -> GivenReward | None:
+def _joined(reward: Verdict | None, roles: Mapping[str, float]) -> Verdict | None:
     """The reward of an episode with those of its roles; it is their mean where it has none."""
     if not roles:
         return reward
     mean = sum(roles.values()) / len(roles)
-    own = reward or GivenReward(mean, mean >= 1)
+    own = reward or Verdict(mean, mean >= 1)
     return replace(own, roles={**own.roles, **roles})

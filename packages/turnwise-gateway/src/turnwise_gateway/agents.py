@@ -13,7 +13,7 @@ from turnwise.errors import ConfigError, located
 from turnwise.interrupt import calls_user_code
 from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread
-from turnwise.types import Task
+from turnwise.types import Task, Verdict
 from turnwise_gateway import spans
 from turnwise_gateway.address import Address
 from turnwise_gateway.bounds import check_depth
@@ -22,7 +22,7 @@ from turnwise_gateway.programs import CommandPlayer, Returned
 from turnwise_gateway.remote import RemotePlayer
 from turnwise_gateway.requests import RefusedError
 from turnwise_gateway.sandboxed import SandboxedPlayer
-from turnwise_gateway.session import MODEL, GivenReward, Session
+from turnwise_gateway.session import MODEL, Session
 from turnwise_gateway.settings import AnyAgentConfig, FunctionAgent, RemoteAgent
 
 RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
@@ -166,13 +166,12 @@ def _returned(value: Any) -> Returned:
     )
 
 
-def _reward(reward: Any, success: Any = None, parts: Any = None, roles: Any = None) -> GivenReward:
+def _reward(reward: Any, success: Any = None, parts: Any = None, roles: Any = None) -> Verdict:
     number = float(reward)
     if not math.isfinite(number):
         raise TypeError(f"the reward is {number}")
-    return GivenReward(
-        number, number >= 1 if success is None else bool(success), _numbers(parts), _numbers(roles)
-    )
+    succeeded = number >= 1 if success is None else bool(success)
+    return Verdict(number, succeeded, _numbers(parts), roles=_numbers(roles))
 
 
 def _numbers(given: Any) -> dict[str, float]:

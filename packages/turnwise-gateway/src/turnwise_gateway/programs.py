@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from turnwise.errors import InfrastructureError
-from turnwise.types import Task
+from turnwise.types import Task, Verdict
 from turnwise_gateway import guard
 from turnwise_gateway.address import Address, blotted
-from turnwise_gateway.session import GivenReward, Session
+from turnwise_gateway.session import Session
 
 SHOWN = 2_000
 """Characters of a program's last words that an error quotes."""
@@ -28,7 +28,7 @@ class Returned:
 
     answer: str | None = None
     """Its answer, in place of the last reply's."""
-    reward: GivenReward | None = None
+    reward: Verdict | None = None
     error: str = ""
     """The reason why it failed; empty where it did not."""
 

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from turnwise.errors import InfrastructureError
-from turnwise.types import encodable
+from turnwise.types import Verdict, encodable
 from turnwise_gateway import spans
 from turnwise_gateway.address import Address
 from turnwise_gateway.connections import Impatient, body_of, one_more, raise_open_files, read_bytes
@@ -33,7 +33,7 @@ from turnwise_gateway.dialects.registry import DIALECTS, Dialect
 from turnwise_gateway.remote import Offers
 from turnwise_gateway.requests import RefusedError
 from turnwise_gateway.sandboxed import UnixFolder
-from turnwise_gateway.session import GivenReward, Session
+from turnwise_gateway.session import Session
 
 REMEMBERED = 10_000
 """Episodes that have ended and are still known by their addresses."""
@@ -310,7 +310,7 @@ async def _reward(request: Request, session: Session) -> Response:
     if not isinstance(success, bool):
         raise RefusedError("success is true or false", field="success")
     numbers = {encodable(name): _number(parts, name) for name in parts}
-    session.rewarded(GivenReward(reward, success, numbers))
+    session.rewarded(Verdict(reward, success, numbers))
     return JSONResponse({"ok": True})
 
 

@@ -22,7 +22,7 @@ from turnwise.engines.base import Engine
 from turnwise.errors import InfrastructureError
 from turnwise.tokens import Tokens
 from turnwise.tools.tool import in_thread
-from turnwise.types import Outcome, Turn
+from turnwise.types import Outcome, Turn, Verdict
 from turnwise_gateway.bounds import check_request
 from turnwise_gateway.contexts import Contexts, Exchange
 from turnwise_gateway.endpoints import EndpointSpeaker
@@ -45,31 +45,14 @@ FEWEST_REFUSALS = 16
 
 
 @dataclass(frozen=True)
-class FrozenRole:
-    """A role whose replies are sampled with weights that stay as they are."""
-
-    engine: Engine
-
-
-@dataclass(frozen=True)
 class EndpointRole:
     endpoint: ChatEndpoint
     name: str
 
 
-Role = FrozenRole | EndpointRole | None
-"""The policy of a role; None is the one that is trained."""
-
-
-@dataclass(frozen=True)
-class GivenReward:
-    """A reward that the agent's side has given. Example: GivenReward(0.5, success=False)."""
-
-    reward: float
-    success: bool
-    parts: dict[str, float] = field(default_factory=dict)
-    roles: dict[str, float] = field(default_factory=dict)
-    """Rewards of single roles in place of `reward`."""
+Role = Engine | EndpointRole | None
+"""The policy of a role: an engine whose weights stay as they are, a model behind an endpoint, or,
+None, the one that is trained."""
 
 
 @dataclass(eq=False)
@@ -95,7 +78,7 @@ class Session:
     """The episode's spans of OpenTelemetry (`spans.py`), if any are asked for."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
-    reward: GivenReward | None = field(default=None, init=False)
+    reward: Verdict | None = field(default=None, init=False)
     """The reward that was given through the gateway."""
     role_rewards: dict[str, float] = field(default_factory=dict, init=False)
     """Rewards of single roles that were given there."""
@@ -199,7 +182,7 @@ class Session:
         tools, scaffold = await in_thread(partial(self.scaffolds.of, request))
         return (await Contexts().begin(tools, scaffold, request.messages, 2**31)).start
 
-    def rewarded(self, reward: GivenReward) -> None:
+    def rewarded(self, reward: Verdict) -> None:
         """Keep the reward of the episode. Raises RefusedError where it is not the agent's."""
         self.check_rewarding()
         self.reward = reward
@@ -354,9 +337,9 @@ class Session:
         if role is None:
             label = name if self.roles else ""
             return Sampler(label, self.engine, self._sessions, self.contexts, *given)
-        sessions = ShortSessions(role.engine, f"{self.name}/{name}")
+        sessions = ShortSessions(role, f"{self.name}/{name}")
         contexts = Contexts(self.leave_out_thoughts)
-        return Sampler(name, role.engine, sessions, contexts, *given)
+        return Sampler(name, role, sessions, contexts, *given)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from turnwise.storage.run_folder import with_whole_paths
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.requests import Message, RefusedError, Reply
 from turnwise_gateway.role_parts import by_role
-from turnwise_gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session
+from turnwise_gateway.session import EndpointRole, Role, Session
 from turnwise_gateway.settings import AgentConfig, FrozenPolicy
 
 CALLING = "<lookup> France</lookup>"
@@ -54,10 +54,6 @@ def elsewhere() -> EndpointRole:
 
 def behind(url: str, name: str = "m") -> EndpointRole:
     return EndpointRole(ChatEndpoint(url, "role other", attempts=1), name)
-
-
-def frozen() -> FrozenRole:
-    return FrozenRole(Frozen())
 
 
 async def said(own: Session, role: str, messages: tuple[Message, ...] = PROMPT) -> Reply:
@@ -99,7 +95,7 @@ async def test_roles_that_ask_the_same_are_answered_by_random_numbers_of_their_o
 
 
 async def test_frozen_roles_and_endpoints_are_in_the_account_and_not_in_the_tokens() -> None:
-    roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
+    roles = {"planner": None, "judge": Frozen(), "other": elsewhere()}
     own = session(HashedEngine([CALLING]), roles=roles)
     await said(own, "planner")
     judged = await said(own, "judge")
@@ -115,13 +111,13 @@ async def test_frozen_roles_and_endpoints_are_in_the_account_and_not_in_the_toke
     assert capture.dropped == {"frozen": sampled, "endpoint": 3}
     assert capture.trained == int(tokens.mask.sum())
     assert capture.coverage == capture.coverage_of("planner") == 1.0
-    assert roles["judge"].engine.open_sessions == set()  # type: ignore[union-attr]
+    assert roles["judge"].open_sessions == set()  # type: ignore[union-attr]
     with pytest.raises(RefusedError, match="no reply"):
         own.reward_reply(judged.id, 1.0)
 
 
 async def test_budgets_count_the_replies_of_all_roles() -> None:
-    roles = {"planner": None, "judge": frozen(), "other": elsewhere()}
+    roles = {"planner": None, "judge": Frozen(), "other": elsewhere()}
     own = session(limits=limits(max_turns=3), roles=roles)
     for role in roles:
         await said(own, role)
@@ -189,7 +185,7 @@ async def test_what_an_endpoint_refuses_is_the_agent_s_doing_once_it_has_answere
 
 
 def test_a_role_gets_a_reward_of_its_own_where_credit_is_by_role() -> None:
-    roles: dict[str, Role] = {"planner": None, "judge": frozen()}
+    roles: dict[str, Role] = {"planner": None, "judge": Frozen()}
     own = session(roles=roles, credit_by_role=True)
     own.reward_role("planner", 0.25)
     assert own.role_rewards == {"planner": 0.25}
@@ -199,7 +195,7 @@ def test_a_role_gets_a_reward_of_its_own_where_credit_is_by_role() -> None:
         session(roles=roles).reward_role("planner", 1.0)
     with pytest.raises(RefusedError, match=r"agent\.roles names none"):
         session().reward_role("planner", 1.0)
-    own.rewarded(GivenReward(1.0, True))
+    own.rewarded(Verdict(1.0, True))
     assert own.reward is not None
 
 
@@ -272,7 +268,7 @@ def test_each_token_of_trained_roles_is_in_the_batch_once_and_no_other(
     stream = random.Random(seed)
     policies = ["trained", *others]
     stream.shuffle(policies)
-    made = {"trained": lambda: None, "frozen": frozen, "endpoint": elsewhere}
+    made = {"trained": lambda: None, "frozen": Frozen, "endpoint": elsewhere}
     roles: dict[str, Role] = {f"r{n}": made[one]() for n, one in enumerate(policies)}
 
     async def work() -> tuple[Session, Trajectory]:

@@ -7,10 +7,9 @@ import pytest
 
 from gateway_tests.asking import PROMPT, asked, limits, recorded, request, session, texts, went_on
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
-from turnwise.types import Action, Outcome
+from turnwise.types import Action, Outcome, Verdict
 from turnwise_gateway.requests import Message, RefusedError
 from turnwise_gateway.sampling import _with_ids
-from turnwise_gateway.session import GivenReward
 
 
 async def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
@@ -137,7 +136,7 @@ async def test_rewards_are_refused_after_the_end_and_where_the_verifier_gives_th
     if ended:
         own.ended.set()
     for give in (
-        lambda: own.rewarded(GivenReward(1.0, True)),
+        lambda: own.rewarded(Verdict(1.0, True)),
         lambda: own.reward_reply(reply.id, 1.0),
         lambda: own.reward_role("policy", 1.0),
     ):
