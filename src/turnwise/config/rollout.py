@@ -13,7 +13,8 @@ class ModelConfig(Section):
     """The weights that are trained."""
 
     name: Annotated[str, IS_MODEL] = "tiny"
-    """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
+    """`tiny` (embedded), a folder, a GGUF file, `smollm2-135m`, or a hub name: anything
+    AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
     optimizer keeps masters in float32: training then takes 18 bytes for each of them, and 16 in

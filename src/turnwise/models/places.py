@@ -1,5 +1,5 @@
-"""Where a model lies: with turnwise, in a folder, or on a hub; and whether it is there. Loads no
-model library."""
+"""Where a model lies: with turnwise, in a folder, in a GGUF file, or on a hub; and whether it is
+there. Loads no model library, but to make the folder of a GGUF file."""
 
 import os
 from importlib import resources
@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
+from turnwise.models.gguf import check_gguf, folder_of, is_gguf
 
 TINY = ("tiny", "tiny_search", "tiny_demo")
 """The checkpoints that come with the package, by name."""
@@ -26,12 +27,17 @@ def tiny_folder(name: str = "tiny") -> Path:
 
 def source_of(config: ModelConfig) -> str:
     """The folder or the hub's name of the model that a recipe names."""
-    return str(tiny_folder(config.name)) if config.name in TINY else config.name
+    if config.name in TINY:
+        return str(tiny_folder(config.name))
+    return str(folder_of(config.name)) if is_gguf(config.name) else config.name
 
 
 def check_model(config: ModelConfig) -> None:
     """Raise DataError where a model's folder is none, or a hub, which is asked once, does not
     answer or know its name."""
+    if is_gguf(config.name):
+        check_gguf(config.name)
+        return
     source = source_of(config)
     check_folder(source)
     if not Path(source).is_dir() and not _cached(source) and not any(map(os.environ.get, OFFLINE)):
