@@ -55,9 +55,3 @@ def test_a_batch_without_trained_tokens_has_no_weight(name: str) -> None:
     tasks = ["a", "a", "b"]
     found = weights_of(name, nothing, tasks, Totals.of(nothing, tasks))
     np.testing.assert_array_equal(found, nothing)
-
-
-@pytest.mark.parametrize("name", ["token_mean", "sequence_mean_token_mean", "prompt_mean"])
-def test_means_of_a_constant_loss_are_that_constant(name: str) -> None:
-    weights = weights_of(name, COUNTS, TASKS, Totals.of(COUNTS, TASKS))
-    assert (weights * COUNTS).sum() == pytest.approx(1.0)

@@ -1,19 +1,16 @@
 """The table of algorithms, and what `make_algorithm` refuses."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.algorithms.declared import functions, parts
+from tests.algorithms.declared import parts
 from tests.marked import marked
 from turnwise.algorithms import make_algorithm, table
 from turnwise.algorithms.parts import PARTS, Number, Part, Requirement, Trait
 from turnwise.algorithms.registry import describe_parts
 from turnwise.errors import ConfigError
-from turnwise.wings import wings
 
 MEDIAN = """
 from typing import Annotated
@@ -94,28 +91,11 @@ def every_part() -> list[Part]:
     return [part for choice in PARTS for part in parts(choice).values()]
 
 
-def test_defaults_are_in_their_ranges() -> None:
+def test_every_part_has_a_description_and_defaults_in_their_ranges() -> None:
     numbers = [number for part in every_part() for number in part.numbers.values()]
     assert len(numbers) > 50
     assert all(number.accepts(number.default) for number in numbers)
     assert not Number(1, 0, 5, whole=True).accepts(1.5)
-
-
-def test_every_part_is_declared_with_a_description() -> None:
-    of_wings = {choice: len(wings().parts(choice)) for choice in PARTS}
-    assert {choice: len(functions(choice)) - of_wings[choice] for choice in PARTS} == {
-        "estimator": 19,
-        "objective": 9,
-        "ratio_level": 2,
-        "aggregation": 5,
-        "group_filter": 4,
-        "trajectory_filter": 4,
-        "reward_shaping": 2,
-        "token_filter": 3,
-        "divergence": 4,
-        "correction": 7,
-        "rollout": 1,
-    }
     assert all(part.description for part in every_part())
 
 
@@ -195,13 +175,16 @@ def test_overrides_replace_choices() -> None:
     assert algorithm.estimator == "rloo"
     assert algorithm.numbers_of("objective")["clip_low"] == 0.2
     assert algorithm.whitening
-
-
-def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
+    # a part that is replaced takes its numbers along
     assert make_algorithm("dr_grpo", {"aggregation": "token_mean"}).numbers == {}
     assert make_algorithm("dapo", {"objective": "sapo"}).numbers == {}
 
 
+OFF = "needs rewards that a penalty is taken off, and estimator {} of algorithm {} cannot have any"
+OFF_KL = OFF.replace("a penalty", "a KL penalty")
+WHOLE = "needs all episodes of the batch, and {} of algorithm gdpo leaves some out"
+PLACE = "needs {}, and self_teacher_coefficient of algorithm {} has the place of the second model"
+OVERLONG, IN_REWARD = {"reward_shaping": "overlong"}, {"kl_reward_coefficient": 0.1}
 SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("grop", {}, "did you mean 'grpo'"),
     ("grpo", {"clip_hihg": 0.3}, "did you mean 'clip_high'"),
@@ -221,101 +204,45 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("grpo", {"overlong_band": 0.1}, "overlong_band goes with reward_shaping = 'overlong'"),
     ("dapo", {"overlong_band": 4096}, "from 1e-06 to 1"),
     ("grpo", {"trajectory_filter": "void_turn"}, "did you mean 'void_turns'"),
-    (
-        "max_rl",
-        {"reward_shaping": "overlong"},
-        "needs rewards that a penalty is taken off, and estimator max_rl of algorithm "
-        "max_rl cannot have any",
-    ),
+    ("max_rl", OVERLONG, OFF.format("max_rl", "max_rl")),
+    ("gdpo", OVERLONG, OFF.format("gdpo", "gdpo")),
+    ("counterfactual", OVERLONG, OFF.format("counterfactual", "counterfactual")),
+    ("sdpo", OVERLONG, OFF.format("none", "sdpo")),
+    ("gigpo", IN_REWARD, OFF_KL.format("gigpo", "gigpo")),
+    ("max_rl", IN_REWARD, OFF_KL.format("max_rl", "max_rl")),
+    ("arpo", IN_REWARD, OFF_KL.format("arpo", "arpo")),
+    ("grpo", {"estimator": "pass_at_k", "kl_reward_coefficient": 1}, "use kl_coefficient"),
+    ("gdpo", {"group_filter": "all_equal"}, WHOLE.format("group_filter all_equal")),
+    ("gdpo", {"trajectory_filter": "overlong"}, WHOLE.format("trajectory_filter overlong")),
+    ("gdpo", {"reward_weights": 1.0}, "a table of names and weights other than 0"),
+    ("gdpo", {"reward_weights": {"right": 0}}, "a table of names and weights other than 0"),
+    ("gdpo", {"reward_weights": {"right": "1"}}, "a table of names and weights"),
+    ("grpo", {"reward_weights": {"a": 1}}, "reward_weights goes with estimator = 'gdpo'"),
     ("grpo", {"estimator": "remax"}, "choose rollout = 'greedy'"),
     ("grpo", {"rollout": "greedy"}, "choose rollout = 'independent'"),
     ("arpo", {"rollout": "greedy"}, "choose rollout = 'random_branches' or 'entropy_branches'"),
     ("tree_grpo", {"replays": 2}, "replays goes with rollout = 'turn_replays'"),
+    (
+        "tree_grpo",
+        {"aggregation": "token_mean"},
+        r"needs token losses that are added up \(sequence_mean_token_sum\), and "
+        "aggregation token_mean of algorithm tree_grpo divides them by lengths or numbers",
+    ),
     (
         "starpo",
         {"kl_coefficient": 0.1},
         "needs a KL term in one place alone, and kl_reward_coefficient puts one into the reward",
     ),
     ("grpo", {"divergence": "k1"}, "unknown divergence 'k1'"),
-    (
-        "gigpo",
-        {"kl_reward_coefficient": 0.1},
-        "needs rewards that a KL penalty is taken off, and estimator gigpo of "
-        "algorithm gigpo cannot have any",
-    ),
-    (
-        "gdpo",
-        {"reward_shaping": "overlong"},
-        "needs rewards that a penalty is taken off, and estimator gdpo of algorithm "
-        "gdpo cannot have any",
-    ),
-    (
-        "gdpo",
-        {"group_filter": "all_equal"},
-        "needs all episodes of the batch, and group_filter all_equal of algorithm gdpo "
-        "leaves some out",
-    ),
-    (
-        "gdpo",
-        {"trajectory_filter": "overlong"},
-        "needs all episodes of the batch, and trajectory_filter overlong of algorithm "
-        "gdpo leaves some out",
-    ),
-    ("gdpo", {"reward_weights": 1.0}, "a table of names and weights other than 0"),
-    ("gdpo", {"reward_weights": {"right": 0}}, "a table of names and weights other than 0"),
-    ("gdpo", {"reward_weights": {"right": "1"}}, "a table of names and weights"),
-    ("grpo", {"reward_weights": {"a": 1}}, "reward_weights goes with estimator = 'gdpo'"),
-    (
-        "tree_grpo",
-        {"aggregation": "token_mean"},
-        r"needs token losses that are added up \(sequence_mean_token_sum\), and "
-        "aggregation token_mean of algorithm tree_grpo divides them by lengths or "
-        "numbers",
-    ),
-    (
-        "max_rl",
-        {"kl_reward_coefficient": 0.1},
-        "needs rewards that a KL penalty is taken off, and estimator max_rl of "
-        "algorithm max_rl cannot have any",
-    ),
-    ("grpo", {"estimator": "pass_at_k", "kl_reward_coefficient": 1}, "use kl_coefficient"),
     ("grpo", {"kl_target": 0.1}, "kl_target adapts a coefficient, but"),
     ("starpo", {"kl_horizon": 100}, "kl_horizon goes with kl_target"),
     ("starpo", {"kl_target": 0.1, "kl_horizon": 0}, "a number of 1 or more"),
-    (
-        "counterfactual",
-        {"reward_shaping": "overlong"},
-        "needs rewards that a penalty is taken off, and estimator counterfactual of "
-        "algorithm counterfactual cannot have any",
-    ),
-    (
-        "arpo",
-        {"kl_reward_coefficient": 0.1},
-        "needs rewards that a KL penalty is taken off, and estimator arpo of algorithm "
-        "arpo cannot have any",
-    ),
     ("grpo", {"estimator": "none"}, "nothing would be learned: set one of observation_coeff"),
     ("sdpo", {"self_teacher_coefficient": 0}, "nothing would be learned"),
     ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
     ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
-    (
-        "sdpo",
-        {"reward_shaping": "overlong"},
-        "needs rewards that a penalty is taken off, and estimator none of algorithm "
-        "sdpo cannot have any",
-    ),
-    (
-        "ppo",
-        {"self_teacher_coefficient": 1},
-        "needs a critic, and self_teacher_coefficient of algorithm ppo has the place "
-        "of the second model",
-    ),
-    (
-        "prime",
-        {"self_teacher_coefficient": 1},
-        "needs process rewards, and self_teacher_coefficient of algorithm prime has "
-        "the place of the second model",
-    ),
+    ("ppo", {"self_teacher_coefficient": 1}, PLACE.format("a critic", "ppo")),
+    ("prime", {"self_teacher_coefficient": 1}, PLACE.format("process rewards", "prime")),
     ("grpo", {"critc": {"kind": "head"}}, "unknown algorithm option 'critc': did you mean 'c"),
     ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
 ]
@@ -325,12 +252,3 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
 def test_what_makes_no_sense_is_refused(name: str, overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_algorithm(name, overrides)
-
-
-@pytest.mark.long
-def test_the_table_needs_no_torch() -> None:
-    code = (
-        "import sys; from turnwise.algorithms.parts import PARTS; "
-        "[registry.names() for registry in PARTS.values()]; sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -36,6 +36,7 @@ BATCH = rewards([1, 1], [0, 1], [0, 0.2], [], [0.5], [0, 0.4])
 def test_every_group_or_those_that_differ() -> None:
     assert every(BATCH) == [True] * 6
     assert unequal(BATCH) == [False, True, True, False, False, True]
+    assert top_spread(rewards([0, 1], [1, 0]), 0.5) == [True, False], "of equals the earlier"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,6 @@ def test_the_largest_spreads_are_kept(share: float, kept: list[int]) -> None:
 def test_most_of_the_variance_is_kept(mass: float, kept: list[int]) -> None:
     """Variances 0.25, 0.01 and 0.04: shares 0.833, 0.033 and 0.133."""
     assert [index for index, keep in enumerate(top_variance(BATCH, mass)) if keep] == kept
-
-
-def test_ties_keep_the_earlier_group() -> None:
-    assert top_spread(rewards([0, 1], [1, 0]), 0.5) == [True, False]
 
 
 def test_nothing_is_kept_of_nothing() -> None:
@@ -96,12 +93,6 @@ def printed(length: int, longest: int, cache: int) -> float:
     return -1.0
 
 
-def test_the_default_band_is_that_of_the_paper() -> None:
-    numbers = PARTS["reward_shaping"].get("overlong").numbers
-    assert numbers["overlong_band"].default * 20480 == pytest.approx(4096)
-    assert numbers["overlong_penalty"].default == 1.0
-
-
 @given(
     lengths=st.lists(st.integers(0, 3000), max_size=8),
     budget=st.integers(16, 2000),
@@ -117,6 +108,9 @@ def test_it_is_the_printed_equation(
 
 
 def test_corners() -> None:
+    numbers = PARTS["reward_shaping"].get("overlong").numbers
+    assert numbers["overlong_band"].default * 20480 == pytest.approx(4096), "as in the paper"
+    assert numbers["overlong_penalty"].default == 1.0
     lengths = np.array([0, 80, 81, 90, 100, 101])
     np.testing.assert_allclose(overlong(lengths, 100, 0.2, 1.0), [0, 0, 0.05, 0.5, 1, 1])
     np.testing.assert_allclose(overlong(lengths, 100, 1.0, 0.5), lengths.clip(max=100) / 200)

@@ -104,17 +104,6 @@ def test_a_turn_without_reward_is_a_turn() -> None:
     np.testing.assert_allclose(bilevel_gae(episode, 1.0, 1.0, 0.95).advantages, [0.95, 0.95, 1.0])
 
 
-@given(ONE)
-def test_with_a_perfect_critic_nothing_is_better_than_expected(group: list[EstimatorInput]) -> None:
-    episode = group[0]
-    left = np.cumsum(episode.rewards_by_token()[::-1])[::-1]
-    perfect = EstimatorInput(
-        episode.shaped_reward, episode.turn, episode.mask, episode.turn_rewards, values=left
-    )
-    np.testing.assert_allclose(token_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
-    np.testing.assert_allclose(turn_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
-
-
 def test_the_decay_grows_with_length() -> None:
     """100 sampled tokens and alpha 0.05: decay 1 - 1/5; the critic's targets are full returns."""
     generator = np.random.default_rng(0)

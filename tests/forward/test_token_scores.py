@@ -49,9 +49,10 @@ def test_one_of_both_outputs_alone(output: int) -> None:
 def test_a_frozen_output_layer() -> None:
     hidden, weight, targets = tensors()
     weight.requires_grad_(False)
-    assert torch.autograd.gradcheck(
-        lambda states: token_scores(states, weight, targets, 1.0, 3), hidden
-    )
+    for kept in (None, sets(targets)):
+        assert torch.autograd.gradcheck(
+            lambda states, kept=kept: token_scores(states, weight, targets, 1.0, 3, kept), hidden
+        )
 
 
 def test_going_back_twice_gives_the_same() -> None:

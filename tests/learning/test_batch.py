@@ -68,19 +68,14 @@ def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
     assert int(batch.selected.sum()) == len(batch.targets)
 
 
-def test_a_sampled_first_token_has_nothing_to_predict_it() -> None:
-    tokens = Tokens.empty()
-    tokens = tokens.with_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
-    (example,) = supervised_examples(tokens, "x")
+def test_what_nothing_predicts_is_in_no_example() -> None:
+    """A sampled token that stands first, and records in which nothing was sampled."""
+    sampled = Tokens.empty().with_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
+    told = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
+    (example,), (empty,) = (supervised_examples(one, "x") for one in (sampled, told))
     assert example.trained.tolist() == [False, True]
-
-
-def test_a_record_without_sampled_tokens_is_empty() -> None:
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment([1, 2], Source.USER)], 0)
-    (example,) = supervised_examples(tokens, "x")
-    assert len(example.ids) == 0
-    assert list(pack([example], 64)) == []
+    assert len(empty.ids) == 0
+    assert list(pack([empty], 64)) == []
 
 
 def plain(length: int) -> Example:

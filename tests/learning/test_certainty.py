@@ -9,7 +9,6 @@ import torch
 from tests.learning.building import load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.learning.certainty import Certainty
-from turnwise.rewards.parts import CERTAINTY
 from turnwise.tokens import Tokens
 
 pytestmark = pytest.mark.numbers
@@ -46,11 +45,3 @@ def test_an_episode_without_a_sampled_token() -> None:
     made = Certainty(load_model(), LearningConfig(), 1.0)
     member = replace(make_groups([[1.0]])[0].trajectories[0], tokens=Tokens.empty())
     assert made.entropy(member) == made.self_certainty(member) == 0.0
-
-
-def test_ranges_are_those_of_the_functions() -> None:
-    parts = Certainty(load_model(), LearningConfig(), 1.0).parts
-    assert parts.keys() == CERTAINTY.keys()
-    assert all(
-        (parts[name].low, parts[name].high) == (p.low, p.high) for name, p in CERTAINTY.items()
-    )

@@ -138,19 +138,6 @@ def test_scores_are_those_of_each_context(groups: list[Group]) -> None:
     assert_rounding([found], model, lambda exact: [by_hand(exact, members)])
 
 
-def test_values_are_those_of_each_context(groups: list[Group]) -> None:
-    critic = Critic(load_model(), CriticConfig(), LEARNING)
-    torch.nn.init.normal_(critic.head.weight)
-    signals = critic.measure(groups)
-    member = groups[0].trajectories[0]
-    values = signals.of(member).values
-    assert values is not None
-    np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
-    assert_values(critic, signals, members_of(groups))
-    credits = estimate(groups, signals, make_algorithm("ppo", {}))
-    assert critic.update(groups, signals, credits)["critic/loss"] > 0
-
-
 @pytest.mark.long
 def test_the_split_and_padding_change_no_value(groups: list[Group]) -> None:
     """Contexts of other lengths in one micro-batch, and one that begins with a sampled token."""
@@ -175,6 +162,8 @@ def test_the_split_and_padding_change_no_value(groups: list[Group]) -> None:
     valued = tokens.mask.copy()
     valued[-3] = False  # nothing stands before it
     np.testing.assert_array_equal(np.isnan(values), ~valued)
+    credits = estimate(groups, signals, make_algorithm("ppo", {}))
+    assert critic.update(groups, signals, credits)["critic/loss"] > 0
 
 
 def test_examples_are_contexts_and_every_sampled_token_is_trained_once(groups: list[Group]) -> None:

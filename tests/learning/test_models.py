@@ -133,10 +133,3 @@ def test_dropout_is_off() -> None:
     model = load_model("llama", attention_dropout=0.5).train()
     plain = updated_once(load_model("llama"))[1]
     assert gradient_norm(updated_once(model)[1]) == gradient_norm(plain)
-
-
-def test_bfloat16_weights_train() -> None:
-    model = load_model(dtype=torch.bfloat16)
-    _, report = updated_once(model, learning_rate=1e-2)
-    assert gradient_norm(report) > 0
-    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}

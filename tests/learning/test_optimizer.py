@@ -93,7 +93,7 @@ def policy_learner() -> Any:
 
 def supervised_learner() -> Any:
     tokens = [m.tokens for group in make_groups(REWARDS) for m in group.trajectories]
-    config = SftConfig(steps=9, batch_size=3, learning_rate=RATE, warmup_steps=0)
+    config = SftConfig(steps=9, batch_size=3, learning_rate=RATE, warmup_steps=2)
     learner = SupervisedLearner(lower(), tokens, config, LearningConfig(), 3)
     return learner, lambda _: learner.step(), learner.model
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from tests.fakes import byte_tokenizer, small_model
 from tests.learning.sampling import groups_of, played, updated
@@ -169,11 +168,3 @@ def test_observations_in_the_loss_are_over_the_whole_vocabulary() -> None:
     metrics = updated(policy(), tokens, options, mask_observations=False)
     assert metrics["policy/logprob_gap"] < 1e-4
     assert np.isfinite(metrics["policy/loss"])
-
-
-def test_a_frozen_output_layer_learns_too() -> None:
-    options = TRUNCATIONS[0]
-    model = policy()
-    head: nn.Module = model.lm_head
-    head.requires_grad_(False)
-    assert updated(model, sampled(model, **options), options)["policy/gradient_norm"] > 0

@@ -1,6 +1,5 @@
-"""Supervised learning: the loss by hand, the order of demonstrations, exact resumption."""
+"""Supervised learning: the loss by hand, the order of demonstrations, the schedule."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -67,20 +66,6 @@ def test_every_pass_sees_each_demonstration_once() -> None:
     names = [e.name for step in range(3) for e in trained._batch(step)]
     assert sorted(names[:6]) == sorted(names[6:]) == sorted(set(names))
     assert names[:6] != names[6:]
-
-
-def test_resuming_is_exact() -> None:
-    through = learner(load_model(), DEMONSTRATIONS)
-    while not through.finished:
-        through.step()
-    first, second = (learner(load_model(), DEMONSTRATIONS) for _ in range(2))
-    for _ in range(3):
-        first.step()
-    second.model.load_state_dict(first.model.state_dict())
-    second.load_state(copy.deepcopy(first.state()))
-    while not second.finished:
-        second.step()
-    assert torch.equal(weights(through.model), weights(second.model))
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:

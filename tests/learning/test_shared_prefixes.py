@@ -14,12 +14,10 @@ from turnwise.errors import ConfigError
 from turnwise.forward import prefix_trees
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.prefix_trees import batch_trees, prefix_tree, tree_logprobs
-from turnwise.learning.batch import Example, collate, policy_examples, supervised_examples
-from turnwise.learning.credits import estimate
+from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import UpdateStats
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
-from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
@@ -180,12 +178,3 @@ def test_a_model_with_another_attention_is_refused() -> None:
     algorithm = make_algorithm("grpo", {})
     with pytest.raises(ConfigError, match="share_prefixes"):
         PolicyLearner(load_model("gemma2"), None, LearningConfig(share_prefixes=True), algorithm)
-
-
-def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
-    algorithm = make_algorithm("grpo", {})
-    played = groups()
-    credits = estimate(played, Signals(), algorithm)
-    shared, others = build_prefix_trees(policy_examples(played, credits, algorithm, True), 64, 8192)
-    assert [{member.group for member in members} for members, _ in shared] == [{"a"}, {"b"}]
-    assert not others
