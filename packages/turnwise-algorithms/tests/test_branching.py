@@ -1,5 +1,5 @@
-"""Episodes that begin in the middle of another: the same past, another future, trained once; and what
-is played beside groups: a greedy episode, and replays of every turn."""
+"""Episodes that begin in the middle of another: the same past, another future, trained once; and
+what is played beside groups: a greedy episode, and replays of every turn."""
 
 import asyncio
 from dataclasses import replace

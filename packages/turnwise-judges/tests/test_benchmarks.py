@@ -1,8 +1,8 @@
 """Benchmarks of judges: orders in what is judged change no verdict by their form; and the study of
 self-critique, its task and what its base is taught.
 
-The model of benchmarks/judge_injections.py is gullible: pasted into a prompt, every order is obeyed,
-so that each test here can fail.
+The model of benchmarks/judge_injections.py is gullible: pasted into a prompt, every order is
+obeyed, so that each test here can fail.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Scores in hindsight, gains of information and score norms: those of the model's own logits, whatever
-the micro-batches."""
+"""Scores in hindsight, gains of information and score norms: those of the model's own logits,
+whatever the micro-batches."""
 
 from collections.abc import Sequence
 from typing import Any

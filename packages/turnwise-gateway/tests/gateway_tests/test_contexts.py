@@ -1,5 +1,5 @@
-"""What agents do with their conversations, as contexts of exact tokens; thoughts are kept in them, or
-left out as templates do."""
+"""What agents do with their conversations, as contexts of exact tokens; thoughts are kept in them,
+or left out as templates do."""
 
 import asyncio
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""What agents ask for, as tokens: exact, each once, whatever they do with their conversations; and on
-a real model what was sampled is what a whole forward pass says."""
+"""What agents ask for, as tokens: exact, each once, whatever they do with their conversations; and
+on a real model what was sampled is what a whole forward pass says."""
 
 import asyncio
 import random
