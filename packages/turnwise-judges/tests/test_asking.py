@@ -216,9 +216,10 @@ def test_what_judging_took() -> None:
         ([(64, 64)], None),
         ([(0, 0), (64, 64), (64, 64)], None),
         ([(60, 64), (0, 64), (0, 64)], None),
+        ([(12 * step, 64) for step in range(1, 6)], 3),
     ],
 )
-def test_a_rise_of_unreadable_replies_is_told(
+def test_a_rise_of_unreadable_replies_is_told_once(
     steps: list[tuple[int, int]], warned: int | None
 ) -> None:
     counts = Counts()
@@ -237,14 +238,3 @@ def test_a_run_that_goes_on_compares_with_the_steps_before_it() -> None:
     timing = [{"judge/unreadable": n, "judge/requests": of} for n, of in asked]
     alarm = UnreadableReplies(Counts(requests=64, unreadable=20), [{"step": 0}, *timing])
     assert "20 of 64 requests in no usable form, 4 of 320 before" in alarm(7)
-
-
-def test_it_is_told_once() -> None:
-    counts = Counts()
-    alarm, said = UnreadableReplies(counts), []
-    for step in range(1, 6):
-        counts.requests += 64
-        counts.unreadable += 12 * step
-        said.append(alarm(step))
-    (told,) = filter(None, said)
-    assert "36 of 64 requests in no usable form, 36 of 128 before" in told

@@ -25,7 +25,7 @@ def load(folder: Path, text: str, *overrides: str) -> AnyJudgeConfig:
     return load_judge(file, overrides)
 
 
-async def test_a_pointwise_judge(tmp_path: Path) -> None:
+async def test_a_pointwise_judge_and_a_cache_of_ones_own(tmp_path: Path) -> None:
     text = f'[judge]\nquestion = "Why?"\nhigh = 4\n{SCRIPTED}'
     config = load(tmp_path, text, "judge.max_calls=1")
     judge = make_judge(config, tmp_path / "run", seed=0)
@@ -34,15 +34,10 @@ async def test_a_pointwise_judge(tmp_path: Path) -> None:
     scores = await judge.measure(group("a", "b"))
     assert scores == [2.0, None], "the budget is one call"
     assert (tmp_path / "run/judge.jsonl").is_file()
-
-
-async def test_a_cache_of_ones_own(tmp_path: Path) -> None:
-    config = load(tmp_path, SCRIPTED, f"judge.cache={tmp_path}/kept")
-    judge = make_judge(config, tmp_path / "run", seed=0)
-    assert isinstance(judge, PointwiseJudge)
-    await judge.measure_one(episode())
+    elsewhere = load(tmp_path, SCRIPTED, f"judge.cache={tmp_path}/kept")
+    await make_judge(elsewhere, tmp_path / "none", seed=0).measure_one(episode())
     assert (tmp_path / "kept/judge.jsonl").is_file()
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_rubric_and_criteria_of_ones_own(tmp_path: Path) -> None:
@@ -127,8 +122,5 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
         text = f"{text}\n{SCRIPTED}"
     with pytest.raises(ConfigError, match=message):
         make_judge(load(tmp_path, text), tmp_path, seed=0)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         load_judge(tmp_path / "none.toml")
