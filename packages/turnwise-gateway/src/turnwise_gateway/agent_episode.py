@@ -204,8 +204,7 @@ class AgentEpisode(Episode):
         return played
 
     async def _begin(self) -> None:
-        """Let the agent play, which has a loop of its own: its end is the episode's. Always raises
-        EpisodeEnded."""
+        """Let the agent play: its end is the episode's. Always raises EpisodeEnded."""
         prompt = await self._reset()
         task = replace(self.planned.task.public(), prompt=prompt.content)
         host = self.host

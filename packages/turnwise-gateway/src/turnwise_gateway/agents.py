@@ -92,8 +92,7 @@ class Agent(Protocol):
 
 
 def make_agent(config: AnyAgentConfig) -> Agent:
-    """The agent of a recipe. Raises ConfigError for a function that is not there, or takes other
-    arguments."""
+    """Raises ConfigError for a function that is not there, or takes other arguments."""
     if isinstance(config, RemoteAgent):
         return RemotePlayer(config)
     if isinstance(config, FunctionAgent):

@@ -30,8 +30,7 @@ OPEN_FILES = 65_536
 
 
 class Impatient(H11Protocol):
-    """Closes a connection whose request does not come, be it the first or a later one, and all of
-    more connections than there may be."""
+    """Closes connections whose next request does not come, and those above MOST_CONNECTIONS."""
 
     _impatience: asyncio.TimerHandle | None = None
 

@@ -342,8 +342,7 @@ def _copied(tokens: Tokens, end: int) -> Tokens:
 
 
 def _joined(contexts: Sequence[tuple[Context, int]], numbers: np.ndarray) -> Tokens:
-    """The first so many tokens of each context, one after another; `numbers` are the turns of the
-    exchanges, int32[exchanges]."""
+    """The first tokens of contexts, up to each end; `numbers`, int32, are the exchanges' turns."""
     if not contexts:
         return Tokens.empty()
     parts = [(one.tokens, end) for one, end in contexts]

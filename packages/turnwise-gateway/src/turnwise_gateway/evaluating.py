@@ -2,8 +2,7 @@
 
 The tasks, the environment's tools and verifier, the limits of turns, calls and seconds, and the
 figures are those of every evaluation. Tokens are the endpoint's: there are no log-probabilities, no
-provenance, and so nothing to train on; episodes are kept as words. Not here: what an episode of
-such a model is (`chat_episode.py`).
+provenance, and so nothing to train on; episodes (`chat_episode.py`) are kept as words.
 """
 
 from typing import Any

@@ -60,8 +60,7 @@ class Request:
     stream_usage: bool = False
     """Whether an event of its own says how many tokens there were, where that is a choice."""
     needs_call: bool = False
-    """Whether the agent has no use for a reply without a call: one is malformed. The
-    prompt does not say so."""
+    """Whether a reply without a call is malformed; the prompt does not say so."""
     thoughts: bool = True
     """Whether the agent is ready for thoughts beside the words."""
 

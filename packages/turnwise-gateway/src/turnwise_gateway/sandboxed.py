@@ -128,8 +128,7 @@ class SandboxedPlayer:
 def _run(
     sandbox: Sandbox, command: str, environment: Mapping[str, str], folder: Path | None
 ) -> tuple[Result, str]:
-    """Run the command on a folder, and make the folder what it left; otherwise say why it stays as
-    it was."""
+    """Run the command, and make the folder what it left; otherwise say why it stays as it was."""
     workspace = Workspace(sandbox)
     if folder is not None:
         packed = b"".join(packing.pack(packing.read(str(folder))))

@@ -177,8 +177,7 @@ class Gateway:
         return route
 
     def _session(self, request: Request) -> Session:
-        """The session of an address. Raises RefusedError for an episode or secret that is wrong,
-        without saying which."""
+        """The session of an address. Raises RefusedError, without saying what of it is wrong."""
         name, secret = request.path_params["episode"], request.path_params["secret"]
         known = self._ended.get(name) or self._sessions.get(name, ("", None))[0]
         if not known or not hmac.compare_digest(known.encode(), secret.encode()):

@@ -153,8 +153,7 @@ class Session:
 
     @contextmanager
     def counting_refusals(self) -> Iterator[None]:
-        """Inside, a request that is refused counts. Raises RefusedError where so many were that no
-        more are read."""
+        """Inside, a refused request counts. Raises RefusedError after so many that no more are read."""
         most = max(FEWEST_REFUSALS, self.limits.max_turns)
         if self._refused.total() > most:
             self.limit = Outcome.TRUNCATED_TURNS
@@ -175,8 +174,7 @@ class Session:
             exchange.delivered = True
 
     async def count(self, request: Request) -> int:
-        """The tokens that a request's messages are. Raises RefusedError where they cannot be
-        rendered."""
+        """The tokens of a request's messages. Raises RefusedError for what cannot be rendered."""
         self._check_open()
         check_request(request, self.limits.max_tokens)
         tools, scaffold = await in_thread(partial(self.scaffolds.of, request))

@@ -1,5 +1,4 @@
-"""Settings of an agent of the user's own, which talks to the policy through the gateway, and of
-its roles: `[agent]`."""
+"""Settings of an agent of the user's own, and of its roles: `[agent]`."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self

@@ -28,8 +28,7 @@ PATH = "/v1/messages"
 COUNT_PATH = f"{PATH}/count_tokens"
 ENDINGS = {"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"}
 BILLING = "x-anthropic-billing-header"
-"""The beginning of a block that Claude Code puts before its instructions, with a number that
-differs between requests."""
+"""The beginning of a block of Claude Code's, with a number that differs between requests."""
 IGNORED = (
     *("temperature", "top_p", "top_k", "metadata", "service_tier", "speed", "inference_geo"),
     *("user_profile_id", "workspace_id", "diagnostics", "cache_control", "betas"),

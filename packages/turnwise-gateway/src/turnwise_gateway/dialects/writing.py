@@ -1,5 +1,4 @@
-"""Parts of replies that all dialects write alike: arguments of calls, server-sent events,
-errors."""
+"""Parts of replies that all dialects write alike: calls' arguments, server-sent events, errors."""
 
 import json
 from collections.abc import Iterator, Mapping
