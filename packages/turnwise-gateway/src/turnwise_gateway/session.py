@@ -153,7 +153,7 @@ class Session:
 
     @contextmanager
     def counting_refusals(self) -> Iterator[None]:
-        """Inside, a refused request counts. Raises RefusedError after so many that no more are read."""
+        """Inside, a refused request counts. Raises RefusedError after too many to read more."""
         most = max(FEWEST_REFUSALS, self.limits.max_turns)
         if self._refused.total() > most:
             self.limit = Outcome.TRUNCATED_TURNS

@@ -16,8 +16,7 @@ from turnwise.evaluation.intervals import Z_95, wilson
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement with gold labels, as fractions; intervals are of 95%. What does not exist is
-    NaN."""
+    """Agreement with gold labels, as fractions, with 95% intervals; NaN for what does not exist."""
 
     n: int
     """Labels that were compared."""

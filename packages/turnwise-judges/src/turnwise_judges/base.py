@@ -21,8 +21,7 @@ Message = Mapping[str, str]
 class JudgeModel(Protocol):
     @property
     def identity(self) -> str:
-        """A text of all that the answer depends on beside the messages: answers are kept under
-        it."""
+        """All that the answer depends on beside the messages: answers are kept under it."""
         ...
 
     async def complete(self, messages: Sequence[Message]) -> Reply:

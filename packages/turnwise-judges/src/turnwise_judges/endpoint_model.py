@@ -37,7 +37,6 @@ class EndpointModel:
         self.identity = json.dumps([url, self._settings])
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
-        """The seed follows from the messages. Raises InfrastructureError where there is no
-        answer."""
+        """The seed follows from the messages. Raises InfrastructureError without an answer."""
         seed = derive("judge", *(message["content"] for message in messages)) % 2**31
         return await self._endpoint.ask(self._settings | {"messages": list(messages), "seed": seed})

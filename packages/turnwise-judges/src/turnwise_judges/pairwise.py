@@ -80,16 +80,14 @@ class PlaceCounts:
 
     @property
     def bias(self) -> float:
-        """Share of answers for the first place less that for the second, from -1 to 1; NaN without
-        any."""
+        """Share of answers for the first place less that for the second; NaN without any."""
         answers = 2 * self.comparisons
         return (self.first - self.second) / answers if answers else math.nan
 
 
 @dataclass(frozen=True)
 class PairwiseJudge:
-    """Compares the members of a group. With criteria it is the self-critique of Kimi K2 (arXiv
-    2507.20534)."""
+    """Compares members of a group; with criteria as Kimi K2's self-critique (arXiv 2507.20534)."""
 
     asker: Asker
     criteria: Sequence[Criterion] = ()
@@ -118,8 +116,7 @@ class PairwiseJudge:
 
     @computes
     async def measure(self, group: Group) -> list[float | None]:
-        """Win rates of the graded members, from 0 to 1; None for one without a judged
-        comparison."""
+        """Win rates of the graded members, 0 to 1; None for one without a judged comparison."""
         records = list(map(self._record, group.graded))
         pairs = schedule(len(records), self.opponents)
         compared = await asyncio.gather(

@@ -57,8 +57,7 @@ class Request(Generic[T]):
         return f"{derive(seed, 'judge', self.content):016x}"
 
     def messages(self, seed: int, problem: str = "") -> list[Message]:
-        """Chat messages, whose last line is an answer in the wanted form; `problem` is of the
-        answer before."""
+        """Chat messages, whose last line is an answer's form; `problem` is of the answer before."""
         nonce = self.nonce(seed)
         refused = [REFUSED.format(problem=problem), ""] if problem else []
         example = {"nonce": nonce, "reason": "in a few words", **self.form.example}

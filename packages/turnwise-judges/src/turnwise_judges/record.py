@@ -57,8 +57,7 @@ def _fitted(texts: Sequence[str], room: int) -> tuple[list[str], int]:
 
 
 def _share(lengths: Sequence[int], room: int) -> int:
-    """The length to which texts are cut to have room together; short ones leave theirs to
-    others."""
+    """The length to cut texts to, so that all have room; short ones leave theirs to others."""
     for place, length in enumerate(sorted(lengths)):
         share = room // (len(lengths) - place)
         if length > share:

@@ -272,8 +272,7 @@ def make_refinement(judge: Judge, settings: RefinementConfig, max_tokens: int) -
 
 
 def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Replies and how many are right, malformed ones among the wrong; empty where there are
-    none."""
+    """Replies and how many are right, malformed ones among the wrong; empty without any."""
     members = [member for group in groups for member in group.trajectories]
     if not members:
         return {}

@@ -232,8 +232,7 @@ def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
 
 
 def claims_of(recipe: "Recipe") -> Iterator[Claim]:
-    """The needs of the parts that the reward names, and what the recipe does not describe: a use
-    without a model."""
+    """The needs of the parts that the reward names, and the models that a recipe lacks."""
     used, described = set() if recipe.reward is None else recipe.reward.used, recipe.added()
     for name, need in MODELS.items():
         if name in used:

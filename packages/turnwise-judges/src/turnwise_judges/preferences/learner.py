@@ -136,8 +136,7 @@ class PreferenceLearner:
         }
 
     def state(self) -> dict[str, Any]:
-        """Optimizer state, step number, the pairs and what the reference made of them, without
-        weights."""
+        """Optimizer state, step, pairs and what the reference made of them, without weights."""
         return {
             "optimizer": self.optimizer.state(),
             "steps_done": self.steps_done,

@@ -186,8 +186,7 @@ class RewardModel(nn.Module):
         return bool(self._margin(numbers) > 0) == lesson.success
 
     def _backward(self, batch: Sequence[Lesson], count: int) -> tuple[float, int]:
-        """The batch's share of the mean loss, whose gradient is added up, and how many are
-        right."""
+        """The batch's share of the mean loss, whose gradient is added up, and how many are right."""
         numbers = self._split(batch)
         losses = [self._losses(own, lesson) for own, lesson in zip(numbers, batch, strict=True)]
         loss = torch.stack(losses).sum() / count
@@ -223,8 +222,7 @@ class RewardModel(nn.Module):
         return numbers[_repeats(places for _, places in rows)]
 
     def _batches(self, lessons: Sequence[Lesson]) -> Iterator[list[int]]:
-        """Places of lessons of similar length, of at most `tokens_per_micro_batch` padded
-        tokens."""
+        """Places of lessons of similar length, at most `tokens_per_micro_batch` padded tokens."""
         return by_length([_padded(one) for one in lessons], self.learning.tokens_per_micro_batch)
 
 

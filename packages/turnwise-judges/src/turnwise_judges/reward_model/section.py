@@ -1,7 +1,4 @@
-"""The reward model of a run: what its section makes.
-
-Not here: the model alone (`model.py`), and its training before the policy learns (`stage.py`).
-"""
+"""The reward model of a run: what its section makes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
