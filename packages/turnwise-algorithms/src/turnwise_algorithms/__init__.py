@@ -1,2 +1,1 @@
-"""Algorithms that ask more of a run than its rewards: trees, hindsight, teachers, process
-rewards."""
+"""Algorithms that ask more of a run than rewards: trees, hindsight, teachers, process rewards."""

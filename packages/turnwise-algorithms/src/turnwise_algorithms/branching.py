@@ -152,8 +152,7 @@ def _standard_error(rewards: Sequence[float]) -> float:
 async def greedy(
     runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
-    """Groups, and beside each an episode at temperature 0: the baseline (ReMax, arXiv
-    2310.10505)."""
+    """Groups, and beside each an episode at temperature 0, the baseline (arXiv 2310.10505)."""
     groups = await runner.play_groups(new_groups(tasks, group_size, seed, label))
     planned = [
         new_member(task, group.id, group_size, seed, label)

@@ -1,5 +1,4 @@
-"""The algorithms of this wing, each a row of choices as those of the core are; `wing.py` names
-them."""
+"""The algorithms of this wing, each a row of choices as those of the core are."""
 
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import PLAIN_SUM

@@ -186,7 +186,7 @@ class RewardModel(nn.Module):
         return bool(self._margin(numbers) > 0) == lesson.success
 
     def _backward(self, batch: Sequence[Lesson], count: int) -> tuple[float, int]:
-        """The batch's share of the mean loss, whose gradient is added up, and how many are right."""
+        """A batch's share of the mean loss, whose gradient is added up, and how many are right."""
         numbers = self._split(batch)
         losses = [self._losses(own, lesson) for own, lesson in zip(numbers, batch, strict=True)]
         loss = torch.stack(losses).sum() / count
