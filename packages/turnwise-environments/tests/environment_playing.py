@@ -13,6 +13,8 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.types import Action, Step, Task, ToolCall, Verdict
 from turnwise_environments.measurement import Play, played_all
+from turnwise_environments.proofs.tasks import Theorem
+from turnwise_environments.rewards.proofs import parse
 
 
 def calling(name: str, /, **arguments: Any) -> Action:
@@ -94,3 +96,10 @@ def module(name: str, text: str) -> Any:
         return path
 
     return own
+
+
+def theorem(task: Task) -> Theorem:
+    """The theorem of a task of `proofs`."""
+    premises = tuple(parse(one) for one in task.secret["premises"])
+    steps = int(task.info["steps"])
+    return Theorem(premises, parse(task.secret["conclusion"]), task.secret["proof"], steps)

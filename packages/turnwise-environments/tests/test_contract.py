@@ -3,6 +3,9 @@
 Those that need a server, or files that are long to write, keep it in tests of their own.
 """
 
+import json
+import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +18,12 @@ from environment_contract import (
     keeps_its_word,
     scores_are_as_declared,
 )
-from environment_playing import opened
+from environment_playing import opened, theorem
 from turnwise.environments.registry import environment_names
+from turnwise.environments.tasksets import SPLITS
+from turnwise.types import Task
 from turnwise_environments.measurement import all_tasks
+from turnwise_environments.multi_tool.tasks import towns
 
 SANDBOXED = 3
 """Tasks with which an environment is made anew whose verdicts are a sandbox's."""
@@ -41,11 +47,13 @@ class Case(NamedTuple):
 
 CASES = {  # by name, and a word for its options where it is there twice
     "bandit": Case(),
+    "bandit again": Case({"pulls": 3}),
     "code": Case(few={"tasks": {"count": SANDBOXED}}, most=24, compared=4, hidden=("solution",)),
     "deep_research": Case(compared=8, counted=True, hidden=("answers", "open")),
     "desk": Case(few={"count": 16}, counted=True),
     "desk short": Case({"short": True, "count": 16}),
     "frozen_lake": Case({"maps": 60}, package="gymnasium"),
+    "frozen_lake slippery": Case({"maps": 40, "slippery": True}, package="gymnasium"),
     "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),
     "gymnasium": Case({"id": "FrozenLake-v1", "success": 1}, package="gymnasium"),
     "joint": Case(
@@ -135,6 +143,33 @@ def test_the_contract(name: str, desk: dict[str, Any]) -> None:
         pytest.skip(f"{case.package} is not installed")
     for environment in opened(name.split()[0], desk if name == "own_desk" else case.options):
         keeps_its_word(environment, most=case.most, compared=case.compared, hidden=case.hidden)
+
+
+APART: dict[str, Callable[[Task], list[str]]] = {
+    "code": lambda task: [json.dumps([expected for _, expected, _ in task.secret["cases"]])],
+    "deep_research": lambda task: [task.secret["answers"][0].lower()],
+    "desk": lambda task: [task.prompt + str(task.data["script"])],
+    "function_calling": lambda task: [" / ".join(task.data["requests"])],
+    "mathematics": lambda task: [str(re.findall(r"\d+|\b[a-z]+", task.prompt))],  # without names
+    "multi_tool": lambda task: [task.prompt, *({*re.findall(r"\w+", task.prompt)} & TOWNS)],
+    "proofs": lambda task: [theorem(task).shape],
+    "shell": lambda task: [task.prompt],
+    "shop": lambda task: [task.prompt, task.secret["product"]],
+    "sql": lambda task: [task.prompt.partition(") ")[2]],
+    "web_forms": lambda task: [task.prompt, *task.data.get("labels", [])],
+}
+"""What no task of one split has in common with any of the other."""
+TOWNS = {town.name for split in towns().values() for town in split}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_asked_in_one_split_is_not_asked_in_the_other(name: str) -> None:
+    for environment in opened(name, {}):
+        tasks = [environment.tasks(split) for split in SPLITS]
+        train, heldout = ({part for one in found for part in APART[name](one)} for found in tasks)
+        assert not train & heldout
+        counts = set(map(len, tasks))
+        assert counts == {1000} or (name == "deep_research" and min(counts) >= 400)
 
 
 @pytest.mark.slow

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, prototype, said
+from environment_playing import answered, calling, judged, played, prototype, said
 from turnwise.tokens import Source
 from turnwise_environments.desk.environment import ServiceDesk
 from turnwise_environments.desk.tasks import Policy, Wish, WishKind, forbidden_by
@@ -106,32 +105,12 @@ def test_what_the_user_says_is_the_users(made: ServiceDesk) -> None:
     assert said(step) == f"Customer: {task.data['script'][0][1]}"
 
 
-def test_bad_calls_are_told_and_change_nothing(made: ServiceDesk) -> None:
-    environment = made.fresh()
-    asyncio.run(environment.reset(made.tasks("train")[0].public(), 0))
-    before = environment.snapshot()
-    for action, message in (
-        (calling("show_order", order=1), "there is no order 1"),
-        (calling("cancel", order=1), "'refund': Field required"),
-        (calling("cancel", order="1", refund=2), "valid integer"),
-        (calling("check_code", name="nobody", code=1), "there is no customer 'nobody'"),
-        (calling("delete_all"), "there is no tool 'delete_all'"),
-    ):
-        step = asyncio.run(environment.step(action))
-        assert message in said(step)
-        assert environment.snapshot() == before
+def test_what_is_not_there_is_told_and_writes_are_marked(made: ServiceDesk) -> None:
+    calls = (calling("show_order", order=1), calling("check_code", name="nobody", code=1))
+    seen = played(made, made.tasks("train")[0], *calls).trajectory.observed
+    assert seen == ("Error: there is no order 1", "Error: there is no customer 'nobody'")
     marks = {tool.name for tool in made.tools() if tool.consequence == "write"}
     assert marks == {"cancel", "change_street", "refuse", "take_back"}
-
-
-def test_splits_share_no_conversation(made: ServiceDesk) -> None:
-    said = [
-        {task.prompt + str(task.data["script"]) for task in made.tasks(split)}
-        for split in ("train", "heldout")
-    ]
-    assert not said[0] & said[1]
-    task = made.tasks("train")[0]
-    assert replace(task, secret={}) == task.public()
 
 
 @pytest.mark.long

@@ -1,7 +1,6 @@
-"""The text games: known values, oracles, snapshots, and what they refuse."""
+"""The text games: known values, oracles, rewards, refusals; the long walk and its heralds."""
 
 import asyncio
-import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
 from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
-from turnwise_environments.games.base import DIRECTIONS
 from turnwise_environments.games.frozen_lake import FrozenLake
+from turnwise_environments.games.long_walk import LongWalk
 from turnwise_environments.games.sokoban import MadeBoards, Sokoban, read_levels, solve
+from turnwise_environments.measurement import all_tasks, played_all, random_script, success
 
 BOXOBAN = Path(__file__).parents[5] / "shared" / "data" / "boxoban"
 GAMES: dict[str, dict[str, Any]] = {
@@ -47,7 +47,7 @@ def started(game: Environment, task: Task, seed: int = 0) -> Environment:
     return fresh
 
 
-def played(game: Environment, task: Task) -> tuple[Environment, Trajectory]:
+def oracles_episode(game: Environment, task: Task) -> tuple[Environment, Trajectory]:
     """The oracle's episode."""
     fresh = started(game, task)
     turns = tuple(Turn(action, asyncio.run(fresh.step(action))) for action in game.oracle(task))
@@ -100,31 +100,11 @@ def test_slipping_is_as_frequent_as_it_should_be() -> None:
     )
 
 
-@pytest.mark.parametrize("name", GAMES)
-def test_a_restored_game_goes_on_as_the_one_it_was_taken_from(name: str) -> None:
-    game = make_environment(name, GAMES[name])
-    task = game.tasks("train")[0]
-    arguments = (
-        [{"arm": arm} for arm in task.data["names"]]
-        if name == "bandit"
-        else [{"direction": direction} for direction in DIRECTIONS]
-    )
-    tool = "pull" if name == "bandit" else "move"
-    for first, second in itertools.product(arguments, repeat=2):
-        whole, other = started(game, task, seed=5), started(game, task, seed=6)
-        act(whole, tool, **first)
-        other.restore(whole.snapshot())
-        ends = [act(one, tool, **second) for one in (whole, other)]
-        assert ends[0].observation == ends[1].observation
-        assert ends[0].reward == ends[1].reward
-        assert whole.snapshot() == other.snapshot()
-
-
 def test_sokobans_rewards_are_those_of_ragen() -> None:
     board = ("#####", "#@$.#", "#####")
     game = Sokoban(MadeBoards(boards=1))
     task = Task("t", "", data={"rows": list(board)})
-    fresh, trajectory = played(game, task)
+    fresh, trajectory = oracles_episode(game, task)
     assert trajectory.turn_rewards is not None
     assert trajectory.turn_rewards.tolist() == pytest.approx([-0.1 + 1 + 10])
     assert trajectory.reward is None  # the outcome is not set here
@@ -189,3 +169,97 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     given_up = asyncio.run(fresh.step(Action("", answer="enough")))
     assert given_up.done
     assert given_up.abort
+
+
+def go(door: str) -> Action:
+    return Action("", calls=(ToolCall("go", {"door": door}),))
+
+
+def test_the_oracle_makes_300_calls_in_each_walk() -> None:
+    walk = LongWalk(count=4)
+    tasks = all_tasks(walk)
+    plays = played_all(walk, tasks, [walk.oracle(task) for task in tasks])
+    assert success(plays) == 1.0
+    assert {len(play.trajectory.turns) for play in plays} == {300}
+    assert all(play.trajectory.reward == pytest.approx(1.0) for play in plays)
+
+
+@pytest.mark.slow
+def test_the_standard_walks_on_a_shorter_way() -> None:
+    """All 1,000, 12 rooms each; a random walker's success is what the environment says."""
+    walk = LongWalk(length=12, herald_every=4)
+    tasks = all_tasks(walk)
+    assert len({task.id for task in tasks}) == 1000
+    assert success(played_all(walk, tasks, [walk.oracle(task) for task in tasks])) == 1.0
+    assert success(played_all(walk, tasks, [random_script(walk, task) for task in tasks])) == 0.0
+    short = LongWalk(length=2)
+    tasks = all_tasks(short)
+    plays = played_all(short, tasks, [random_script(short, task) for task in tasks])
+    assert success(plays) == pytest.approx(short.spec.reference_scores["random"], abs=0.03)
+
+
+def followed(walk: LongWalk, hears: bool) -> float:
+    """Success of one who reads the prompt and each room, as a person does."""
+    won = 0
+    for task in walk.tasks("train"):
+        told = task.prompt.replace(";", " ").replace(",", " ").replace(".", " ").split()
+        order = [word for word in told if word in ("red", "blue", "green", "gold", "white")]
+        environment = walk.fresh()
+        seen = asyncio.run(environment.reset(task.public(), 0)).content
+        for _ in range(walk.length):
+            line = seen.rpartition("Room")[2]
+            if hears and "A herald" in line:
+                first = line.partition("now on, ")[2].split()[0]
+                order = [first, *(colour for colour in order if colour != first)]
+            doors = line.rpartition("Doors: ")[2].rstrip(".").split(", ")
+            step = asyncio.run(environment.step(go(next(c for c in order if c in doors))))
+            seen = said(step)
+            if step.done:
+                break
+        won += seen == "You are out."
+    return won / len(walk.tasks("train"))
+
+
+def test_what_is_shown_is_enough_and_heralds_have_to_be_heard() -> None:
+    walk = LongWalk(length=30, herald_every=5, count=40)
+    assert followed(walk, hears=True) == 1.0
+    assert followed(walk, hears=False) < 0.2
+
+
+def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
+    walk = LongWalk(length=5, count=4).fresh()
+    task = walk.tasks("train")[0]
+    right = [action.calls[0].arguments["door"] for action in walk.oracle(task)]
+    asyncio.run(walk.reset(task.public(), 0))
+    unknown = asyncio.run(walk.step(go("purple")))
+    assert "there is no 'purple' door; doors: " in said(unknown)
+    first = asyncio.run(walk.step(go(right[0])))
+    assert (first.reward, first.done) == (pytest.approx(0.2), False)
+    doors = said(first).rpartition("Doors: ")[2].rstrip(".").split(", ")
+    wrong = asyncio.run(walk.step(go(next(door for door in doors if door != right[1]))))
+    assert (wrong.reward, wrong.done) == (0.0, True)
+
+
+def test_a_walk_that_is_cut_short_has_held_and_one_that_went_wrong_or_stood_still_has_not() -> None:
+    walk = LongWalk(length=10, count=4)
+    task = walk.tasks("train")[0]
+    right = list(walk.oracle(task))
+    shown = right[1].calls[0].arguments["door"]
+    wrong = next(go(door) for door in walk._doors(task.data, 1) if door != shown)
+    plays: dict[str, list[Action]] = {
+        "all": right,
+        "cut": right[:3],
+        "wrong": [right[0], wrong],
+        "unknown": [right[0], go("purple")],
+        "nothing": [],
+    }
+    made = played_all(walk, [task] * len(plays), list(plays.values()))
+    found = {name: one.trajectory.verdict for name, one in zip(plays, made, strict=True)}
+    parts = {name: verdict.parts for name, verdict in found.items() if verdict is not None}
+    assert {name: (one["held"], one["walked"]) for name, one in parts.items()} == {
+        "all": (1.0, 1.0),
+        "cut": (1.0, 0.3),
+        "wrong": (0.0, 0.1),
+        "unknown": (0.0, 0.1),
+        "nothing": (0.0, 0.0),
+    }

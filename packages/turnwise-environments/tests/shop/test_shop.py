@@ -1,11 +1,12 @@
-"""The shop: oracle and scores, pages, what is bought wrongly, and the state of an episode."""
+"""The shop, as text and as web pages: pages, what is bought wrongly, the same verdicts."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from environment_playing import calling, judged, played, prototype
-from turnwise.types import Action
+from turnwise.types import Action, ToolCall
 from turnwise_environments.measurement import (
     NOTHING,
     all_tasks,
@@ -15,6 +16,7 @@ from turnwise_environments.measurement import (
     success,
 )
 from turnwise_environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
+from turnwise_environments.shop.web import ShopWeb
 
 made = prototype("shop")
 
@@ -33,14 +35,6 @@ def test_buying_something_earns_a_part_of_the_shaped_reward(made: Shop) -> None:
     plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
     shaped = [play.trajectory.verdict.parts["webshop"] for play in plays if play.trajectory.verdict]
     assert 0.3 < sum(shaped) / 300 < 0.8
-
-
-def test_splits_share_no_product_and_no_request(made: Shop) -> None:
-    for what in (lambda task: task.secret["product"], lambda task: task.prompt):
-        train, heldout = ({what(task) for task in made.tasks(s)} for s in ("train", "heldout"))
-        assert not train & heldout
-    assert len(made.tasks("train")) == len(made.tasks("heldout")) == 1000
-    assert not any(task.secret["product"] in task.prompt for task in all_tasks(made))
 
 
 def test_wrong_purchases(made: Shop) -> None:
@@ -141,3 +135,35 @@ def test_another_kind_of_thing_and_another_option_are_no_success(made: Shop) -> 
         assert not made.judged(wanted, {}, task).success
     assert loose > 0, "the formula itself is WebShop's"
     assert (another_kind, another_option) == (0, 0)
+
+
+web = prototype("shop_web")
+
+
+@pytest.mark.long
+def test_verdicts_are_the_shops(web: ShopWeb) -> None:
+    shop = Shop()
+    assert all_tasks(web) == all_tasks(shop)
+    tasks = spread(all_tasks(web), 100)
+    for task in tasks:
+        here, there = (judged(one, task, *random_script(one, task)) for one in (web, shop))
+        assert here == replace(there, turn_parts={})
+
+
+def test_pages_of_the_site(web: ShopWeb) -> None:
+    task = web.tasks("train")[0]
+    search = ToolCall("fill", {"element": 1, "text": "kettle & <b>"})
+    clicks = [ToolCall("click", {"element": number}) for number in (2, 1)]
+    play = played(
+        web, task, Action("", calls=(search,)), *[Action("", calls=(click,)) for click in clicks]
+    )
+    assert play.seen[0] == f"{task.prompt}\n\nShop (http://shop.test/)\n# Shop\n" + (
+        '[1] textbox "Words": ""\n[2] button "Search"'
+    )
+    _, results, product = play.trajectory.observed
+    assert "words=kettle+%26+%3Cb%3E" in results
+    assert "Page 1, 50 results" in results
+    assert results.endswith('[11] link "Back to Search" [12] link "Next >"')
+    assert "Price: $" in product
+    assert "(checked)" not in product
+    assert product.endswith('link "Features"')

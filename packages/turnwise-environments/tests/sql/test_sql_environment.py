@@ -48,12 +48,7 @@ def running(*statements: str) -> list[Action]:
 
 
 @pytest.mark.long
-def test_splits_share_no_request_and_have_every_kind(made: SqlEnvironment) -> None:
-    texts = [
-        {task.prompt.partition(") ")[2] for task in made.tasks(split)}
-        for split in ("train", "heldout")
-    ]
-    assert not texts[0] & texts[1]
+def test_a_split_has_every_kind(made: SqlEnvironment) -> None:
     kinds = Counter(task.info["kind"] for task in made.tasks("heldout"))
     assert len(kinds) == len(GRAMMARS[made.tasks("train")[0].info["grammar"]][1])
     assert min(kinds.values()) >= 40

@@ -14,14 +14,11 @@ from typing import Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import first_shown, gain_part, results_of, share
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.ranges import Share
-from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.result import Status
-from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.sandbox.result import Result, Status
 from turnwise.seeds import derive
-from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.mathematics.tasks import (
     STANDARD,
     MadeProblems,
@@ -32,7 +29,7 @@ from turnwise_environments.mathematics.tasks import (
 from turnwise_environments.rewards.mathematics import is_number, is_right
 from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import Number, calculate, evaluate, show
-from turnwise_sandbox.tools.python import observation
+from turnwise_environments.tools.interpreter import BrokenInterpreter, InterpreterTools
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
@@ -102,7 +99,7 @@ CHECK = "check"
 """The word by which a thought says that it checks."""
 
 
-class Mathematics(Environment):
+class Mathematics(InterpreterTools):
     """Answer a problem with a number; the one tool is a calculator or Python, or there is none.
     Example: `Mathematics(tasks=QuestionFile("gsm8k/train.jsonl", heldout_share=0.1))`."""
 
@@ -119,30 +116,12 @@ class Mathematics(Environment):
         """The oracle writes the calculation of a share `written` of the tasks out in its thought,
         and of all without an `interpreter`. `sandbox` is a recipe's table for `python` (see
         `make_sandbox`)."""
-        limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
-        if sandbox and interpreter != "python":
-            raise ConfigError("mathematics: [sandbox] is for interpreter = 'python': remove it")
-        self.sandbox = make_sandbox(sandbox, limits) if interpreter == "python" else None
-        self._interpreter = interpreter
+        self.set_interpreter(interpreter, sandbox)
         self._written = 1.0 if interpreter == "none" else written
         self.task_set = tasks.load()
 
-    def tools(self) -> list[Tool]:
-        return [found for found in super().tools() if found.name == self._interpreter]
-
-    @tool
-    def calculator(self, expression: str) -> str:
-        """Work out arithmetic such as (3 + 4) * 2: numbers, + - * / // % **, sqrt, round."""
-        self._check_works()
-        return calculate(expression)
-
-    @tool
-    def python(self, code: str) -> str:
-        """Run a Python program and see what it prints. Nothing stays for the next one."""
-        self._check_works()
-        assert self.sandbox is not None
-        result = self.sandbox.run_python(code).checked()
-        text = observation(result, False)
+    def _printed(self, result: Result) -> str:
+        text = super()._printed(result)
         if result.status is not Status.OK:
             raise ToolError(text.split("\n")[-1])
         return text
@@ -167,7 +146,7 @@ class Mathematics(Environment):
         if derive("written", task.id) < self._written * 2**63:
             return [Action("", written_out(steps), answer=answer)]
         work = [
-            Action("", f"step {number}", (self._call(expression),))
+            Action("", f"step {number}", (self.calculation(expression),))
             for number, expression in enumerate(steps, start=1)
         ]
         return [*work, Action("", "that is it", answer=answer)]
@@ -186,24 +165,6 @@ class Mathematics(Environment):
 
     def ablations(self) -> Mapping[str, Environment]:
         """A variant whose calculator or Python does not work."""
-        if self._interpreter == "none":
+        if self.interpreter == "none":
             return {}
-        return {f"no_{self._interpreter}": self.variant(NoInterpreter)}
-
-    def _call(self, expression: str) -> ToolCall:
-        if self._interpreter == "python":
-            return ToolCall("python", {"code": f"print({expression})"})
-        return ToolCall("calculator", {"expression": expression})
-
-    def _callable(self) -> Mapping[str, Tool]:
-        return {found.name: found for found in self.tools()}
-
-    def _check_works(self) -> None:
-        """Nothing: the tools work."""
-
-
-class NoInterpreter(Mathematics):
-    """The tool never works, so the model has to work out the answer."""
-
-    def _check_works(self) -> None:
-        raise ToolError(f"the {self._interpreter} does not work now")
+        return {f"no_{self.interpreter}": self.under(BrokenInterpreter)}

@@ -23,16 +23,13 @@ from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.parts import RewardPart
-from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.bm25 import BM25Index
-from turnwise.tools.tool import Tool, tool
+from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.common import each_once
 from turnwise_environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks, towns
 from turnwise_environments.rewards.numeric import matches
-from turnwise_environments.tools.calculator import calculate
-from turnwise_sandbox.tools.python import observation
+from turnwise_environments.tools.interpreter import BrokenInterpreter, InterpreterTools
 
 BONUS, MALFORMED = 0.1, -1.0
 """Tool-Star's rewards for a right answer with both tools, and for a broken form."""
@@ -50,7 +47,7 @@ PARTS = {
 }
 
 
-class MultiTool(Environment):
+class MultiTool(InterpreterTools):
     """Tools: `search`, and `calculator` or `python`."""
 
     facts = EnvironmentSpec("multi_tool", "1", parts=PARTS)
@@ -70,20 +67,13 @@ class MultiTool(Environment):
         chosen = each_once("multi_tool: kinds", kinds, KINDS)
         if count > (most := MOST // len(KINDS) * len(chosen)):
             raise ConfigError(f"multi_tool: of these kinds there are {most} tasks: lower count")
-        limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
-        if sandbox and interpreter != "python":
-            raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")
-        self.sandbox = make_sandbox(sandbox, limits) if interpreter == "python" else None
-        self._interpreter, self._top_k = interpreter, top_k
+        self.set_interpreter(interpreter, sandbox)
+        self._top_k = top_k
         found = towns()
         self._documents = [town.document for split in found.values() for town in split]
         names = [town.name for split in found.values() for town in split]
         self._index = BM25Index(self._documents, names)
         self.task_set = made_tasks(count, found, chosen)
-
-    def tools(self) -> list[Tool]:
-        offered = ("search", self._interpreter)
-        return [found for found in super().tools() if found.name in offered]
 
     @tool
     async def search(self, query: str) -> str:
@@ -94,19 +84,6 @@ class MultiTool(Environment):
         lines = [f"[{number}] {text}" for number, text in enumerate(found, start=1)]
         return "\n".join(lines) or "No results."
 
-    @tool
-    async def calculator(self, expression: str) -> str:
-        """Work out arithmetic such as (3 + 4) * 2: numbers, + - * / // % **, sqrt, round."""
-        self._check_offered("calculator")
-        return calculate(expression)
-
-    @tool
-    def python(self, code: str) -> str:
-        """Run a Python program and see what it prints. Nothing stays for the next one."""
-        self._check_offered("python")
-        assert self.sandbox is not None
-        return observation(self.sandbox.run_python(code).checked(), False)
-
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Success when the model's own last answer is the right one."""
         answer, accepted = trajectory.answer, trajectory.task.secret["answer"]
@@ -114,7 +91,7 @@ class MultiTool(Environment):
             success = matches(answer, accepted)
         else:
             success = exact_match(answer, [accepted])
-        both = _used(trajectory) >= {"search", self._interpreter}
+        both = _used(trajectory) >= {"search", self.interpreter}
         parts = {
             "correct": float(success),
             "both_used": float(both),
@@ -131,10 +108,7 @@ class MultiTool(Environment):
     def oracle(self, task: Task) -> Sequence[Action]:
         secret = task.secret
         calls = [ToolCall("search", {"query": name}) for name in secret["searches"]]
-        for expression in secret["sums"]:
-            python = self._interpreter == "python"
-            arguments = {"code": f"print({expression})"} if python else {"expression": expression}
-            calls.append(ToolCall(self._interpreter, arguments))
+        calls += map(self.calculation, secret["sums"])
         work = [Action("", f"step {number}", (call,)) for number, call in enumerate(calls, 1)]
         return [*work, Action("", "that is it", answer=secret["answer"])]
 
@@ -142,25 +116,17 @@ class MultiTool(Environment):
         return [Action("", answer=stream.choice(re.findall(r"\w+", task.prompt)))]
 
     def ablations(self) -> Mapping[str, Environment]:
-        return {"no_search": self.variant(NoSearch), "no_interpreter": self.variant(NoInterpreter)}
+        broken = self.under(BrokenInterpreter)
+        return {"no_search": self.variant(NoSearch), "no_interpreter": broken}
 
     def _found(self, query: str) -> list[str]:
         return [self._documents[place] for place in self._index.search(query, self._top_k)]
-
-    def _check_offered(self, name: str) -> None:
-        if name != self._interpreter:
-            raise ToolError(f"there is no tool {name!r}; tools: search, {self._interpreter}")
 
 
 class NoSearch(MultiTool):
     def _found(self, query: str) -> list[str]:
         del query
         return []
-
-
-class NoInterpreter(MultiTool):
-    def _check_offered(self, name: str) -> None:
-        raise ToolError(f"{name} does not work now")
 
 
 def tool_star(trajectory: Trajectory, success: bool, both_used: bool) -> float:
