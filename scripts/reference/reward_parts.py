@@ -59,7 +59,7 @@ def reward_page() -> str:
 
 def _measured(part: RewardPart) -> str:
     """What a part is measured of, and its range."""
-    from turnwise_environments.reward_listing import described, range_text
+    from turnwise_environments.commands import described, range_text
 
     found = range_text(described(part)).replace("not known", "range not known")
     return f"{str(part.scope).capitalize()}, {found}"

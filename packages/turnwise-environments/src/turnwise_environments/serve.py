@@ -85,7 +85,7 @@ def serve_environment(
 def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "Offer":
     """The offer of a recipe's environment, or of one. Raises ConfigError for neither's name."""
     from turnwise.environments.registry import environment_of, make_environment
-    from turnwise_environments.measuring import named_with_options
+    from turnwise_environments.commands import named_with_options
     from turnwise_environments.serving.offer import LIMITS, Offer
 
     if name in shipped_recipes() or name.endswith(".toml"):
