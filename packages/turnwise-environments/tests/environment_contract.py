@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from environment_playing import steps_of, verdict_of
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.rewards.measuring import SLACK
 from turnwise.rewards.parts import Scope
-from turnwise.types import Task
+from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.measurement import (
     COMPARED,
     MODULE,
@@ -57,6 +58,7 @@ def keeps_its_word(
     assert asyncio.run(is_restorable(environment, few)) is (environment.restorable or None)
     assert asyncio.run(is_concurrent(environment, few))
     asyncio.run(is_closed_twice(environment, few[0]))
+    whatever_is_called_is_told(environment, few[0])
     assert _content(few) == before, "an episode changes no task"
 
 
@@ -100,8 +102,7 @@ def parts_are_as_declared(environment: Environment, plays: Sequence[Play]) -> No
     for each turn where they are of turns; their sums over turns are within theirs."""
     declared = environment.spec.parts
     for play in plays:
-        verdict, count = play.trajectory.verdict, len(play.trajectory.turns)
-        assert verdict is not None
+        verdict, count = verdict_of(play), len(play.trajectory.turns)
         found: dict[str, Any] = {**verdict.parts, **verdict.turn_parts}
         assert found.keys() == declared.keys(), play.trajectory.task.id
         assert len(found) == len(verdict.parts) + len(verdict.turn_parts), "one name, one part"
@@ -139,6 +140,37 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
     else:
         yield str(value)
+
+
+HOSTILE: tuple[Any, ...] = (
+    *("", " ", "\0", "\ud800", "x" * 5000, "[" * 5000, "../../etc/passwd", "'; DROP TABLE a; --"),
+    *(-1, 10**30, 1e308, True, None, [], ["x"], {"x": 1}),
+)
+"""Arguments that nothing asked for."""
+
+
+def whatever_is_called_is_told(environment: Environment, task: Task) -> None:
+    """No call, whatever its arguments, raises: a tool that is not there, arguments that are missing
+    or too many, and values of any type are the agent's mistakes, or harmless; all is judged."""
+    tools = {one.name: [*one.schema["parameters"]["properties"]] for one in environment.tools()}
+    wrong = [ToolCall("no_such_tool", {}), ToolCall("__init__", {}), ToolCall("verify", {})]
+    wrong += [
+        ToolCall(name, {**dict.fromkeys(names, "x"), "surplus": 1}) for name, names in tools.items()
+    ]
+    wrong += [ToolCall(name, {}) for name, names in tools.items() if len(names) == 1]
+    calls = [
+        ToolCall(name, dict.fromkeys(names, value))
+        for name, names in tools.items()
+        for value in HOSTILE
+        if names
+    ]
+    scripts = [[Action("", calls=(call,)), NOTHING] for call in (*wrong, *calls)]
+    plays = played_all(environment, [task] * len(scripts), scripts)
+    for call, play in zip(wrong, plays, strict=False):
+        (result, *_) = steps_of(play)[0].results
+        assert not result.ok, call
+        assert result.content.startswith("Error: "), call
+    assert success(plays) == environment.spec.reference_scores.get("noop", 0.0)
 
 
 async def is_closed_twice(environment: Environment, task: Task) -> None:

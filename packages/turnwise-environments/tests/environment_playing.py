@@ -35,9 +35,18 @@ def played(environment: Environment, task: Task, *actions: Action) -> Play:
 
 def judged(environment: Environment, task: Task, *actions: Action) -> Verdict:
     """What the verifier says of the episode."""
-    verdict = played(environment, task, *actions).trajectory.verdict
-    assert verdict is not None
-    return verdict
+    return verdict_of(played(environment, task, *actions))
+
+
+def verdict_of(play: Play) -> Verdict:
+    """What the verifier said of an episode."""
+    assert play.trajectory.verdict is not None
+    return play.trajectory.verdict
+
+
+def steps_of(play: Play) -> list[Step]:
+    """The steps of an episode, one for each turn."""
+    return [turn.step for turn in play.trajectory.turns if turn.step is not None]
 
 
 def reward(environment: Environment, task: Task, *actions: Action) -> float:

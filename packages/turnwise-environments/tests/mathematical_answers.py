@@ -18,8 +18,8 @@ class Pair(NamedTuple):
 
 
 def pairs(name: str = "pairs") -> Iterator[Pair]:
-    """The pairs of mathematical_pairs.txt, on which the verifier was not tuned, or of
-    mathematical_forms.txt."""
+    """The pairs of mathematical_pairs.txt, on which the verifier was not tuned, of
+    mathematical_forms.txt, or of mathematical_numbers.txt."""
     for line in Path(__file__).with_name(f"mathematical_{name}.txt").read_text().splitlines():
         if not line.startswith("#"):
             kind, accepted, *forms = line.split(" | ")

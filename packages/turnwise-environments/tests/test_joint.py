@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, played
+from environment_playing import answered, calling, judged, played, said, steps_of, verdict_of
 from turnwise.environments.base import Budget, Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
@@ -63,10 +63,8 @@ def test_budgets_are_those_of_the_tasks_environment(both: Joint) -> None:
 
 def told(environment: Environment, task: Task, tool: str, **arguments: Any) -> str:
     """What a call in the task's episode gives."""
-    (step,) = played(environment, task, calling(tool, **arguments)).trajectory.turns
-    assert step.step is not None
-    assert step.step.observation is not None
-    return step.step.observation.content
+    (step,) = steps_of(played(environment, task, calling(tool, **arguments)))
+    return said(step)
 
 
 def test_the_tools_of_another_environment_are_mistakes(both: Joint) -> None:
@@ -118,12 +116,10 @@ def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(
     )
     doubled = [ToolCall("double", {"number": number}) for number in (4, 8)]
     batch = Action("", calls=(doubled[0], ToolCall("stop", {}), doubled[1]))
-    found = played(environment, environment.tasks("heldout")[0], batch).trajectory
-    (turn,) = found.turns
-    assert turn.step is not None
-    assert [result.content for result in turn.step.results] == ["8", "stopped"]
-    assert found.verdict is not None
-    assert found.verdict.success
+    play = played(environment, environment.tasks("heldout")[0], batch)
+    (step,) = steps_of(play)
+    assert [result.content for result in step.results] == ["8", "stopped"]
+    assert verdict_of(play).success
 
 
 def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(tmp_path: Path) -> None:

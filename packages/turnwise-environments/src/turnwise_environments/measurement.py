@@ -1,8 +1,7 @@
 """Measurements of an environment without a model: reference scores, determinism, snapshots, speed.
 
-`python -m turnwise_environments.measurement NAME OPTIONS` prints the fingerprint of an
-environment: what `deterministic` compares with that of another process. Not here: whether its tasks
-are worth learning.
+`python -m turnwise_environments.measurement NAME OPTIONS` prints the fingerprint of an environment:
+what `deterministic` compares with that of another process.
 """
 
 import asyncio
@@ -80,10 +79,8 @@ class Play:
 
 
 def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measurement:
-    """Play at most `most_tasks` tasks of an environment with three scripts, and some again.
-
-    Raises ConfigError or DataError for an environment that cannot be made with these options.
-    """
+    """Play at most `most_tasks` tasks of an environment with three scripts, and some again. Raises
+    ConfigError or DataError for an environment that cannot be made with these options."""
     environment = make_environment(name, options)
     tasks = all_tasks(environment)
     chosen = spread(tasks, most_tasks)

@@ -23,10 +23,8 @@ PATIENCE = 3600.0
 
 
 async def play_episode(recipe: Recipe, number: int, console: Console) -> Trajectory:
-    """Play the held-out task with that number, and print the verdict.
-
-    Raises DataError for a number without a task.
-    """
+    """Play the held-out task with that number, and print the verdict. Raises DataError for a number
+    without a task."""
     environment = environment_of(recipe)
     if environment.shows_images:
         raise ConfigError(

@@ -92,12 +92,9 @@ async def replayed(
     twin: Environment, trajectory: Trajectory, look: Callable[[], Seen]
 ) -> list[Seen]:
     """Run an episode's calls once more in `twin`, which begins where the episode did, and look
-    after each turn.
-
-    Tools that a recipe added are left out: they have no part in the state. A call that says
-    something else than it did is taken back: a rule held it back, or it was made to fail, and
-    nothing was done.
-    """
+    after each turn. Tools that a recipe added are left out: they have no part in the state. A call
+    that says something else than it did is taken back: a rule held it back, or it was made to fail,
+    and nothing was done."""
     own = tools_of(twin)
     seen: list[Seen] = []
     for turn in trajectory.turns:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'turnwise[games]'")
 
-from environment_playing import judged, module, played, said
+from environment_playing import judged, module, played, said, steps_of, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Action, ToolCall
@@ -72,8 +72,7 @@ def test_a_frozen_lake_is_crossed() -> None:
     play = played(environment, task, *way)
     assert play.trajectory.reward == 1.0
     assert play.seen[0] == "Play FrozenLake-v1.\n[red S]FFF\nFHFH\nFFFH\nHFFG"
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.success
+    assert verdict_of(play).success
     assert not judged(environment, task, *act("right", "down")).success
 
 
@@ -111,19 +110,15 @@ def test_terminated_truncated_and_rewards(own: Path) -> None:
     environment = counter(own)
     task = environment.tasks("train")[0]
     ended = played(environment, task, *act("add", "wobble", "add", "add", "add"))
-    last = ended.trajectory.turns[-1].step
-    assert last is not None
+    *_, last = steps_of(ended)
     assert (len(ended.trajectory.turns), last.done, last.truncated) == (4, True, False)
     assert ended.trajectory.reward == -4.0
     late = played(environment, task, *act(*["wobble"] * 9))
-    last = late.trajectory.turns[-1].step
-    assert last is not None
+    *_, last = steps_of(late)
     assert (len(late.trajectory.turns), last.done, last.truncated) == (5, True, True)
-    assert late.trajectory.verdict is not None
-    assert not late.trajectory.verdict.success
+    assert not verdict_of(late).success
     wanted = counter(own, success="truncated", reward="success")
-    last = played(wanted, task, *act(*["wobble"] * 9)).trajectory.turns[-1].step
-    assert last is not None
+    *_, last = steps_of(played(wanted, task, *act(*["wobble"] * 9)))
     assert (last.done, last.truncated, last.reward) == (True, False, None)
     assert judged(wanted, task, *act(*["wobble"] * 9)).reward == 1.0
     assert judged(counter(own, success=-3), task, *act("add", "add", "add")).success

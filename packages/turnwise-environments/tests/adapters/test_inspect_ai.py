@@ -9,7 +9,7 @@ pytest.importorskip(
 )
 
 from environment_contract import another_process_has_the_same, keeps_its_word
-from environment_playing import judged, module, played
+from environment_playing import judged, module, played, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action, ToolCall
@@ -126,11 +126,10 @@ def test_tools_are_the_episodes_own(own: Path) -> None:
     script = [Action("", calls=(ToolCall("counter", call),)) for call in calls]
     for _ in range(2):
         play = played(environment, task, *script, Action("", answer="?"))
-        said = [turn.step.observation.content for turn in play.trajectory.turns[:-1]]  # type: ignore[union-attr]
+        said = play.trajectory.observed
         assert said[:3] == ["2 in 1", "6 in 2", "Error: not below 0"]
-        assert all(text.startswith("Error: counter: argument 'number'") for text in said[3:])
-        assert play.trajectory.verdict is not None
-        assert play.trajectory.verdict.parts["talk"] == 5.0
+        assert all(text.startswith("Error: counter: argument 'number'") for text in said[3:5])
+        assert verdict_of(play).parts["talk"] == 5.0
     assert not environment.restorable
     with pytest.raises(NotSupportedError):
         environment.snapshot()

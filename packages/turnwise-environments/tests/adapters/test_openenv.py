@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from environment_contract import keeps_its_word
+from environment_playing import verdict_of
+from serving_running import http_server, listening
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
@@ -69,37 +68,20 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """A server, once it answers."""
+@contextmanager
+def started(folder: Path) -> Iterator[str]:
+    """A server's address."""
     pytest.importorskip("openenv", reason="openenv-core is not installed: pip install openenv-core")
     script = folder / "server.py"
     script.write_text(SERVER)
-    port = free_port()
-    process = subprocess.Popen([sys.executable, "-W", "ignore", str(script), str(port)])
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return process, f"http://127.0.0.1:{port}"
-        except OSError:
-            assert process.poll() is None, "the server did not start"
-            time.sleep(0.1)
-    process.kill()
-    raise AssertionError("the server was not there in time")
+    with listening("-W", "ignore", str(script)) as (address, _):
+        yield address
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    process, address = started(tmp_path_factory.mktemp("server"))
-    yield address
-    process.kill()
-    process.wait()
+    with started(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 def guess(number: Any, **more: Any) -> Action:
@@ -163,8 +145,7 @@ def test_an_answer_as_an_action_and_resets_of_ones_own(url: str, tmp_path: Path)
     (task,) = [one for one in environment.tasks("train") if one.data["reset"]["low"] == 50]
     (play,) = played_all(environment, [task], [[Action("", answer="53")]])
     assert play.seen[0] == "between 50 and 59"
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.success
+    assert verdict_of(play).success
     (bad,) = [one for one in environment.tasks("train") if one.data["reset"]["low"] == -1]
     with pytest.raises(InfrastructureError, match="EXECUTION_ERROR: low is 0 or more"):
         played_all(environment, [bad], [[]])
@@ -182,14 +163,10 @@ def test_an_environment_that_raises_sleeps_or_dies(tmp_path: Path, url: str) -> 
     with pytest.raises(InfrastructureError, match="no reply within 2 s"):
         played_all(hasty, [task], [[guess(0, word="sleep")]])
     assert time.monotonic() - start < 45
-    process, address = started(tmp_path)
-    try:
+    with started(tmp_path) as address:
         other = make_environment("openenv", {"url": address, "tasks": {"count": 1}})
         with pytest.raises(InfrastructureError, match=address):
             played_all(other, [task], [[guess(0, word="die")]])
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
@@ -207,13 +184,8 @@ def schema_only() -> Iterator[str]:
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_server(Handler) as place:
+        yield f"http://{place}"
 
 
 def test_options_that_make_no_sense(schema_only: str, tmp_path: Path) -> None:

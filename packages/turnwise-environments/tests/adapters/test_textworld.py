@@ -10,7 +10,7 @@ pytest.importorskip(
     "textworld", reason="textworld is not installed: pip install 'turnwise[textworld]'"
 )
 
-from environment_playing import played, said
+from environment_playing import played, said, steps_of, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, ToolCall
@@ -45,11 +45,9 @@ def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
         for command in task.secret["walkthrough"]
     )
     play = played(environment, tasks[0], *environment.oracle(tasks[0]))
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.success
+    assert verdict_of(play).success
     assert play.trajectory.reward == 1.0
-    first, last = play.trajectory.turns[0].step, play.trajectory.turns[-1].step
-    assert last is not None
+    first, *_, last = steps_of(play)
     assert (first.done, last.done, last.reward) == (False, True, 1.0)
     assert "\nYou can: " in said(first)
     assert "____" not in play.seen[0]  # the title in large letters
@@ -63,15 +61,14 @@ def test_sixteen_at_once_and_a_step_limit() -> None:
     assert asyncio.run(is_restorable(environment, tasks[:1]))
     play = played(environment, tasks[0], *[act("look")] * 9)
     assert len(play.trajectory.turns) == 2
-    step = play.trajectory.turns[-1].step
-    assert step is not None
+    *_, step = steps_of(play)
     assert (step.done, step.truncated) == (True, True)
 
 
 def test_what_is_no_command() -> None:
     environment = TextWorld(MadeGames(count=3))
     play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))
-    said = [turn.step.observation.content for turn in play.trajectory.turns]  # type: ignore[union-attr]
+    said = play.trajectory.observed
     assert "fly" in said[0] or "verb" in said[0]
     assert said[1] == said[2] == "Error: a command has 1 to 200 plain characters"
 
@@ -99,8 +96,7 @@ def test_no_command_reaches_the_interpreter(
     monkeypatch.chdir(tmp_path)
     play = played(environment, task, act(command), *environment.oracle(task))
     assert play.trajectory.observed[0].startswith("Error: ")
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.success
+    assert verdict_of(play).success
     assert not list(tmp_path.iterdir())
 
 

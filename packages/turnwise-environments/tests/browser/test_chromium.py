@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from browser_sites import HOST, START, Everything, opened
+from serving_running import http_server
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
@@ -47,15 +47,8 @@ def served(pages: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *args: Any) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=[0.05])
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as place:
+        yield place, asked
 
 
 def on_page(browser: Browser, work: Callable[[BrowserPage], Any], **sites: Any) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from benchmarks.browsing import conditions, success
-from environment_playing import calling, played, prototype
+from environment_playing import calling, played, prototype, verdict_of
 from turnwise.types import Action
 from turnwise_environments.deep_research.environment import DeepResearch
 from turnwise_environments.deep_research.tasks import FEWEST, Classes, Condition
@@ -84,8 +84,7 @@ def test_pages_documents_and_notes(made: DeepResearch) -> None:
     assert "functions: " in seen[6]
     assert "there is no document 'TarFile'" in seen[7]
     assert seen[9] == "a: not TarFile"
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.parts == {"exact_match": 0.0, "searches": 3.0, "opened": 2.0}
+    assert verdict_of(play).parts == {"exact_match": 0.0, "searches": 3.0, "opened": 2.0}
 
 
 def test_conditions_of_the_documents(made: DeepResearch) -> None:

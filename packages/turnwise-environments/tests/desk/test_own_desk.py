@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from desk_library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
-from environment_playing import answered, calling, judged, played
+from environment_playing import answered, calling, judged, played, steps_of, verdict_of
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
@@ -107,7 +107,7 @@ def test_a_tool_that_ends_the_conversation(options: dict[str, Any]) -> None:
     both = Action("", calls=(*passing.calls, ToolCall("remove", {"book": "b1"})))
     play = played(environment, task, answered("The fee is 30."), both)
     assert play.trajectory.reward == 1.0
-    assert len(play.trajectory.turns[-1].step.results) == 1  # type: ignore[union-attr]
+    assert len(steps_of(play)[-1].results) == 1
     assert judged(environment, task, passing).parts == {"database": 1, "told": 0, "ended": 1}
 
 
@@ -280,8 +280,7 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
     assert observed[1] == "Error: leave: SystemExit"
     assert observed[2].startswith("x?x?")
     assert observed[2].endswith("more characters are not shown]")
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.success
+    assert verdict_of(play).success
 
 
 def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from environment_playing import answered, judged, played, prototype, reward, said
+from environment_playing import (
+    answered,
+    judged,
+    played,
+    prototype,
+    reward,
+    said,
+    steps_of,
+    verdict_of,
+)
 from turnwise.tokens import Source
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.function_calling.applications import application_tools, signature
@@ -26,9 +35,7 @@ def calling(text: str | ToolCall) -> Action:
 def test_what_the_oracle_calls_is_what_was_expected(made: FunctionCalling) -> None:
     tasks = spread(all_tasks(made), 300)
     for play in played_all(made, tasks, [made.oracle(task) for task in tasks]):
-        verdict = play.trajectory.verdict
-        assert verdict is not None
-        assert verdict.parts["toolrl_correct"] == 3.0
+        assert verdict_of(play).parts["toolrl_correct"] == 3.0
         assert not any("Error" in seen for seen in play.trajectory.observed)
 
 
@@ -103,11 +110,9 @@ def test_what_is_asked_for_must_be_told(made: FunctionCalling) -> None:
 
 def test_the_user_goes_on_when_a_request_is_answered(made: FunctionCalling) -> None:
     task = next(task for task in made.tasks("train") if task.info["requests"] == 3)
-    trajectory = played(made, task, answered("a"), answered("b"), answered("c")).trajectory
-    assert list(trajectory.observed) == task.data["requests"][1:]
-    first = trajectory.turns[0].step
-    assert first is not None
-    assert first.observation.source == Source.USER
+    play = played(made, task, answered("a"), answered("b"), answered("c"))
+    assert list(play.trajectory.observed) == task.data["requests"][1:]
+    assert steps_of(play)[0].observation.source == Source.USER  # type: ignore[union-attr]
     assert task.prompt.endswith(task.data["requests"][0])
     assert task.data["requests"][1] not in task.prompt
 

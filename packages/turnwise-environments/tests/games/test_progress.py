@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, opened, prototype
+from environment_playing import answered, calling, judged, opened, prototype, verdict_of
 from turnwise.environments.base import Environment
 from turnwise.environments.derived import guarded
 from turnwise.rewards.parts import REWARD_PARTS
@@ -95,8 +95,7 @@ def test_all_of_it_is_had_where_the_game_is_won(name: str, options: dict[str, An
     assert shaping is not None
     won = set()
     for play in played_all(game, tasks, scripts):
-        verdict = play.trajectory.verdict
-        assert verdict is not None
+        verdict = verdict_of(play)
         assert (sum(verdict.turn_parts["progress"]) == pytest.approx(1.0)) is verdict.success
         assert sum(shaping(play.trajectory)) == pytest.approx(0.0)
         won.add(verdict.success)

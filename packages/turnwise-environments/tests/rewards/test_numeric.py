@@ -6,94 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mathematical_answers import pairs
 from turnwise_environments.rewards.numeric import MAX_CHARACTERS, matches, read_quantity
 
-RIGHT = [
-    ("1234.5", "1,234.50"),
-    ("$1,234.50", "1234.5"),
-    ("-$5", "-5"),
-    ("$-5", "-5"),
-    ("−5", "-5"),
-    ("+5", "5"),
-    ("7.", "7"),
-    (" 7.0 ", "7"),
-    ("\\boxed{7}", "7"),
-    ("$7$", "7"),
-    ("#### 7", "7"),
-    ("3/4", "0.75"),
-    ("1 1/2", "1.5"),
-    (".5", "0.5"),
-    ("1e3", "1,000"),
-    ("24 clips", "24"),
-    ("24clips.", "24"),
-    ("5 miles per hour", "5"),
-    ("$5 per hour", "5"),
-    ("10%", "10"),
-    ("10 percent", "10"),
-    ("10\\%", "10"),
-    ("2 dozen eggs", "24"),
-    ("1.5 million", "1500000"),
-    ("0.33", "1/3"),
-    ("0.6667", "2/3"),
-    ("1/3", "1/3"),
+ODD: list[tuple[str | None, str, bool]] = [
+    (" 7.0 ", "7", True),
+    *((answer, "5", False) for answer in (None, "", "   ", "5\n6", "5" * (MAX_CHARACTERS + 1))),
+    (" ".join(map(str, range(10000))), "5", False),
 ]
-WRONG = [
-    (None, "5"),
-    ("", "5"),
-    ("   ", "5"),
-    (":", "5"),
-    ("Thought process:", "5"),
-    ("five", "5"),
-    ("-5", "5"),
-    ("--5", "5"),
-    ("5.000001", "5"),
-    ("3.141593", "3.14159"),
-    ("not 5", "5"),
-    ("5 not", "5"),
-    ("the answer is 5", "5"),
-    ("4 or 5", "5"),
-    ("5 or 4", "5"),
-    ("5 or four", "5"),
-    ("4, 5", "5"),
-    ("1 2 3 4 5", "5"),
-    ("5\n6", "5"),
-    ("\\boxed{5} \\boxed{6}", "5"),
-    ("\\boxed{5}\\boxed{6}", "5"),
-    ("$4$5$", "5"),
-    ("1=2", "2"),
-    ("x=1=2", "2"),
-    ("a = 7 = 101", "101"),
-    ("2 + 3", "5"),
-    ("48/2", "24"),
-    ("6/8", "0.75"),
-    ("5/1", "5"),
-    ("1 3/2", "2.5"),
-    ("0/0", "0"),
-    ("10%", "0.1"),
-    ("100%", "1"),
-    ("0.1", "10"),
-    ("about 5", "5"),
-    ("5 at least", "5"),
-    ("5 or so", "5"),
-    ("5k", "5"),
-    ("5 million", "5"),
-    ("5 trillion", "5"),
-    ("$5 euros", "5"),
-    ("1,23", "123"),
-    ("1 234", "1234"),
-    ("1,2345", "12345"),
-    ("0.3", "1/3"),
-    ("0.34", "1/3"),
-    ("1/3", "0.33"),
-    ("inf", "5"),
-    ("nan", "5"),
-    ("٥", "5"),
-    ("5²", "5"),
-    ("0x5", "5"),
-    ("5" * (MAX_CHARACTERS + 1), "5"),
-    ("1e999999", "5"),
-    (" ".join(map(str, range(10000))), "5"),
-]
+PAIRS = [*ODD, *((one.given, one.accepted, one.right) for one in pairs("numbers"))]
 UNITS = [
     ("5", ["km"], True),
     ("5 km", ["km"], True),
@@ -120,14 +41,9 @@ UNITS = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "accepted"), RIGHT)
-def test_right(answer: str, accepted: str) -> None:
-    assert matches(answer, accepted)
-
-
-@pytest.mark.parametrize(("answer", "accepted"), WRONG)
-def test_wrong(answer: str | None, accepted: str) -> None:
-    assert not matches(answer, accepted)
+@pytest.mark.parametrize(("answer", "accepted", "right"), PAIRS)
+def test_answers(answer: str | None, accepted: str, right: bool) -> None:
+    assert matches(answer, accepted) is right
 
 
 @pytest.mark.parametrize(("answer", "units", "right"), UNITS)

@@ -1,14 +1,13 @@
 """Proofs, right and wrong ones; truth tables are the second judge."""
 
-import itertools
 import random
-from collections.abc import Mapping
 
 import pytest
 
 from tests.rewards.episodes import answer, episode
+from truth_tables import follows
 from turnwise.rewards.measuring import PartError
-from turnwise_environments.rewards.proofs import Formula, Line, ProofError, check, parse, proof
+from turnwise_environments.rewards.proofs import Line, ProofError, check, parse, proof
 
 PROOFS: dict[str, tuple[list[str], str, str]] = {
     "modus tollens": (
@@ -51,33 +50,6 @@ PROOFS: dict[str, tuple[list[str], str, str]] = {
 
 def checked(premises: list[str], conclusion: str, text: str) -> list[Line]:
     return check(text, [parse(one) for one in premises], parse(conclusion))
-
-
-def value(formula: Formula, world: Mapping[str, bool]) -> bool:
-    match formula:
-        case ("false",):
-            return False
-        case (name,):
-            return world[name]
-        case ("~", inner):
-            return not value(inner, world)
-        case ("&", one, other):
-            return value(one, world) and value(other, world)
-        case ("|", one, other):
-            return value(one, world) or value(other, world)
-        case (_, one, other):
-            return not value(one, world) or value(other, world)
-    raise AssertionError(formula)
-
-
-def follows(premises: list[Formula], conclusion: Formula) -> bool:
-    """By the truth table over p, q, r and s."""
-    worlds = (dict(zip("pqrs", row, strict=True)) for row in itertools.product([0, 1], repeat=4))
-    return all(
-        value(conclusion, world)
-        for world in ({name: bool(one) for name, one in row.items()} for row in worlds)
-        if all(value(one, world) for one in premises)
-    )
 
 
 @pytest.mark.parametrize("name", PROOFS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from environment_playing import verdict_of
 from serving_running import A_HANG, local, running
 from tests.fakes import Capitals
 from turnwise.config import RolloutConfig
@@ -98,8 +99,7 @@ def test_an_episode_is_the_same_as_here(name: str) -> None:
         here = local(environment, task)
         seen = [here.seen[0], *(entry[0] for entry in here.seen[1:-1])]
         assert [result.content[0].text for result in results] == seen
-        told, verdict = results[-1].structured_content, here.trajectory.verdict
-        assert verdict is not None
+        told, verdict = results[-1].structured_content, verdict_of(here)
         assert verdict.success
         assert told["reward"] == here.trajectory.reward
         assert (told["success"], told["outcome"]) == (True, "success")

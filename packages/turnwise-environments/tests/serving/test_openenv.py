@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from environment_playing import verdict_of
 from serving_running import A_HANG, local, running
 from tests.fakes import Capitals
 from turnwise.environments.base import Environment
@@ -61,10 +62,7 @@ def test_our_own_client_plays_the_same_episode(name: str, tmp_path: Path) -> Non
         assert play.seen[0] == here.seen[0].strip()
         assert [one[0] for one in play.seen[1:-1]] == [one[0] for one in here.seen[1:-1]]
         assert play.trajectory.reward == here.trajectory.reward
-        theirs, ours = play.trajectory.verdict, here.trajectory.verdict
-        assert theirs is not None
-        assert ours is not None
-        assert theirs.success == ours.success is True
+        assert verdict_of(play).success == verdict_of(here).success is True
 
 
 class Paying(Capitals):

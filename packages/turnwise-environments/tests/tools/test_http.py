@@ -3,15 +3,15 @@
 import shutil
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from serving_running import http_server
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tools.tool import tools_of
 from turnwise_environments.tools.http import Fetcher, HttpTools, Page, _is_public, text_of
@@ -76,11 +76,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with http_server(Handler) as found:
+        yield found
 
 
 @pytest.fixture
@@ -181,12 +178,8 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"localhost:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with http_server(Handler, context) as found:
+        yield found.replace("127.0.0.1", "localhost")
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from environment_playing import steps_of
+from serving_running import listening
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tools.tool import tool
@@ -91,35 +92,10 @@ def _path() -> dict[str, str]:
     return {"PYTHONPATH": ":".join(sys.path)}
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _serving(program: str, port: int) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [sys.executable, program, str(port)], stderr=subprocess.DEVNULL, env=_path()
-    )
-    until = time.monotonic() + A_HANG
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return process
-        time.sleep(0.05)
-    process.kill()
-    raise TimeoutError("the server did not start")
-
-
 @contextmanager
 def served(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
-    port = _free_port()
-    process = _serving(program, port)
-    try:
-        yield McpServer(url=f"http://127.0.0.1:{port}/mcp", seconds=A_HANG), process
-    finally:
-        process.kill()
-        process.wait()
+    with listening(program, stderr=subprocess.DEVNULL, env=_path()) as (address, process):
+        yield McpServer(url=f"{address}/mcp", seconds=A_HANG), process
 
 
 @pytest.fixture(scope="module")
@@ -308,8 +284,7 @@ def test_in_an_environment(stdio: McpServer) -> None:
     script = [Action("", calls=calls)]
     plays = played_all(environment, [Task("a", "Go"), Task("b", "Go")], [script, script])
     for play in plays:  # each episode has a server of its own
-        step = play.trajectory.turns[0].step
-        assert step is not None
+        (step,) = steps_of(play)
         said = [result.content for result in step.results]
         assert said[:2] == ["HI", "total 2"]
         assert "no" in said[2]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from environment_playing import calling, judged, played, prototype
+from environment_playing import calling, judged, played, prototype, steps_of, verdict_of
 from turnwise.config import load_recipe
 from turnwise.conflicts import check
 from turnwise.errors import ConfigError
@@ -36,10 +36,9 @@ def test_a_form_is_sent_once(made: WebForms) -> None:
     right = made.oracle(task)[0].calls[0]
     wrong = ToolCall("click", {"element": right.arguments["element"] % 2 + 1})
     play = played(made, task, Action("", calls=(wrong, right)), Action("", calls=(right,)))
-    assert play.trajectory.verdict is not None
-    assert play.trajectory.verdict.detail.startswith("received {'pressed': '")
+    assert verdict_of(play).detail.startswith("received {'pressed': '")
     assert (len(play.trajectory.turns), success([play])) == (1, 0.0)
-    assert len(play.trajectory.turns[0].step.results) == 1  # type: ignore[union-attr]
+    assert len(steps_of(play)[0].results) == 1
 
 
 def test_no_text_on_a_page_is_a_verdict(made: WebForms) -> None:

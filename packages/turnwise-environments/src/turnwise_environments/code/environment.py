@@ -2,8 +2,7 @@
 
 The answer is the program itself. It may be tried before, with the tool `python`, in a sandbox that
 knows nothing of the hidden calls; it is judged in another one, to which only their arguments go,
-and from which only plain data comes back (`turnwise_sandbox/grading.py`). Not here: repositories
-with test suites.
+and from which only plain data comes back (`turnwise_sandbox/grading.py`).
 """
 
 import asyncio

@@ -2,8 +2,7 @@
 
 Several conditions that many things meet, together met by one: easy to check, hard to find. The
 corpus is that of the environment `search`; the agent searches, turns pages over, opens documents
-and keeps notes, and an agent that browses more finds more. Not here: chains of facts (`search`),
-one's own documents.
+and keeps notes, and an agent that browses more finds more.
 """
 
 import json

@@ -34,10 +34,8 @@ class _Change:
 
 def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Iterator[dict[str, Any]]:
     """Up to `count` records, the same for the same commit: HEAD's files, whose tests are run once
-    as they are and once for each change that is tried.
-
-    Raises DataError for a folder that is not a git repository, and where no test passes unchanged.
-    """
+    as they are and once for each change that is tried. Raises DataError for a folder that is not a
+    git repository, and where no test passes unchanged."""
     commit = check_commit(repository, "HEAD", "inject")
     files = {
         path: entry.content

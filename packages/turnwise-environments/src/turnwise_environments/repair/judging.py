@@ -64,11 +64,9 @@ EXPECTED = ("expectedFailure", "xfail")
 
 
 def sabotaged(source: str) -> tuple[str, set[str]]:
-    """A file of tests that can only fail, and the names of the functions that were changed.
-
-    A test does what it did; then each kind of assertion that it uses is tried on what it cannot
-    accept, and the test fails only if all of them raise. Raises SyntaxError for no Python.
-    """
+    """A file of tests that can only fail, and the names of the functions that were changed. A test
+    does what it did; then each kind of assertion that it uses is tried on what it cannot accept,
+    and the test fails only if all of them raise. Raises SyntaxError for no Python."""
     tree = ast.parse(source)
     changed = set()
     for node in ast.walk(tree):

@@ -1,8 +1,7 @@
 """Parts of tasks with short answers: exact match, word overlap, citations, and two papers' rewards.
 
 The accepted answers are `task.secret["answers"]`, or the one in `task.secret["answer"]`; a task
-without either has no number. Comparisons are those of `answer.py`. Not here: numbers and
-expressions (`mathematics.py`).
+without either has no number. Comparisons are those of `answer.py`.
 """
 
 import re

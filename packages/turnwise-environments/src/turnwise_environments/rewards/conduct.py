@@ -1,8 +1,7 @@
 """Parts of any environment: how an agent goes about its task, whatever it achieves.
 
 Each is a share, 0 to 1; a negative weight makes a penalty of it. None of them says whether the task
-was done, so none should outweigh success. Not here: DAPO's penalty for length, which is a function
-of the group's budget (`algorithm.reward_shaping`).
+was done, so none should outweigh success.
 """
 
 import json

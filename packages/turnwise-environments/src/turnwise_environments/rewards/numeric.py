@@ -11,8 +11,6 @@ guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) ear
   5 km, `$5` for 5 apples), and none at all is right;
 - LaTeX's fractions, spaces and words are read as what they show: `\\frac{3}{4}`, `12\\text{ cm}`;
 - with none known, as in GSM8K, whatever unit is given is taken to be the right one.
-
-Not here: algebra, intervals, sets; answers in words (`answer.py`).
 """
 
 import re
@@ -108,12 +106,10 @@ class Quantity:
 
 
 def matches(answer: str | None, accepted: str, units: Sequence[str] | None = None) -> bool:
-    """Whether an answer is the accepted number.
-
-    `units` are the names of the unit that is asked for, the first of them deciding conversions;
-    None where it is not known; an empty list for a number without a unit. Raises ValueError for an
-    accepted answer that is not a number itself: that is a broken task.
-    """
+    """Whether an answer is the accepted number. `units` are the names of the unit that is asked
+    for, the first of them deciding conversions; None where it is not known; an empty list for a
+    number without a unit. Raises ValueError for an accepted answer that is not a number itself:
+    that is a broken task."""
     wanted = read_quantity(accepted)
     if wanted is None:
         raise ValueError(f"the accepted answer {accepted!r} is not a number")

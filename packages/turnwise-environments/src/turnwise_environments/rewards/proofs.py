@@ -1,7 +1,7 @@
 r"""A checker of proofs in propositional logic, line by line: the strict end of verification.
 
-A proof is lines of a number, a formula and a reason; the numbers count from 1, and a semicolon
-ends a line as well:
+A proof is lines of a number, a formula and a reason; the numbers count from 1, and a semicolon ends
+a line as well:
 
     1. p -> q        premise
     2. ~q            premise
@@ -30,7 +30,6 @@ its last line is the conclusion and stands on premises alone. Nothing is searche
 that does not follow by its rule from the lines that it cites is wrong, true or not.
 
 Formulas: names in small letters, `false`, `~ & | ->` in this order of binding, `->` to the right.
-Not here: quantifiers, equality.
 """
 
 import re

@@ -19,8 +19,7 @@ nothing else. Source: Ng, Harada and Russell 1999, theorem 1. A bonus for reachi
 the subtraction, has no such promise: an agent may go there again and again.
 
 All members of a group begin in one state, so estimators that compare whole episodes with each other
-see no difference; those that give turns their own credit do. Not here: what is reported
-(each environment says).
+see no difference; those that give turns their own credit do.
 """
 
 import functools

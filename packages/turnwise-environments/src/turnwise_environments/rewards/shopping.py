@@ -5,8 +5,7 @@
 where `attributes` and `options` count those that match, and `price` is 1 if it is not too high.
 r_type is 1 for the right kind of thing, else 0.5; 0.1 where titles hardly agree, 0 where they do
 not at all. The formula matches words loosely: it gives 1 for 2 litres where 5 were wanted, and for
-another kind of thing of the same brand. `is_as_wanted` does not. Not here: WebShop's nouns, which a
-language model finds in titles; they are given.
+another kind of thing of the same brand. `is_as_wanted` does not.
 """
 
 import re

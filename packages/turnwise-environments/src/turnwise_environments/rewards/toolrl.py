@@ -80,14 +80,12 @@ def toolrl_correctness(
     given: Sequence[ToolCall] | None,
     granularity: Granularity = "fine",
 ) -> float:
-    """R_correct = 6 S / S_max - 3, of -3 to 3.
-
-    S is the overlap of the names, and for each expected call the best that is left of the given
-    ones with its name: the overlap of the parameters' names, and 1 for each parameter with the
-    expected value. S_max is 1, and 1 + its number of parameters for each expected call. Coarser
-    granularities count as the table above says. `given` is None for calls that cannot be read,
-    which is the worst; where no call is expected, it is 0.
-    """
+    """R_correct = 6 S / S_max - 3, of -3 to 3. S is the overlap of the names, and for each expected
+    call the best that is left of the given ones with its name: the overlap of the parameters'
+    names, and 1 for each parameter with the expected value. S_max is 1, and 1 + its number of
+    parameters for each expected call. Coarser granularities count as the table above says. `given`
+    is None for calls that cannot be read, which is the worst; where no call is expected, it is
+    0."""
     if not expected:
         return 0.0
     if given is None:

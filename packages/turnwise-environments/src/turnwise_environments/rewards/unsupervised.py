@@ -1,9 +1,8 @@
 """Parts without accepted answers: agreement within a group, and the policy's own confidence.
 
 They reward what the policy believes already, so they can lock in an error that the group shares,
-and a policy that always says the same is the best of all: watch entropy and held-out success
-(arXiv 2504.16084, on when it fails). Not here: entropy and self-certainty, which need the whole
-distributions (`learning/certainty.py`); a trajectory has its sampled tokens' alone.
+and a policy that always says the same is the best of all: watch entropy and held-out success (arXiv
+2504.16084, on when it fails).
 """
 
 import math

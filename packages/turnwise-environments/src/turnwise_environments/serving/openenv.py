@@ -3,8 +3,7 @@ connection a client; its schemas by HTTP.
 
 The protocol is that of openenv-core 0.3, spoken by websockets alone (extra `openenv`). An action
 names a tool and its arguments, or is an answer; the rewards of an episode's steps add up to its
-reward. A reset names a task, or a seed by which one is chosen. Not here: OpenEnv's stateless HTTP
-calls and its MCP endpoint (`mcp.py` is one).
+reward. A reset names a task, or a seed by which one is chosen.
 """
 
 import asyncio

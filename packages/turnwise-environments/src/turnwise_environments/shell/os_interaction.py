@@ -7,8 +7,7 @@ language}; files are below a folder of scripts.
 
 AgentBench has a machine for each task, here there is a folder: /root, /home and the like are
 folders in it. The checks run in a second sandbox, in the folder that the agent left; an example
-whose output is the right answer runs in the folder as it was at the beginning. Not here: tasks with
-a running program (`start`), C, and what needs a user, a package or a service of a real machine.
+whose output is the right answer runs in the folder as it was at the beginning.
 """
 
 import hashlib
@@ -70,11 +69,9 @@ class RecordFile(TaskFile):
 
     def load(self, sandbox: Sandbox) -> TaskSet:
         """Try them in the sandbox, side by side; what a record came to is cached. `constant` is the
-        success of the one answer that is right most often, given to every task at once.
-
-        Raises DataError, naming file and line or entry, for a record that is broken, and for a file
-        of which nothing is left.
-        """
+        success of the one answer that is right most often, given to every task at once. Raises
+        DataError, naming file and line or entry, for a record that is broken, and for a file of
+        which nothing is left."""
         scripts = Path(self.scripts).expanduser()
         drafts = [_draft(record, scripts, where) for where, record in read_records(self.path)]
         with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:

@@ -12,7 +12,6 @@ Put one in an environment and hand its `run` on as a tool:
 A statement can reach the tables and nothing else: no files, no other database, no settings, no
 extensions. It is bounded in steps and in the size of values, not in seconds, so that it ends the
 same way everywhere. Functions that differ from run to run are refused, but for the clock (`now`).
-Not here: a server.
 """
 
 import sqlite3

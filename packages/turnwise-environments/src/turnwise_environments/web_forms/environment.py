@@ -3,8 +3,7 @@
 Thirteen kinds: press a button, fill in a form, choose, tick, enter a date, sign in, change
 settings, choose from menus, act on a row, search a list over pages, look something up, handle a
 mail, book a journey. What ends a task is done once, as there: a wrong form cannot be sent again.
-The pages are not MiniWoB's, there is no clock, and the reward is 1 or 0. Not here: pages with
-scripts, with images, with something to drag.
+The pages are not MiniWoB's, there is no clock, and the reward is 1 or 0.
 """
 
 import json

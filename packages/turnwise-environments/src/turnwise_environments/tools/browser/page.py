@@ -2,8 +2,7 @@
 
 Elements have numbers (`reading.py`) and are acted on by mouse and keyboard. The agent is shown at
 once what is in the way of a click; what does not end in time, and a browser that died, is
-infrastructure. A page that opens another goes on in that one. Dialogs are dismissed. Not here:
-frames, downloads, uploads.
+infrastructure. A page that opens another goes on in that one. Dialogs are dismissed.
 """
 
 import asyncio

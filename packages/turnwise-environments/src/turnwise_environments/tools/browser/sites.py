@@ -5,7 +5,6 @@
             return Response(page("Hello", f"<p>Hello, {escape(request.query.get('name', ''))}"))
 
 Both Chromium (through `egress_proxy.py`) and the reader of plain pages (`static_page.py`) ask it.
-Not here: files, cookies, headers.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """A browser without a screen for plain pages: links, forms, sections that open; no script.
 
 What a page without scripts does in Chromium it does here, in about a millisecond: the same numbers,
-the same words, the same requests to the site (`tests/browser` compares
-them). Not here: other people's HTML, styles that hide something, and keys other than Enter.
+the same words, the same requests to the site (`tests/browser` compares them).
 """
 
 from collections.abc import Callable, Sequence

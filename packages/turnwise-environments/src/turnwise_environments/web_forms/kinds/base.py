@@ -4,9 +4,11 @@ What a site received is its `sent`; a task is solved when that is what was wante
 """
 
 import random
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any, ClassVar
 
 from turnwise.environments.base import Split
@@ -14,54 +16,8 @@ from turnwise.seeds import derive
 from turnwise_environments.tools.browser.sites import Request, Response, page
 from turnwise_environments.web import Intent, Look
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-FIRST_NAMES = _words(
-    "Ada Arlo Bela Cara Dario Edda Emil Faye Gino Hana Hugo Ines Ivo Jana Joel Kira Lars Lena "
-    "Luca Mara Milo Nadia Nico Olga Omar Petra Quinn Rosa Ruben Sara Silas Tara Theo Uma Vera "
-    "Viktor Wanda Xenia Yara Zeno"
-)
-SURNAMES = _words(
-    "Abel Adler Bauer Berg Blom Brandt Carter Castro Dahl Diaz Eklund Falk Fischer Gallo Garcia "
-    "Haas Holm Ivanov Jansen Keller Kovacs Lang Lopez Meyer Moreau Nagy Novak Olsen Ortiz Peeters "
-    "Perez Quist Rossi Sato Silva Tanaka Urban Vogel Weber Zhang"
-)
-CITIES = _words(
-    "Aarhus Basel Bergen Bilbao Cadiz Cork Delft Dijon Exeter Faro Gdansk Genoa Graz Izmir Kassel "
-    "Krakow Leeds Lyon Malmo Nantes Odense Oviedo Parma Pecs Porto Reims Riga Siena Split Tartu "
-    "Trier Turin Umea Utrecht Verona Vigo Wells York Zadar Zwolle"
-)
-COLOURS = _words("amber black blue brown coral green grey ivory navy olive orange pink red teal")
-GOODS = _words(
-    "armchair basket blanket bookcase bowl bucket candle carpet clock curtain cushion desk drill "
-    "fan frame hammer hanger jug kettle ladder lamp lantern mirror mug pan pillow plate pot rake "
-    "saw scarf shelf sofa spoon stool table teapot towel vase wardrobe"
-)
-FOODS = _words(
-    "apples beans bread butter carrots cheese cherries chicken coffee corn dates eggs figs fish "
-    "garlic grapes honey jam leeks lemons lentils melon milk mint mustard nuts oats olives onions "
-    "pears peas plums potatoes radishes rice salt soup spinach tea yoghurt"
-)
-VERBS = _words(
-    "Accept Apply Archive Assign Begin Book Check Clear Close Compare Confirm Copy Discard "
-    "Download Edit Export Finish Follow Freeze Hide Import Join Lock Merge Move Mute Open Pause "
-    "Pin Print Publish Refresh Rename Renew Repeat Reset Share Sort Start Undo Upload Verify"
-)
-TOPICS = _words(
-    "budget canteen choir contract delivery exhibition festival garden harvest holiday insurance "
-    "inventory invoice keys lecture lunch meeting museum newsletter orchestra parking party "
-    "picnic plumbing poster printer rehearsal rent repair report schedule seminar survey tickets "
-    "timetable training trip visit warranty workshop"
-)
-SETTINGS = _words(
-    "Backup Brightness Captions Comments Contrast Cookies Currency Dictation Downloads Font "
-    "History Invitations Keyboard Language Location Login Maps Messages Mirroring Network "
-    "Notes Password Playback Previews Privacy Profile Reminders Ringtone Scrolling Search "
-    "Shortcuts Sounds Spelling Sync Themes Translation Updates Vibration Voice Zoom"
-)
+_COLOURS = "amber black blue brown coral green grey ivory navy olive orange pink red teal"
+COLOURS = tuple(_COLOURS.split())
 LEVELS = ("never", "sometimes", "daily", "always")
 
 
@@ -82,10 +38,16 @@ class Words:
 @cache
 def words_of(split: Split) -> Words:
     """Half of each list, the same in every process."""
-    lists = (FIRST_NAMES, SURNAMES, CITIES, GOODS, FOODS, VERBS, TOPICS, SETTINGS)
+    lists = tomllib.loads(
+        files("turnwise_environments.web_forms.kinds").joinpath("words.toml").read_text()
+    )
     start = 0 if split == "train" else 1
-    halves = (sorted(one, key=lambda word: derive("web forms", word))[start::2] for one in lists)
-    return Words(*(tuple(half) for half in halves))
+    return Words(
+        **{
+            name: tuple(sorted(words.split(), key=partial(derive, "web forms"))[start::2])
+            for name, words in lists.items()
+        }
+    )
 
 
 Way = Iterator[Intent]
