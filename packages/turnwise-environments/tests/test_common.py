@@ -1,11 +1,13 @@
 """Small things that several environments need."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from turnwise.environments.registry import make_environment
 from turnwise.errors import MissingExtraError
+from turnwise_environments.common import check_installed
 from turnwise_environments.tools.mcp import McpServer
 
 NEEDED = {
@@ -32,3 +34,13 @@ def test_a_missing_mcp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtraError, match=r"turnwise\[mcp\]"):
         McpServer(url="http://localhost:1/mcp")
+
+
+def test_a_folder_of_a_package_s_name_is_not_the_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "some_games").mkdir()
+    (tmp_path / "some_games" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingExtraError, match="some-games is not installed"):
+        check_installed("some-games", "games")

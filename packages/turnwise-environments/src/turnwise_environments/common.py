@@ -3,6 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -22,9 +24,12 @@ def identity(content: Any) -> str:
 
 
 def check_installed(package: str, extra: str) -> None:
-    """Raise MissingExtraError where an optional package is not installed."""
-    if find_spec(package.replace("-", "_")) is None:
-        raise MissingExtraError(package, extra)
+    """Raise MissingExtraError where an optional package is not installed; a folder of its name that
+    can be imported is not it."""
+    with suppress(PackageNotFoundError):
+        if version(package) and find_spec(package.replace("-", "_")) is not None:
+            return
+    raise MissingExtraError(package, extra)
 
 
 def each_once(what: str, given: Sequence[Kind], known: Sequence[Kind]) -> tuple[Kind, ...]:
@@ -43,3 +48,7 @@ def check_texts(
     for name in names:
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise DataError(f"{where}: {name!r} must be there, a string that is not empty{hint}")
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    return tuple(text.split())

@@ -1,6 +1,9 @@
 """The code environment: oracle and scores, what tests must not be fooled by, QuixBugs' format."""
 
 import json
+import math
+from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,14 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.code.environment import Code, program_of
-from turnwise_environments.code.tasks import MadeFunctions, ProgramFile, inputs
+from turnwise_environments.code.tasks import (
+    ENDS,
+    STEPS,
+    MadeFunctions,
+    Pipeline,
+    ProgramFile,
+    inputs,
+)
 from turnwise_environments.measurement import all_tasks, played_all, random_script, success
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -48,6 +58,75 @@ def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code
 def test_no_hidden_input_is_shown(made: Code) -> None:
     shown = [task.prompt for task in made.tasks("train")]
     assert not any(str(values) in text for values in inputs() if len(values) > 1 for text in shown)
+
+
+def counted(values: list[int]) -> list[int]:
+    """Each once, in the order of the first of each."""
+    found: list[int] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def ranked(values: list[int]) -> list[int]:
+    """Selection sort."""
+    left, found = [*values], []
+    while left:
+        found.append(left.pop(min(range(len(left)), key=left.__getitem__)))
+    return found
+
+
+MEANINGS: dict[str, Callable[[list[int], int], Any]] = {
+    "keep the even ones": lambda v, n: [x for x in v if x / 2 == x // 2],
+    "keep the odd ones": lambda v, n: [x for x in v if x & 1],
+    "keep those above {n}": lambda v, n: [x for x in v if not x <= n],
+    "keep those below {n}": lambda v, n: [x for x in v if not x >= n],
+    "drop those that {n} divides": lambda v, n: [x for x in v if n * round(x / n) != x],
+    "add {n} to each": lambda v, n: [sum((x, n)) for x in v],
+    "multiply each by {n}": lambda v, n: [sum([x] * n) for x in v],
+    "square each": lambda v, n: [x**2 for x in v],
+    "negate each": lambda v, n: [0 - x for x in v],
+    "take each one's absolute value": lambda v, n: [max(x, -x) for x in v],
+    "replace each by its remainder after division by {n}, which is 0 or more": lambda v, n: [
+        next(rest for rest in range(n) if (x - rest) / n == (x - rest) // n) for x in v
+    ],
+    "sort them from small to large": lambda v, n: ranked(v),
+    "reverse their order": lambda v, n: [*reversed(v)],
+    "drop repetitions, keeping the first of each": lambda v, n: counted(v),
+    "keep the first {n}": lambda v, n: [x for place, x in enumerate(v) if place < n],
+    "keep the last {n}": lambda v, n: [x for place, x in enumerate(v) if place >= len(v) - n],
+    "keep every second one, from the first on": lambda v, n: [
+        x for place, x in enumerate(v) if place in range(0, len(v), 2)
+    ],
+    "replace each by the sum of all up to it": lambda v, n: [*accumulate(v)],
+    "return the list": lambda v, n: v,
+    "return their sum": lambda v, n: math.fsum(v),
+    "return the largest, or 0 if there is none": lambda v, n: [0, *ranked(v)][-1],
+    "return the smallest, or 0 if there is none": lambda v, n: [*ranked(v), 0][0],
+    "return how many there are": lambda v, n: sum(1 for _ in v),
+    "return how many different ones there are": lambda v, n: len(counted(v)),
+    "return them as text, with - between them": lambda v, n: "".join(f"-{x}" for x in v)[1:],
+    "return the largest minus the smallest, or 0 if there is none": lambda v, n: (
+        ranked(v)[-1] - ranked(v)[0] if v else 0
+    ),
+}
+"""Each step worked out in another way than its code does."""
+
+
+def test_the_code_of_each_step_does_what_its_words_say() -> None:
+    """A task's expected results come from the code that it states: here is the other opinion."""
+    assert [step.words for step in (*STEPS, *ENDS)] == [*MEANINGS]
+    for step in (*STEPS, *ENDS):
+        low, high = step.numbers
+        end = () if step in ENDS else ((ENDS[0], 0),)
+        for number in range(low, high + 1):
+            for values in inputs():
+                expected = MEANINGS[step.words](values, number)
+                assert step.function(values, number) == expected, (step.words, number, values)
+                space: dict[str, Any] = {}
+                exec(Pipeline(((step, number), *end)).code("f"), space)
+                assert space["f"](values) == expected, (step.words, number, values)
 
 
 TRICKS = {

@@ -55,7 +55,8 @@ def make_judge(
 ) -> Judge:
     """The judge of a configuration. Answers are kept in its own folder, or `folder`, or in memory;
     `seed` is for the nonces. Without a policy one that asks it has no judgements. Raises
-    ConfigError, in one line, for what cannot work."""
+    ConfigError, in one line, for what cannot work: an endpoint without a url, an unknown rubric or
+    criterion, a policy without a chat template."""
     kept_in = Path(config.cache) if config.cache else folder
     cache = Recording(None if kept_in is None else kept_in / ANSWERS, "the judge")
     limits = Limits(

@@ -29,7 +29,7 @@ from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.adapters.replayed import PARTS, RANDOM_ACTIONS, Replayed, Reply
-from turnwise_environments.common import check_installed, identity
+from turnwise_environments.common import check_installed, identity, words_in
 
 PROMPT = "Play a text adventure. Give one command at a time, such as: look."
 SEEDS = 2**31
@@ -37,10 +37,10 @@ MOST_CHARACTERS = 200
 """Longest command, in characters."""
 KNOWN = 9
 """Characters of a word that the interpreter reads."""
-OUTSIDE = (
-    *("save", "restore", "script", "transcript", "unscript", "noscript", "recording", "replay"),
-    *("quit", "q", "restart", "verify", "random", "actions", "rules", "showme", "test", "trace"),
-    *("purloin", "abstract", "gonear", "scope", "showheap", "showverb", "tree"),
+OUTSIDE = words_in(
+    "save restore script transcript unscript noscript recording replay quit q restart verify "
+    "random actions rules showme test trace purloin abstract gonear scope showheap showverb "
+    "tree"
 )
 """Words to the interpreter, not to the game, at the beginning of a command: files and dialogues."""
 _PARTS = re.compile(r"[.,;]|\bthen\b")

@@ -11,6 +11,7 @@ import copy
 import json
 import random
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from turnwise.errors import ToolError
 from turnwise.seeds import derive
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Task
-from turnwise_environments.common import identity
+from turnwise_environments.common import identity, words_in
 
 State = dict[str, dict[str, Any]]
 Status = Literal["open", "sent", "delivered", "cancelled", "returned"]
@@ -115,7 +116,7 @@ class ShopTools:
     state: State
 
     @tool
-    def check_code(self, name: str, code: StrictInt) -> str:
+    async def check_code(self, name: str, code: StrictInt) -> str:
         """Whether a customer's code is right or wrong."""
         customers = self.state["customers"]
         if name.strip().lower() not in customers:
@@ -123,7 +124,7 @@ class ShopTools:
         return "right" if customers[name.strip().lower()]["code"] == code else "wrong"
 
     @tool
-    def show_order(self, order: StrictInt) -> str:
+    async def show_order(self, order: StrictInt) -> str:
         """Facts of an order."""
         found = self._order(order)
         return (
@@ -133,19 +134,19 @@ class ShopTools:
 
     @tool
     @consequential("write")
-    def cancel(self, order: StrictInt, refund: StrictInt) -> str:
+    async def cancel(self, order: StrictInt, refund: StrictInt) -> str:
         """Cancel an order, and pay a refund."""
         return self._end(order, "cancelled", refund)
 
     @tool
     @consequential("write")
-    def take_back(self, order: StrictInt, refund: StrictInt) -> str:
+    async def take_back(self, order: StrictInt, refund: StrictInt) -> str:
         """Take an order back, and pay a refund."""
         return self._end(order, "returned", refund)
 
     @tool
     @consequential("write")
-    def change_street(self, order: StrictInt, street: str) -> str:
+    async def change_street(self, order: StrictInt, street: str) -> str:
         """Send an order to another street."""
         found = self._order(order)
         found["street"] = street.strip().lower()
@@ -154,7 +155,7 @@ class ShopTools:
 
     @tool
     @consequential("write")
-    def refuse(self, order: StrictInt, rule: StrictInt, price: StrictInt) -> str:
+    async def refuse(self, order: StrictInt, rule: StrictInt, price: StrictInt) -> str:
         """Note which rule forbids what is wished for an order, and the order's price."""
         self._order(order)
         self.state["refusals"][str(order)] = [rule, price]
@@ -176,16 +177,21 @@ class ShopTools:
 
 
 class Shop(ShopTools):
-    """The shop outside of an episode. Example: Shop(state).cancel(412, 30)."""
+    """The shop outside of an episode."""
 
     def __init__(self, state: State) -> None:
         """`state` is used as it is, and changed."""
         self.state = state
 
+    def call(self, name: str, **arguments: Any) -> None:
+        """Call a tool. Example: Shop(state).call("cancel", order=412, refund=30)."""
+        with suppress(StopIteration):  # none of them waits for anything
+            getattr(self, name)(**arguments).send(None)
 
-NAMES = (
-    *("ada", "ben", "cleo", "dana", "eli", "finn", "gus", "hana", "ivo", "jade", "kit", "lena"),
-    *("max", "nora", "otto", "pia", "rosa", "sam", "tess", "udo", "vera", "walt", "yuri", "zoe"),
+
+NAMES = words_in(
+    "ada ben cleo dana eli finn gus hana ivo jade kit lena max nora otto pia rosa sam tess udo "
+    "vera walt yuri zoe"
 )
 NUMBERS = tuple(str(number) for number in range(10, 100))
 """Customers' numbers, in place of names in short tasks: a small model writes digits sooner."""
@@ -251,7 +257,7 @@ def _task(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Tas
         script.append(["street", f"It is {wish.street}."])
     script.append(["", (SHORT_QUESTIONS if short else QUESTIONS)[wish.kind]])
     after = copy.deepcopy(state)
-    getattr(Shop(after), decision.tool)(**decision.arguments)
+    Shop(after).call(decision.tool, **decision.arguments)
     data = {"state": state, "script": script}
     secret = {
         "call": [decision.tool, dict(decision.arguments)],

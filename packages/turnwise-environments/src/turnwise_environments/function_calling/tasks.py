@@ -16,7 +16,7 @@ from turnwise.environments.tasksets import SOLVED, TaskSet, drafted
 from turnwise.errors import ToolError
 from turnwise.seeds import derive
 from turnwise.types import Task, ToolCall
-from turnwise_environments.common import identity
+from turnwise_environments.common import identity, words_in
 from turnwise_environments.function_calling.applications import (
     DAYS,
     FIRST_HOUR,
@@ -30,17 +30,15 @@ from turnwise_environments.function_calling.applications import (
 )
 from turnwise_environments.rewards.toolrl import write_calls
 
-TITLES = (
-    *("lunch", "dentist", "choir", "yoga", "budget", "review", "interview", "workshop", "piano"),
-    *("haircut", "football", "meeting", "party", "checkup", "rehearsal"),
+TITLES = words_in(
+    "lunch dentist choir yoga budget review interview workshop piano haircut football meeting "
+    "party checkup rehearsal"
 )
 FOLDERS = ("letters", "bills", "plans", "drafts", "archive")
-FILES = (
-    *("report", "notes", "invoice", "map", "list", "poem", "recipe", "contract", "agenda", "memo"),
-)
-WORDS = (
-    *("amber", "birch", "cobalt", "delta", "ember", "fjord", "garnet", "heron", "indigo", "jasper"),
-    *("kelp", "lilac", "maple", "nectar", "onyx", "pearl", "quartz", "raven", "slate", "topaz"),
+FILES = words_in("report notes invoice map list poem recipe contract agenda memo")
+WORDS = words_in(
+    "amber birch cobalt delta ember fjord garnet heron indigo jasper kelp lilac maple nectar "
+    "onyx pearl quartz raven slate topaz"
 )
 ROOMS = ("kitchen", "hall", "office", "attic", "cellar", "nursery")
 
@@ -203,7 +201,24 @@ Kind = Literal[
     "switch_room",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MAKERS: Mapping[Kind, Maker] = {kind: globals()[kind] for kind in KINDS}
+MAKERS: Mapping[str, Maker] = {
+    maker.__name__: maker
+    for maker in (
+        add_event,
+        add_two_events,
+        move_event,
+        move_event_to_another,
+        cancel_event,
+        write_file,
+        move_file,
+        copy_file,
+        delete_file,
+        set_room,
+        set_degrees,
+        warm_room,
+        switch_room,
+    )
+}
 
 
 def _one_by_one(*calls: ToolCall) -> tuple[tuple[ToolCall, ...], ...]:

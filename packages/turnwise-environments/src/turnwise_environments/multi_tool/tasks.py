@@ -16,15 +16,15 @@ from typing import Literal, get_args
 from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.common import identity
+from turnwise_environments.common import identity, words_in
 from turnwise_environments.tools.calculator import calculate
 
 FIRST = ("Bre", "Mol", "Tar", "Vin", "Ost", "Kel", "Dun", "Ra", "Sel", "Gor", "Fa", "Hum", "Li")
 SECOND = ("lin", "den", "vik", "mar", "ton", "by", "gard", "nes", "la", "sund", "berg", "o", "ra")
 THIRD = ("", "en", "is", "a")
-RIVERS = (
-    *("osk", "tem", "irr", "wend", "aln", "bure", "cald", "esk", "fenn", "gade", "hest", "ilm"),
-    *("jor", "kam", "lune", "mink", "nidd", "ouse", "pell", "rhee", "swale", "tave", "ure", "wye"),
+RIVERS = words_in(
+    "osk tem irr wend aln bure cald esk fenn gade hest ilm jor kam lune mink nidd ouse pell "
+    "rhee swale tave ure wye"
 )
 TOWNS = 240
 """Towns in each split."""

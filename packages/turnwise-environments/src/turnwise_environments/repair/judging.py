@@ -269,7 +269,8 @@ def _folders(path: str) -> list[str]:
 def run_suite(
     sandbox: Sandbox, files: Mapping[str, bytes], names: Sequence[str], runner: str
 ) -> tuple[dict[str, str], str]:
-    """Outcomes by test, and what went wrong as a whole. `path::*` is all tests of a file."""
+    """Outcomes by test, and what went wrong as a whole. `path::*` is all tests of a file. Raises
+    InfrastructureError if the sandbox failed."""
     groups: dict[str, list[str]] = {}
     asked = {name: plain_name(name) for name in names}
     for name in asked.values():

@@ -32,13 +32,18 @@ ARITHMETIC = {
     ast.Mod: ("%", "//"),
 }
 LOGIC = {ast.And: ("and", "or"), ast.Or: ("or", "and")}
-SWAPPED = (
-    *("min max", "any all", "lower upper", "startswith endswith", "split rsplit", "ljust rjust"),
-    "partition rpartition",
-)
+SWAPPED = {
+    "min": "max",
+    "any": "all",
+    "lower": "upper",
+    "startswith": "endswith",
+    "split": "rsplit",
+    "ljust": "rjust",
+    "partition": "rpartition",
+}
 NAMES = {
-    **dict(pair.split() for pair in SWAPPED),
-    **dict(pair.split()[::-1] for pair in SWAPPED),
+    **SWAPPED,
+    **{second: first for first, second in SWAPPED.items()},
     "strip": "rstrip",
     "lstrip": "rstrip",
     "rstrip": "lstrip",

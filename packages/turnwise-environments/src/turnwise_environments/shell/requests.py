@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from turnwise_environments.common import words_in
 from turnwise_sandbox.tools.workspace import Entry
 
-WORDS = (
-    *("apple", "bridge", "candle", "delta", "ember", "forest", "garden", "harbor", "island"),
-    *("jungle", "kettle", "ladder", "meadow", "needle", "orchid", "pepper", "quartz", "river"),
+WORDS = words_in(
+    "apple bridge candle delta ember forest garden harbor island jungle kettle ladder meadow "
+    "needle orchid pepper quartz river"
 )
 LEVELS = ("ERROR", "WARN", "INFO", "DEBUG")
 CITIES = ("Rome", "Oslo", "Bath", "Lyon")

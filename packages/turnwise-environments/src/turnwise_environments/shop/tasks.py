@@ -10,7 +10,7 @@ from itertools import chain
 from turnwise.environments.tasksets import Draft, Tasks, TaskSet, drafted, every
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.common import identity
+from turnwise_environments.common import identity, words_in
 from turnwise_environments.rewards.shopping import Wanted
 
 PRODUCTS_PER_KIND = 50
@@ -48,9 +48,9 @@ SIZES = {
     "home": ("40 cm", "60 cm", "90 cm", "120 cm", "180 cm"),
     "office": ("compact", "standard", "wide", "extra wide", "tall"),
 }
-BRANDS = (
-    *("Alder", "Birka", "Corvo", "Dunmar", "Elvik", "Fjora", "Galen", "Hesta", "Istro", "Jolva"),
-    *("Kestra", "Lumo", "Marrow", "Nordal", "Orsen", "Pavo", "Quillo", "Runa", "Selda", "Torvi"),
+BRANDS = words_in(
+    "Alder Birka Corvo Dunmar Elvik Fjora Galen Hesta Istro Jolva Kestra Lumo Marrow Nordal "
+    "Orsen Pavo Quillo Runa Selda Torvi"
 )
 
 

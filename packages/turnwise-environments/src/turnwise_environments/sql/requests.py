@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise_environments.common import words_in
 from turnwise_environments.tools.sql import Table, literal
 
-KEYS = (
-    *("ada", "ben", "cleo", "dana", "eli", "finn", "gus", "hana", "ivo", "jade", "kit", "lena"),
-    *("max", "nora", "otto", "pia", "quinn", "rosa", "sam", "tess", "udo", "vera", "walt", "xena"),
-    *("yuri", "zoe", "amos", "bea", "carl", "dora", "emil", "fay", "greta", "hugo", "iris", "joel"),
+KEYS = words_in(
+    "ada ben cleo dana eli finn gus hana ivo jade kit lena max nora otto pia quinn rosa sam "
+    "tess udo vera walt xena yuri zoe amos bea carl dora emil fay greta hugo iris joel"
 )
-GROUPS = (
-    *("red", "blue", "green", "gold", "gray", "pink", "black", "white", "north", "south", "east"),
-    *("west", "upper", "lower", "inner", "outer"),
+GROUPS = words_in(
+    "red blue green gold gray pink black white north south east west upper lower inner outer"
 )
 NUMBERS = range(10, 100)
 """All that the cells of the small grammar have: a small model writes digits sooner than names."""

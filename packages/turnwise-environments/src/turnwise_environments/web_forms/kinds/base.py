@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 from turnwise.environments.base import Split
 from turnwise.seeds import derive
+from turnwise_environments.common import words_in
 from turnwise_environments.tools.browser.sites import Request, Response, page
 from turnwise_environments.web import Intent, Look
 
-_COLOURS = "amber black blue brown coral green grey ivory navy olive orange pink red teal"
-COLOURS = tuple(_COLOURS.split())
+COLOURS = words_in("amber black blue brown coral green grey ivory navy olive orange pink red teal")
 LEVELS = ("never", "sometimes", "daily", "always")
 
 

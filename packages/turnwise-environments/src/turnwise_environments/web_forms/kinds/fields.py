@@ -3,14 +3,14 @@
 import random
 from datetime import date, timedelta
 
+from turnwise_environments.common import words_in
 from turnwise_environments.tools.browser.sites import Request
 from turnwise_environments.web import Look
 from turnwise_environments.web_forms import html
 from turnwise_environments.web_forms.kinds.base import Draft, FormSite, Kind, Way, Words
 
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
+MONTHS = words_in(
+    "January February March April May June July August September October November December"
 )
 FIRST_DAY = date(2027, 1, 1)
 
