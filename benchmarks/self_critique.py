@@ -3,20 +3,17 @@ and whether the critic stays right when it is refined on what the verifier knows
 
     .venv/bin/python -m benchmarks.self_critique --seeds 0 1 2 --out runs/self_critique
 
-After Kimi K2 (arXiv 2507.20534, section 3.2.2). A prompt asks for a word of a kind; the verifier
-looks at the first word of the answer. The rubric wants the answer to be that word
-alone, which the verifier does not see. The base is `tiny_search` after supervised learning on
-scripted answers, right and wrong, plain and long, and on judgements of such answers, so that it can
-judge at all. All arms begin with it. Runs that are finished are not repeated. Writes base.json,
-summary.json, table.md and curves.png.
+After Kimi K2 (arXiv 2507.20534, section 3.2.2); the task is that of `self_critique_teacher.py`. The
+base is `tiny_search` after supervised learning on scripted answers, right and wrong, plain and
+long, and on judgements of such answers, so that it can judge at all. All arms begin with it. Runs
+that are finished are not repeated. Writes base.json, summary.json, table.md and curves.png.
 """
 
 import argparse
 import asyncio
 import json
 import math
-import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,11 +23,16 @@ from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.finished import finished_run
-from turnwise.chat.recording import Recording
+from benchmarks.self_critique_teacher import (
+    MAX_CHARACTERS,
+    QUESTION,
+    SCORES,
+    TEMPLATE,
+    Teacher,
+    quality,
+)
 from turnwise.config import LearningConfig, ModelConfig, SftConfig
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.scripted import ScriptedEngine
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import InfrastructureError
 from turnwise.evaluation.intervals import wilson
 from turnwise.evaluation.kept import read_played
@@ -38,53 +40,16 @@ from turnwise.evaluation.paired import compare
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import averages
-from turnwise.rewards.parts import RewardPart
-from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.seeds import derive
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
-from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Turn, Verdict
-from turnwise_judges.asking import Asker, Limits
+from turnwise.types import Trajectory
 from turnwise_judges.base import MalformedReplyError
 from turnwise_judges.engine_model import EngineModel, Policy
-from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.prompt import escaped, read_reply
+from turnwise_judges.prompt import read_reply
 
-VOCABULARY = """
-    object file set read return string list error add decode encode this dist path
-    given name log format close multi data call create final new current option widget time
-    number item command run bytes module header xml async end sub which default method start
-    iter write none open process find copy parse email message context test line direct mode
-    key event server import base socket used tuple files app out values check type builtin url
-    one text handle trace remove
-"""
-WORDS = VOCABULARY.split()
-"""Words of one token of the model's."""
-KINDS = {"class": WORDS[::2], "value": WORDS[1::2]}
-"""Two kinds of words, which the base is taught, and nothing else tells."""
-KIND_OF = {word: kind for kind, words in KINDS.items() for word in words}
-FILLERS = ("as you asked", "and it is right", "with all errors found", "for the given name")
-"""What long answers go on with."""
-RIGHT, JUDGED_RIGHT, PLAIN = 0.7, 0.5, 0.35
-"""Shares of scripted answers that are right, of those to be given and those to be judged; and that
-are one word."""
-QUESTION = "Is the answer right? One that is right, and one word alone, is the best."
-"""The rubric, of which the verifier sees the first half."""
-SCORES = {(True, True): 1.0, (True, False): 0.7, (False, True): 0.3, (False, False): 0.0}
-"""What the base is taught of right and plain answers: success first, then the rubric."""
-TEMPLATE = (
-    "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
-    "{% if add_generation_prompt %}Answer: {% endif %}"
-)
-"""As much of a chat template as a judge needs."""
-MAX_CHARACTERS, MAX_TOKENS, REPLY = 600, 700, 90
-"""Of a record as it is quoted, of a trajectory, and of a reply."""
-LESSONS = 1800
-"""Scripted answers that the base is taught to judge, and as many that it is taught to give."""
-SHORT = 4
-"""Judgements of short requests beside each: the task and the answer alone."""
+MAX_TOKENS, REPLY = 700, 90
+"""Of a trajectory, and of a reply."""
 BASE = SftConfig(steps=300, batch_size=36, learning_rate=2e-3, warmup_steps=10)
 BASE_EVERY = 100
 """Updates between two measurements of how well the base judges."""
@@ -97,7 +62,7 @@ RECIPE = f'''
 threads = 1
 name = "self_critique"
 [environment]
-name = "{Path(__file__).resolve()}:Kinds"
+name = "{Path(__file__).with_name("self_critique_teacher.py").resolve()}:Kinds"
 [scaffold]
 name = "tags"
 options = {{ instructions = "" }}
@@ -141,117 +106,6 @@ ARMS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Kinds(Environment):
-    """Name a word of a kind. The verifier looks at the first word of the answer; whether it is the
-    only one is reported as the part `plain`, and not judged."""
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        return EnvironmentSpec("kinds", "1", "0" * 64, parts={"plain": RewardPart(0, 1)})
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """Tasks for training and held-out ones; what a word is asked for tells them apart."""
-        asked = [(one, other, kind) for one in WORDS for other in WORDS for kind in KINDS]
-        random.Random(0).shuffle(asked)
-        chosen = asked[:4000] if split == "train" else asked[4000:6000]
-        return [
-            Task(f"{one} {other} {kind}", f"For {one} {other}: name a {kind}", {"kind": kind})
-            for one, other, kind in chosen
-        ]
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        return verdict_on(trajectory.task, trajectory.answer)
-
-
-def verdict_on(task: Task, answer: str | None) -> Verdict:
-    """Whether the first word is of the kind, and whether it is the only one."""
-    words = (answer or "").split()
-    right = bool(words) and KIND_OF.get(words[0]) == task.secret["kind"]
-    return Verdict(float(right), right, {"plain": float(len(words) == 1)})
-
-
-def scripted_answer(task: Task, stream: random.Random, share: float) -> str:
-    """An answer that is right or wrong, plain or long; `share` is that of right ones."""
-    asked = task.secret["kind"]
-    other = next(kind for kind in KINDS if kind != asked)
-    word = stream.choice(KINDS[asked if stream.random() < share else other])
-    return word if stream.random() < PLAIN else f"{word} {stream.choice(FILLERS)}"
-
-
-class Teacher:
-    """Scripted episodes and judgements of them, in the tokens of training and judging."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.environment, self.tokenizer = Kinds(), tokenizer
-        self.scaffold = TagsScaffold(tokenizer, self.environment.tools(), instructions="")
-        self.model = EngineModel(Policy(ScriptedEngine(lambda *_: []), tokenizer, lambda: ""))
-        asker = Asker(self.model, Limits(), Recording(None, "the judge"), 0)
-        self.judge = PointwiseJudge(asker, 0.0, 1.0, QUESTION, MAX_CHARACTERS)
-
-    def episodes(
-        self, count: int, split: Split, seed: int, share: float = JUDGED_RIGHT
-    ) -> list[Trajectory]:
-        """Scripted episodes of tasks that are drawn at random, with a share of right ones."""
-        stream = random.Random(seed)
-        tasks = stream.choices(self.environment.tasks(split), k=count)
-        return [self._episode(task, stream, share) for task in tasks]
-
-    def _episode(self, task: Task, stream: random.Random, share: float) -> Trajectory:
-        written = self.scaffold.render(Action("", answer=scripted_answer(task, stream, share)))
-        prompt = self.scaffold.begin(Observation(task.prompt, Source.USER))
-        tokens = Tokens.empty().with_segments(prompt, turn=0)
-        tokens = tokens.with_sampled(written, [0.0] * len(written), 0, turn=0)
-        action = self.scaffold.parse(written)
-        verdict = verdict_on(task, action.answer)
-        outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
-        return Trajectory(task, "scripted", 0, 0, tokens, (Turn(action),), outcome, verdict)
-
-    def lessons(self, seed: int) -> list[Tokens]:
-        """Episodes, judgements, and judgements of short requests, in turn."""
-        found: list[Tokens] = []
-        given = self.episodes(LESSONS, "train", derive(seed, "given"), RIGHT)
-        asked = self.episodes(LESSONS, "train", derive(seed, "judged"))
-        short = iter(self.episodes(SHORT * LESSONS, "train", derive(seed, "short")))
-        for number, (own, other) in enumerate(zip(given, asked, strict=True)):
-            found += [own.tokens, self.judgement(other, derive(seed, "mark", number))]
-            found += [self.short_judgement(next(short)) for _ in range(SHORT)]
-        return found
-
-    def judgement(self, episode: Trajectory, seed: int) -> Tokens:
-        """A request and the right reply; the seed is that of the mark."""
-        request = self.judge.request(episode)
-        reply = {"nonce": request.nonce(seed), **_reply(episode)}
-        return self._taught(self.model.segments(request.messages(seed)), reply)
-
-    def short_judgement(self, episode: Trajectory) -> Tokens:
-        """The task and the answer, and the right reply without a mark."""
-        text = f"{episode.task.prompt}\n{escaped(episode.turns[0].action.text)}\n"
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return self._taught([Segment(ids, Source.USER)], _reply(episode))
-
-    def _taught(self, segments: Sequence[Segment], reply: dict[str, Any]) -> Tokens:
-        ids = self.tokenizer(json.dumps(reply), add_special_tokens=False)["input_ids"]
-        ids = [*ids, self.tokenizer.eos_token_id]
-        prompt = Tokens.empty().with_segments(segments, turn=0)
-        return prompt.with_sampled(ids, [0.0] * len(ids), 0, turn=0)
-
-
-def _reply(episode: Trajectory) -> dict[str, Any]:
-    """The steps of the judgement, then its score."""
-    assert episode.verdict is not None  # it is graded
-    right, plain = _quality(episode)
-    word = (episode.answer or "").split()[0]
-    found = f"{'right' if right else 'wrong'} {'plain' if plain else 'long'}"
-    steps = f"answer> {word} {KIND_OF[word]}; name a {episode.task.secret['kind']}; {found}"
-    return {"reason": steps, "score": SCORES[right, plain]}
-
-
-def _quality(member: Trajectory) -> tuple[bool, bool]:
-    """Whether it is right, and whether it is one word."""
-    assert member.verdict is not None  # it is graded
-    return member.verdict.success, member.verdict.parts["plain"] == 1.0
-
-
 def base(out: Path) -> Path:
     """The folder of the model that all arms begin with, made if it is not there."""
     folder = out / "base"
@@ -260,21 +114,42 @@ def base(out: Path) -> Path:
     torch.set_num_threads(1)
     model, tokenizer = load_model(ModelConfig(name="tiny_search"))
     tokenizer.chat_template = TEMPLATE
-    teacher = Teacher(tokenizer)
-    held_out = teacher.episodes(JUDGED, "heldout", seed=1)
-    learning = LearningConfig()
-    learner = SupervisedLearner(model, teacher.lessons(seed=0), BASE, learning, seed=0)
+    held_out = Teacher(tokenizer).episodes(JUDGED, "heldout", seed=1)
     found = []
-    while not learner.finished:
-        loss = learner.step()["sft/loss"]
-        if learner.steps_done % BASE_EVERY == 0:
+    for updates, loss in _taught(model, tokenizer, folder, BASE, seed=0):
+        if updates % BASE_EVERY == 0:
             measured = judged(model, tokenizer, held_out)
-            found.append({"updates": learner.steps_done, "loss": loss, **measured})
+            found.append({"updates": updates, "loss": loss, **measured})
             print(found[-1], flush=True)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     (out / "base.json").write_text(json.dumps(found, indent=1) + "\n")
     return folder
+
+
+def imitation(out: Path, weights: Path) -> Path:
+    """The base after as many more updates on its own lessons."""
+    folder = out / "imitation_weights"
+    if not folder.is_dir():
+        model, tokenizer = load_model(ModelConfig(name=str(weights)))
+        config = BASE.model_copy(update={"steps": STEPS, "learning_rate": LEARNING_RATE})
+        list(_taught(model, tokenizer, folder, config, seed=1))
+    return folder
+
+
+def _taught(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    config: SftConfig,
+    seed: int,
+) -> Iterator[tuple[int, float]]:
+    """Train a model on lessons and save it in the end; gives the loss after each update."""
+    lessons = Teacher(tokenizer).lessons(seed=0)
+    learner = SupervisedLearner(model, lessons, config, LearningConfig(), seed=seed)
+    while not learner.finished:
+        loss = learner.step()["sft/loss"]
+        yield learner.steps_done, loss
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def judged(
@@ -303,7 +178,7 @@ def judged(
         return found
 
     scores = asyncio.run(all_of_them())
-    both = [(value, *_quality(one)) for value, one in zip(scores, episodes, strict=True)]
+    both = [(value, *quality(one)) for value, one in zip(scores, episodes, strict=True)]
     read = [value for value in scores if value is not None]
     return {
         "wrong": _share(
@@ -334,11 +209,16 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     weights = arguments.base or base(out)
     begun = {"cold start": weights, "imitation": imitation(out, weights)}
-    runs = {name: [evaluated(out, name, folder)] for name, folder in begun.items()}
+    played = ["train.steps=0", "evaluation.base=true"]
+    runs = {
+        name: [run(out, name.replace(" ", "_"), folder, played)] for name, folder in begun.items()
+    }
     runs |= {arm: [] for arm in arguments.arms}
     for seed in arguments.seeds:
         for arm in arguments.arms:
-            runs[arm].append(run(arm, seed, out, weights, overrides))
+            name = f"{arm.replace(' + ', '_').replace(', ', '_')}-{seed}"
+            chosen = [f"seed={seed}", f"train.steps={STEPS}", *ARMS[arm], *overrides]
+            runs[arm].append(run(out, name, weights, chosen))
     rows = [measured(arm, folders, runs["outcome"]) for arm, folders in runs.items()]
     table = markdown(rows)
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -347,39 +227,11 @@ def main() -> None:
     print(table)
 
 
-def recipe(out: Path) -> str:
-    """The file of the recipe that all runs have in common."""
+def run(out: Path, name: str, weights: Path, overrides: Sequence[str]) -> Path:
+    """The folder of a run, begun or gone on with if it is not finished."""
     (out / "recipe.toml").write_text(RECIPE)
-    return str(out / "recipe.toml")
-
-
-def run(arm: str, seed: int, out: Path, weights: Path, overrides: Sequence[str]) -> Path:
-    """The folder of an arm's run, trained if it is not there."""
-    name = f"{arm.replace(' + ', '_').replace(', ', '_')}-{seed}"
-    chosen = [f"model.name={weights}", f"seed={seed}", f"train.steps={STEPS}", *ARMS[arm]]
-    return finished_run(out / name, recipe(out), [*chosen, *overrides])
-
-
-def evaluated(out: Path, name: str, weights: Path) -> Path:
-    """The folder of an evaluation without training."""
-    chosen = [f"model.name={weights}", "train.steps=0", "evaluation.base=true"]
-    return finished_run(out / name.replace(" ", "_"), recipe(out), chosen)
-
-
-def imitation(out: Path, weights: Path) -> Path:
-    """The base after as many more updates on its own lessons."""
-    folder = out / "imitation_weights"
-    if folder.is_dir():
-        return folder
-    model, tokenizer = load_model(ModelConfig(name=str(weights)))
-    lessons = Teacher(tokenizer).lessons(seed=0)
-    config = BASE.model_copy(update={"steps": STEPS, "learning_rate": LEARNING_RATE})
-    learner = SupervisedLearner(model, lessons, config, LearningConfig(), seed=1)
-    while not learner.finished:
-        learner.step()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    chosen = [f"model.name={weights}", *overrides]
+    return finished_run(out / name, str(out / "recipe.toml"), chosen)
 
 
 def measured(arm: str, folders: Sequence[Path], outcome: Sequence[Path]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from benchmarks.judge_injections import (
     injections,
     pasted,
 )
-from benchmarks.self_critique import (
+from benchmarks.self_critique_teacher import (
     KIND_OF,
     SCORES,
     TEMPLATE,

@@ -1,4 +1,4 @@
-"""Run folders of studies, made by hand: a report, metrics, and an evaluation's episodes."""
+"""A study's file, and run folders made by hand: a report, metrics, an evaluation's episodes."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,28 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 
+from turnwise_studies.config import shipped_studies
+
+ROOT = Path(__file__).parents[3]
+STUDIES = [*shipped_studies(), *sorted(map(str, (ROOT / "benchmarks/studies").glob("*.toml")))]
+"""All studies of this repository."""
+VALUES: dict[str, Any] = {
+    "name": "it",
+    "recipe": "search",
+    "seeds": [0, 1],
+    "arms": {"one": {}, "two": {"train": {"steps": 7}}},
+    "metrics": {"success": {"report": "trained.success"}},
+    "effects": [],
+}
 CONFIG = 'name = "x"\n[environment]\nname = "search"\n'
+
+
+def write_study(folder: Path, **changes: Any) -> str:
+    file = folder / "it.toml"
+    file.write_text(tomli_w.dumps(VALUES | changes))
+    return str(file)
 
 
 def fake_run(folder: Path, won: Sequence[bool], curve: Sequence[float] = (0.5,) * 10) -> Path:

@@ -3,10 +3,11 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-import tomli_w
 
+from study_fake_runs import write_study
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.config import Study, load_study
@@ -21,20 +22,12 @@ from turnwise_studies.folder import (
 )
 from turnwise_studies.plan import planned_runs
 
-VALUES = {
-    "name": "it",
-    "recipe": "search",
-    "seeds": [0],
-    "arms": {"one": {}, "two": {"learning": {"mask_observations": False}}},
-    "metrics": {"success": {"report": "trained.success"}},
-    "cold_start": {},
-}
+ARMS: dict[str, Any] = {"one": {}, "two": {"learning": {"mask_observations": False}}}
 
 
-def written(folder: Path, **changes: object) -> Study:
-    file = folder / "it.toml"
-    file.write_text(tomli_w.dumps(VALUES | changes))
-    return load_study(str(file))
+def written(folder: Path, **changes: Any) -> Study:
+    cold: dict[str, Any] = {"seeds": [0], "arms": ARMS, "cold_start": {}}
+    return load_study(write_study(folder, **cold | changes))
 
 
 def test_runs_with_the_same_settings_are_kept_and_others_named(tmp_path: Path) -> None:

@@ -4,42 +4,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
+from study_fake_runs import STUDIES, write_study
 from tests.small_runs import write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.errors import ConfigError
 from turnwise.parts.algorithm_checks import check_algorithm_for_environment
 from turnwise.rewards.composition import make_reward
 from turnwise.rewards.parts import RewardPart
-from turnwise_studies.config import load_study, shipped_studies
+from turnwise_studies.config import load_study
 from turnwise_studies.plan import PlannedRun, leaves, planned_runs
-
-ROOT = Path(__file__).parents[3]
-STUDIES = [*shipped_studies(), *sorted(map(str, (ROOT / "benchmarks/studies").glob("*.toml")))]
 
 
 def planned(
     folder: Path, overrides: tuple[str, ...] = (), small: bool = False, **tables: Any
 ) -> dict[str, PlannedRun]:
-    values: dict[str, Any] = {
-        "name": "it",
-        "recipe": "search",
-        "seeds": [3, 4],
-        "arms": {"one": {}, "two": {"train": {"steps": 7}}},
-        "metrics": {"success": {"report": "trained.success"}},
-    }
-    file = folder / "it.toml"
-    file.write_text(tomli_w.dumps(values | tables))
-    return {run.name: run for run in planned_runs(load_study(str(file), small), overrides)}
+    study = load_study(write_study(folder, **{"seeds": [3, 4], **tables}), small)
+    return {run.name: run for run in planned_runs(study, overrides)}
 
 
 def test_all_arms_of_a_seed_come_before_the_next(tmp_path: Path) -> None:
     found = planned(tmp_path)
     assert list(found) == ["one-3", "two-3", "one-4", "two-4"]
     assert [run.recipe.seed for run in found.values()] == [3, 3, 4, 4]
-    assert found["one-3"].recipe.sft.steps == 400
-    assert all(run.after is None for run in found.values())
+    assert {(run.recipe.sft.steps, run.after) for run in found.values()} == {(400, None)}
 
 
 def test_a_cold_start_comes_first_and_is_all_that_it_trains(tmp_path: Path) -> None:
@@ -112,15 +100,11 @@ def test_a_recipe_that_cannot_be_names_its_arm(
     assert error in str(raised.value)
 
 
-def test_seeds_are_the_files(tmp_path: Path) -> None:
+def test_a_recipe_may_lie_beside_the_study_and_seeds_are_the_files(tmp_path: Path) -> None:
+    write_recipe(tmp_path, "Letters", "")
+    assert planned(tmp_path, recipe="recipe.toml")["one-3"].recipe.name == "small"
     with pytest.raises(ConfigError, match="seeds are those of the study"):
         planned(tmp_path, ("seed=3",))
-
-
-def test_a_recipe_beside_the_study(tmp_path: Path) -> None:
-    write_recipe(tmp_path, "Letters", "")
-    found = planned(tmp_path, recipe="recipe.toml")
-    assert found["one-3"].recipe.name == "small"
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from tests.small_runs import Listening
 from turnwise.config import load_recipe
 from turnwise.storage.run_lock import is_locked, locked
 from turnwise_studies.plan import PlannedRun
-from turnwise_studies.running import Failure, Machine, Runs
+from turnwise_studies.running import Machine, Runs
 
 PROGRAM = """
 import os, pathlib, sys, time
@@ -70,10 +70,9 @@ def test_arms_begin_after_their_cold_start_with_its_weights(runs: Runs) -> None:
 def test_a_failed_run_stops_only_those_that_need_it(runs: Runs) -> None:
     runs.pending = [run("bad"), run("one", after="bad"), run("other")]
     first, second = runs.all()
-    folder = runs.out / "bad"
-    assert str(first).startswith(f"bad failed: it is bad; exit code 3, {runs.out}/logs/bad.txt")
-    assert str(first).endswith(f"(its folder is {folder})")
-    assert second == Failure("one", runs.out / "one", "not begun, as bad failed")
+    of = f"(its folder is {runs.out}"
+    assert first == f"bad failed: it is bad; exit code 3, {runs.out}/logs/bad.txt {of}/bad)"
+    assert second == f"one failed: not begun, as bad failed {of}/one)"
     assert (runs.out / "other" / "report.json").is_file()
 
 
@@ -120,9 +119,13 @@ def begun(runs: Runs, *pending: PlannedRun) -> list[str]:
         runs._end()
 
 
-def test_a_run_that_samples_ahead_needs_its_threads_twice(runs: Runs) -> None:
+def test_sampling_ahead_needs_threads_twice_and_servers_of_vllm_all_gpus(runs: Runs) -> None:
     ahead = run("slow one", None, "engine.deterministic=false", "train.max_staleness=1")
     assert begun(runs, ahead, run("slow two")) == ["slow one"]
+    runs.machine = Machine(8, ("0", "1"))
+    runs.working.clear()
+    served = replace(run("served"), recipe=load_recipe("search", ["threads=1", "engine=vllm"]))
+    assert begun(runs, run("slow one"), served) == ["slow one"]
 
 
 def test_all_processes_end_when_this_one_is_interrupted(
@@ -138,12 +141,6 @@ def test_all_processes_end_when_this_one_is_interrupted(
         runs.all()
     codes = [work.process.returncode for work in runs.working.values()]
     assert codes == [-signal.SIGTERM] * 2
-
-
-def test_servers_of_vllm_run_alone_where_there_are_gpus(runs: Runs) -> None:
-    runs.machine = Machine(8, ("0", "1"))
-    served = replace(run("served"), recipe=load_recipe("search", ["threads=1", "engine=vllm"]))
-    assert begun(runs, run("slow one"), served) == ["slow one"]
 
 
 def test_a_folder_is_locked_while_it_is_written(tmp_path: Path) -> None:

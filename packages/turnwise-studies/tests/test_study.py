@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
-from study_fake_runs import fake_run
+from study_fake_runs import fake_run, write_study
 from tests.commands.shell import Shell
 from tests.small_runs import start, train, write_recipe
 from turnwise.storage.run_folder import RunFolder
@@ -39,9 +38,7 @@ checkpoint_every = 1
 tasks = 2
 """
 VALUES: dict[str, Any] = {
-    "name": "it",
     "recipe": "recipe.toml",
-    "seeds": [0, 1],
     "arms": {"masked": {}, "unmasked": {"learning": {"mask_observations": False}}},
     "cold_start": {},
     "metrics": {"success": {"report": "trained.success"}, "calls": {"series": "reward/mean"}},
@@ -63,9 +60,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    path = folder / "it.toml"
-    path.write_text(tomli_w.dumps(VALUES | changes))
-    return path
+    return Path(write_study(folder, **VALUES | changes))
 
 
 def finish(
@@ -208,9 +203,8 @@ def test_a_failed_arm_is_named_and_the_others_finish(
 ) -> None:
     out = tmp_path / "out"
     broken = {"scaffold": {"options": {"nothing": 1}}}
-    tables = {**VALUES, "seeds": [0], "arms": {"broken": broken, "masked": {}}, "effects": []}
-    del tables["cold_start"]
-    file.write_text(tomli_w.dumps(tables))
+    arms, metrics = {"broken": broken, "masked": {}}, VALUES["metrics"]
+    write_study(tmp_path, recipe="recipe.toml", seeds=[0], arms=arms, metrics=metrics)
     said = shell("study", file, "--out", out, code=3).err
     assert "1 of 2 runs failed, the others are kept: broken-0 failed" in said
     assert str(out / "broken-0") in said

@@ -5,42 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 
+from study_fake_runs import write_study
 from tests.test_documentation import USER_PAGES, blocks, name
 from turnwise.config.loading import check_section
 from turnwise.errors import ConfigError
 from turnwise_studies.config import StudyConfig, folder_name, load_study, shipped_studies
 
-VALUES: dict[str, Any] = {
-    "name": "it",
-    "recipe": "search",
-    "seeds": [0, 1],
-    "arms": {"one": {}, "two": {"train": {"steps": 3}}},
-    "metrics": {"success": {"report": "trained.success"}},
-    "effects": [{"metric": "success", "arm": "one", "against": "two"}],
-}
-
-
-def write(folder: Path, **changes: Any) -> str:
-    file = folder / "it.toml"
-    file.write_text(tomli_w.dumps(VALUES | changes))
-    return str(file)
-
 
 def test_a_study_is_read_with_its_smallest_form(tmp_path: Path) -> None:
-    file = write(tmp_path, smallest={"seeds": [7], "settings": {"train": {"steps": 1}}})
-    assert load_study(file).seeds == [0, 1]
-    assert load_study(file).topmost == {}
-    assert load_study(file, smallest=True).seeds == [7]
-    assert load_study(file, smallest=True).topmost == {"train": {"steps": 1}}
+    settings = {"train": {"steps": 1}}
+    file = write_study(tmp_path, smallest={"seeds": [7], "settings": settings})
+    both = load_study(file), load_study(file, smallest=True)
+    assert [(one.seeds, one.topmost) for one in both] == [([0, 1], {}), ([7], settings)]
 
 
 def test_arms_begin_with_the_cold_start_unless_others_are_named(tmp_path: Path) -> None:
-    assert load_study(write(tmp_path)).beginning_with_cold_start == []
-    every = load_study(write(tmp_path, cold_start={}))
+    assert load_study(write_study(tmp_path)).beginning_with_cold_start == []
+    every = load_study(write_study(tmp_path, cold_start={}))
     assert every.beginning_with_cold_start == ["one", "two"]
-    some = load_study(write(tmp_path, cold_start={"arms": ["two"]}))
+    some = load_study(write_study(tmp_path, cold_start={"arms": ["two"]}))
     assert some.beginning_with_cold_start == ["two"]
 
 
@@ -71,17 +55,10 @@ def test_arms_begin_with_the_cold_start_unless_others_are_named(tmp_path: Path) 
 )
 def test_mistakes_are_one_line(changes: dict[str, Any], error: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_study(write(tmp_path, **changes))
+        load_study(write_study(tmp_path, **changes))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "it.toml" in str(raised.value)
-
-
-def test_two_arms_of_one_name_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "it.toml"
-    file.write_text("[arms.one]\n[arms.one]\n")
-    with pytest.raises(ConfigError, match="not valid TOML"):
-        load_study(str(file))
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
@@ -89,8 +66,12 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         load_study(str(tmp_path / "nothing.toml"))
     with pytest.raises(ConfigError, match="did you mean 'search_r1'"):
         load_study("search_r2")
+    twice = tmp_path / "twice.toml"
+    twice.write_text("[arms.one]\n[arms.one]\n")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_study(str(twice))
     with pytest.raises(ConfigError, match=r"has no \[smallest\]"):
-        load_study(write(tmp_path), smallest=True)
+        load_study(write_study(tmp_path), smallest=True)
 
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
@@ -101,11 +82,7 @@ def test_studies_in_the_documentation_are_studies(page: Path) -> None:
             check_section(StudyConfig, given, name(page))
 
 
-def test_names_of_folders() -> None:
+def test_names_of_folders_and_of_shipped_studies() -> None:
     assert folder_name("turn_rloo, gain") == "turn_rloo_gain"
     assert folder_name("../x y.") == "x_y"
-
-
-@pytest.mark.parametrize("name", shipped_studies())
-def test_shipped_studies_are_named_as_their_files(name: str) -> None:
-    assert load_study(name).config.name == name
+    assert all(load_study(study).config.name == study for study in shipped_studies())

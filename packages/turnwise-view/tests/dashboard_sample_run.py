@@ -47,7 +47,7 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         run.append("metrics.jsonl", _metrics(step, seed))
         run.append("timing.jsonl", {"step": step, "seconds/step": 1.5, "seconds/rollout": 1.0})
         rows = [_short(0, episode, outcome) for episode, outcome in enumerate(OUTCOMES)]
-        _write(folder, f"step-{step:06d}", rows)
+        rewrite(folder, rows, f"step-{step:06d}")
         run.write_timeline(step, [_timed(step)], _phases(step))
     alike = [_short(1, episode, "failure") for episode in (0, 1)]
     rows += [{**row, "advantage": [0.0] * len(row["ids"])} for row in alike]
@@ -55,8 +55,8 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
     if hostile:
         rows.append(_row(3, 0, "failure", HOSTILE, "x" * LONG_LINE))
         rows.append(_row(4, 0, "failure", "many tokens", "y" * (LONG_EPISODE - 200)))
-    _write(folder, "step-000003", rows)
-    _write(folder, "evaluation-trained", [_short(9, 0, "success"), _short(8, 0, "failure")])
+    rewrite(folder, rows, "step-000003")
+    rewrite(folder, [_short(9, 0, "success"), _short(8, 0, "failure")], "evaluation-trained")
     finding = Finding("The engine samples what the model says", 1e-6, 0, 2e-6, 1e-3, True, "nats")
     write_audit(run, "preflight", "Before the run: what was checked", [finding])
     run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
@@ -74,9 +74,26 @@ def finish(folder: Path) -> Path:
 def with_a_task_of_the_environment(folder: Path) -> Path:
     """The run, its first step's episodes of a task that can be played."""
     task = environment_of(RunFolder.open(folder).recipe()).tasks("heldout")[0].id
-    rows = pq.read_table(folder / "trajectories/step-000001.parquet").to_pylist()
-    _write(folder, "step-000001", [{**row, "task": task} for row in rows])
+    rows = rows_of(folder, "step-000001")
+    rewrite(folder, [{**row, "task": task} for row in rows], "step-000001")
     return folder
+
+
+def rows_of(folder: Path, name: str = "step-000003") -> list[dict[str, Any]]:
+    rows = pq.read_table(folder / "trajectories" / f"{name}.parquet").to_pylist()
+    return list(rows)
+
+
+def rewrite(
+    folder: Path,
+    rows: Sequence[dict[str, Any]],
+    name: str = "step-000003",
+    together: int | None = None,
+) -> None:
+    """Write a file of trajectories, so many rows in a group."""
+    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    file = folder / "trajectories" / f"{name}.parquet"
+    pq.write_table(table, file, together, compression="zstd")
 
 
 def _timed(step: int) -> Group:
@@ -184,8 +201,3 @@ def _tokens(texts: Sequence[tuple[str, Source, int]], advantage: float) -> dict[
         "value": [],
         "contexts": [[0, 0]],
     }
-
-
-def _write(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
-    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-    pq.write_table(table, folder / "trajectories" / f"{name}.parquet", compression="zstd")

@@ -17,19 +17,8 @@ from turnwise_view.dashboard.notes import notes_file
 
 STRANGE = (
     *("", "²", "٣", "-1", "1.5", "nan", "1e308", "9" * 5000, "0" * 5000, "step-²", "a" * 5000),
-    *(
-        "\0",
-        "\ud800",
-        "..",
-        "../../config.toml",
-        "/etc/passwd",
-        "(" * 9000,
-        "\\",
-        '"',
-        "%",
-        ":²",
-        "s:9",
-    ),
+    *("\0", "\ud800", "..", "../../config.toml", "/etc/passwd", "(" * 9000, "\\", '"', "%"),
+    *(":²", "s:9"),
 )
 QUERIES = {
     "episodes": ("text", "tool", "error", "group", "file", "outcome", "success", "low", "high"),
@@ -65,12 +54,12 @@ def addresses() -> list[str]:
     """Every address of the API with each strange name in each of its places."""
     usual = {"runs": "0", "steps": "step-000003", "groups": "step-000003"}
     found = []
-    for method, pattern, _ in ROUTES:
-        places = [at for at, word in enumerate(pattern) if word is None]
+    for method, pattern in ((method, path.split("/")) for method, path in map(str.split, ROUTES)):
+        places = [at for at, word in enumerate(pattern) if word == "*"]
         for place, name in itertools.product(places if method == "GET" else (), STRANGE):
             words = [
-                (usual.get(pattern[at - 1] or "", "step-000003" if at < 4 else "0"))
-                if word is None
+                (usual.get(pattern[at - 1], "step-000003" if at < 4 else "0"))
+                if word == "*"
                 else word
                 for at, word in enumerate(pattern)
             ]

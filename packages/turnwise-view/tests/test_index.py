@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dashboard_sample_run import rewrite, rows_of
 from turnwise.errors import DataError
-from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise_view.dashboard.episodes import Query, find
 from turnwise_view.dashboard.index import Index, read_row, read_rows, rows_with
 from turnwise_view.dashboard.runs import row_count
@@ -16,10 +16,6 @@ from turnwise_view.dashboard.runs import row_count
 
 def newest(run: Path) -> Path:
     return run / "trajectories/step-000003.parquet"
-
-
-def rewrite(file: Path, rows: list[dict[str, object]], together: int = 1000) -> None:
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file, together)
 
 
 def damage_tokens(file: Path) -> None:
@@ -44,9 +40,8 @@ def test_lists_read_no_column_of_tokens(run: Path) -> None:
 
 
 def test_of_an_episode_only_its_group_of_rows_is_read(run: Path) -> None:
-    file = newest(run)
-    rows = pq.read_table(file).to_pylist()
-    rewrite(file, rows, together=2)
+    file, rows = newest(run), rows_of(run)
+    rewrite(run, rows, together=2)
     damage_tokens(file)  # of the first two rows
     assert [row["episode"] for row in read_rows(file, [6, 2, 3, 2])] == [
         rows[number]["episode"] for number in (6, 2, 3, 2)
@@ -75,8 +70,8 @@ def test_a_page_without_conditions_opens_only_the_files_that_it_shows(run: Path)
 def test_a_file_that_has_grown_is_read_again(run: Path) -> None:
     index, file = Index(), newest(run)
     assert (row_count(file), index.table(file).num_rows) == (7, 7)
-    rows = pq.read_table(file).to_pylist()
-    rewrite(file, [*rows, rows[0]])
+    rows = rows_of(run)
+    rewrite(run, [*rows, rows[0]])
     assert (row_count(file), index.table(file).num_rows) == (8, 8)
     file.unlink()
     for look in (row_count, index.table):
@@ -94,8 +89,8 @@ def test_the_index_keeps_no_more_rows_than_it_may(run: Path) -> None:
 
 
 def test_texts_are_found_in_words_of_any_language_and_with_quotes(run: Path) -> None:
-    rows = pq.read_table(newest(run)).to_pylist()
+    rows = rows_of(run)
     rows[1]["steps"] = '[{"observation": ["Z\\u00fcrich \\"old\\" town", 3]}]'
-    rewrite(newest(run), rows)
+    rewrite(run, rows)
     for text in ("zürich", '"OLD" town'):
         assert rows_with(newest(run), text) == [False, True, *[False] * 5]

@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dashboard_asking import asked
-from dashboard_sample_run import with_a_task_of_the_environment
-from turnwise.storage.trajectory_rows import SCHEMA
+from dashboard_sample_run import rewrite, rows_of, with_a_task_of_the_environment
+
+pytestmark = pytest.mark.long
 
 
-@pytest.mark.long
 def test_an_environment_is_played_from_the_browser(run: Path) -> None:
     async def body(client: httpx2.AsyncClient) -> None:
         begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
@@ -37,7 +35,6 @@ def test_an_environment_is_played_from_the_browser(run: Path) -> None:
     asked([run], body)
 
 
-@pytest.mark.long
 def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
     """The first observation of the sample run is not what the environment gives."""
 
@@ -61,7 +58,6 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
     asked([with_a_task_of_the_environment(run)], body)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "shown", "told"),
     [
@@ -73,13 +69,12 @@ def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
     run: Path, order: tuple[int, int], shown: Any, told: tuple[bool, int, list[int]]
 ) -> None:
     """Its answer comes a turn before the recorded end, or not at all; all else is as recorded."""
-    file = with_a_task_of_the_environment(run) / "trajectories/step-000001.parquet"
-    rows = pq.read_table(file).to_pylist()
+    rows = rows_of(with_a_task_of_the_environment(run), "step-000001")
     for row in rows:
         actions, steps = json.loads(row["actions"]), json.loads(row["steps"])
         row["actions"] = json.dumps([actions[place] for place in order])
         row["steps"] = json.dumps([step | {"observation": shown} for step in steps])
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    rewrite(run, rows, "step-000001")
 
     async def body(client: httpx2.AsyncClient) -> None:
         given = {"run": "0", "file": "step-000001", "row": 1, "turn": 2}

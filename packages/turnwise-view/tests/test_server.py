@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dashboard_asking import HOST, asked, get
+from dashboard_sample_run import rewrite, rows_of
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
@@ -100,16 +101,17 @@ def test_episodes_are_found_by_what_they_are(run: Path) -> None:
     assert whole == sum(
         pq.read_metadata(file).num_rows for file in (run / "trajectories").glob("*.parquet")
     )
-    assert (
-        count("step=3") + count("step=2") + count("step=1") + count("file=evaluation-trained")
-        == whole
-    )
-    assert count("file=step-000003&outcome=success") == 1
-    assert count("file=step-000003&success=false&group=train/2/task-0") == 3
-    assert count("file=step-000003&low=0.5") == 1
-    assert count("file=step-000003&text=EPISODE%202") == 1
-    assert count("file=step-000003&tool=lookup") == 7
-    assert count("file=step-000003&tool=look") == 0
+    parts = ("step=3", "step=2", "step=1", "file=evaluation-trained")
+    assert sum(map(count, parts)) == whole
+    for query, found in {
+        "outcome=success": 1,
+        "success=false&group=train/2/task-0": 3,
+        "low=0.5": 1,
+        "text=EPISODE%202": 1,
+        "tool=lookup": 7,
+        "tool=look": 0,
+    }.items():
+        assert count(f"file=step-000003&{query}") == found
     pages = [get([run], f"runs/0/episodes?limit=4&offset={at}")[0] for at in range(0, whole, 4)]
     rows = [(row["file"], row["row"]) for page in pages for row in page["rows"]]
     assert len(set(rows)) == len(rows) == whole
@@ -136,7 +138,7 @@ def test_every_token_without_a_gradient_has_its_reason(run: Path) -> None:
 
 
 def test_the_numbers_of_a_token_are_those_of_the_file(run: Path) -> None:
-    row = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[1]
+    row = rows_of(run)[1]
     found = get([run], "runs/0/episodes/step-000003/1/tokens?from=5&to=40")[0]
     columns = found["columns"]
     assert (found["from"], found["to"], found["count"]) == (5, 40, len(row["ids"]))
@@ -163,18 +165,16 @@ def test_a_run_of_an_earlier_version_shows_what_it_recorded(run: Path) -> None:
 
 def test_what_a_run_checked_before_it_began_is_a_report(run: Path) -> None:
     (listed,) = get([run], "runs/0/reports")
-    assert {"name": "audit-preflight", "kind": "audit", "title": PREFLIGHT} in listed["reports"]
+    title = "Before the run: what was checked"
+    assert {"name": "audit-preflight", "kind": "audit", "title": title} in listed["reports"]
     (found,) = get([run], "runs/0/reports/audit-preflight")
     (row,) = found["tables"][0]["rows"]
     assert row[1:] == ["1e-06", "0 to 2e-06", "0.001", "passed", "nats"]
 
 
-PREFLIGHT = "Before the run: what was checked"
-
-
 def test_a_group_says_where_its_episodes_part(run: Path) -> None:
     found = get([run], "runs/0/groups/step-000003/train%2F2%2Ftask-0")[0]
-    rows = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[:4]
+    rows = rows_of(run)[:4]
     assert found["episodes"][0]["first_difference"] is None
     for episode, row in zip(found["episodes"][1:], rows[1:], strict=True):
         pairs = zip(rows[0]["ids"], row["ids"], strict=False)
@@ -204,11 +204,10 @@ def test_exports_are_what_was_chosen(run: Path) -> None:
 
 
 def test_conversations_with_a_malformed_turn_are_counted_and_left_out(run: Path) -> None:
-    file = run / "trajectories/step-000003.parquet"
-    rows = pq.read_table(file).to_pylist()
+    rows = rows_of(run)
     actions = json.loads(rows[1]["actions"])
     rows[1]["actions"] = json.dumps([actions[0] | {"error": "no call"}, *actions[1:]])
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    rewrite(run, rows)
 
     async def body(client: httpx2.AsyncClient) -> None:
         base = "/api/runs/0/export?format=sft&select=step-000003"
@@ -230,12 +229,8 @@ def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
     half.write_bytes(half.read_bytes()[:200])
     old = pq.read_table(run / "trajectories/step-000002.parquet").drop_columns(["advantage"])
     pq.write_table(old, run / "trajectories/step-000002.parquet")
-    damaged, earlier, fine = get(
-        [run],
-        "runs/0/episodes/step-000003/0",
-        "runs/0/episodes/step-000002/0",
-        "runs/0/episodes/step-000001/0",
-    )
+    pages = [f"runs/0/episodes/step-00000{step}/0" for step in (3, 2, 1)]
+    damaged, earlier, fine = get([run], *pages)
     assert "step-000003.parquet cannot be read" in damaged["error"]
     assert "written by an earlier version of turnwise" in earlier["error"]
     assert fine["row"] == 0
@@ -310,17 +305,13 @@ def test_of_many_steps_the_newest_are_counted(run: Path) -> None:
     assert {"step-000003", "evaluation-trained"} < {file["name"] for file in shown["files"]}
 
 
-def test_resumes_with_other_settings_are_told(run: Path) -> None:
-    (shown,) = get([run], "runs/0")
-    assert shown["moves"] == ["resumed after step 2 with cluster.learners = 2 (before: 1)"]
-
-
-def test_figures_of_a_copied_run_are_in_the_order_of_a_run(run: Path) -> None:
+def test_resumes_are_told_and_figures_are_in_the_order_of_a_run(run: Path) -> None:
     folder = RunFolder.open(run)
     for name in ("sft", "no_search", "base"):
         folder.write_evaluation(name, {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
     (shown,) = get([run], "runs/0")
     assert [one["name"] for one in shown["figures"]] == ["base", "sft", "trained", "no_search"]
+    assert shown["moves"] == ["resumed after step 2 with cluster.learners = 2 (before: 1)"]
 
 
 def test_a_lock_is_of_another_machine_only_where_it_says_so(run: Path) -> None:
@@ -335,14 +326,7 @@ def test_a_lock_is_of_another_machine_only_where_it_says_so(run: Path) -> None:
     assert "may still be written on elsewhere" in shown["trouble"]
 
 
-def test_curves_have_meanings_and_no_number_that_is_none(run: Path) -> None:
-    (found,) = get([run], "runs/0/curves")
-    assert found["meanings"]["reward/mean"] == "mean reward of the episodes"
-    assert found["series"]["policy/logprob_gap"]["values"][0] is None
-    assert found["echo_trap"][0] == "reward/group_std"
-
-
-def test_success_and_reward_say_whether_a_run_learns(run: Path) -> None:
+def test_curves_have_meanings_no_nan_and_say_whether_a_run_learns(run: Path) -> None:
     folder = RunFolder.open(run)
     folder.append("validation.jsonl", {"step": 3, "validation/success": 0.5})
     metrics = [line | {"rollout/success": 0.25} for line in folder.lines("metrics.jsonl")]
@@ -350,10 +334,13 @@ def test_success_and_reward_say_whether_a_run_learns(run: Path) -> None:
     (found,) = get([run], "runs/0/curves")
     assert found["learning"] == ["rollout/success", "reward/mean", "validation/success"]
     assert set(found["learning"]) <= found["meanings"].keys()
+    assert found["meanings"]["reward/mean"] == "mean reward of the episodes"
+    assert found["series"]["policy/logprob_gap"]["values"][0] is None
+    assert found["echo_trap"][0] == "reward/group_std"
 
 
 def test_the_credit_of_a_turn_is_a_sum_and_a_mean(run: Path) -> None:
-    row = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[1]
+    row = rows_of(run)[1]
     (shown,) = get([run], "runs/0/episodes/step-000003/1")
     for turn in shown["turns"]:
         pairs = zip(row["advantage"], row["source"], row["turn"], strict=True)

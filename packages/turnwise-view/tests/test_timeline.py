@@ -40,14 +40,9 @@ def write(
 def spans(found: dict[str, Any]) -> set[tuple[str, int, str, int, float, float]]:
     """Process, place, kind, step, start and seconds of each."""
     columns = found["spans"].values()
+    lanes = [(lane["process"], lane["slot"]) for lane in found["lanes"]]
     return {
-        (
-            *found["lanes"][lane].values(),
-            found["kinds"][kind],
-            step,
-            round(start, 2),
-            round(took, 2),
-        )
+        (*lanes[lane], found["kinds"][kind], step, round(start, 2), round(took, 2))
         for lane, kind, _, step, start, took in zip(*columns, strict=True)
     }
 
@@ -80,12 +75,8 @@ def test_lanes_are_places_in_processes_and_waits_have_their_reasons(run: Path) -
         for wait in found["waits"]
     ]
     assert waits == [
-        ("learner", 0, 4),
-        ("engine", 1, 3),
-        ("engine", 4, 2),
-        ("worker 0", 2, 2),
-        ("worker 0", 4, 2),
-        ("worker 1", 4, 2),
+        *(("learner", 0, 4), ("engine", 1, 3), ("engine", 4, 2)),
+        *(("worker 0", 2, 2), ("worker 0", 4, 2), ("worker 1", 4, 2)),
     ]
     reasons = [wait["reason"] for wait in found["waits"]]
     assert last in reasons[0]
@@ -102,11 +93,8 @@ def test_episodes_at_the_same_time_have_places_of_their_own(run: Path) -> None:
     found = timeline(run, 3, Index())
     assert [lane["slot"] for lane in found["lanes"]] == [0, 0, 1]
     assert found["lanes"][0]["process"] == "learner"
-    assert {(slot, start) for _, slot, _, _, start, _ in spans(found)} == {
-        (0, 0.0),
-        (0, 2.0),
-        (1, 1.0),
-    }
+    starts = {(slot, start) for _, slot, _, _, start, _ in spans(found)}
+    assert starts == {(0, 0.0), (0, 2.0), (1, 1.0)}
 
 
 def test_parts_of_an_episode_that_has_no_row_are_not_drawn(run: Path) -> None:
@@ -137,10 +125,8 @@ def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: 
 def test_a_place_that_is_used_again_waits_for_an_episode(run: Path) -> None:
     write(run, 3, [episode(0, 0.0, 1.0), episode(1, 2.0, 1.0)], [("update", 3.0, 5.0)])
     (between, _) = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
-    assert (between["start"], between["reason"]) == (
-        1.0,
-        "The next episode of the step had not begun.",
-    )
+    expected = (1.0, "The next episode of the step had not begun.")
+    assert (between["start"], between["reason"]) == expected
 
 
 def test_a_wait_names_the_step_whose_update_it_is_for(run: Path) -> None:

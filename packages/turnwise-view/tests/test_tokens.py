@@ -5,12 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import SCHEMA
+from dashboard_sample_run import rewrite, rows_of
 from turnwise.tokens import Source
 from turnwise_view.dashboard.index import Index
 from turnwise_view.dashboard.tokens import Pieces, clip_range, tokens
@@ -21,12 +18,11 @@ Change = Callable[[dict[str, Any], int], None]
 
 def reason(run: Path, change: Change, number: int = 1) -> str | None:
     """The reason of the first sampled token of the episode, once its row has been changed."""
-    file = run / "trajectories/step-000003.parquet"
-    rows = pq.read_table(file).to_pylist()
+    rows = rows_of(run)
     place = rows[number]["source"].index(Source.MODEL)
     change(rows[number], place)
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
-    found = tokens(run, file.stem, number, (place, place + 1), Index(), Pieces())
+    rewrite(run, rows)
+    found = tokens(run, "step-000003", number, (place, place + 1), Index(), Pieces())
     (at,) = found["columns"]["reason"]
     assert found["columns"]["trained"] == [at is None]
     return None if at is None else str(found["reasons"][at])
@@ -83,7 +79,7 @@ def test_a_token_without_a_gradient_says_why(run: Path, changed: dict[str, Any],
 
 
 def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:
-    config = RunFolder.open(run).path / "config.toml"
+    config = run / "config.toml"
 
     def trained() -> set[str]:
         found = tokens(run, "step-000003", 1, (0, None), Index(), Pieces())
@@ -94,9 +90,8 @@ def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:
     assert trained() == {"model"}
     text = config.read_text()
     config.write_text(text.replace("mask_observations = true", "mask_observations = false"))
-    file = run / "trajectories/step-000003.parquet"
-    rows = pq.read_table(file).to_pylist()
+    rows = rows_of(run)
     rows[1]["advantage"] = [-1.0] * len(rows[1]["ids"])
     rows[1]["trained_logprob"] = [-0.5] * len(rows[1]["ids"])
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    rewrite(run, rows)
     assert trained() == {"model", "tool"}

@@ -1,6 +1,6 @@
 """Trackers get every step, may fail as they like, and never hold a run up.
 
-The libraries are fakes with the real signatures; TensorBoard is the real one where it is installed.
+The libraries are fakes; TensorBoard is the real one where it is installed.
 """
 
 import importlib
@@ -144,7 +144,7 @@ def test_unknown_and_missing_ones_are_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_the_fakes_have_the_signatures_of_the_libraries(name: str) -> None:
+def test_the_fakes_have_the_names_of_the_libraries_arguments(name: str) -> None:
     real = pytest.importorskip(name, reason=f"{name} is not installed: its fake is not compared")
     fake: dict[str, Any] = {}
     exec((FAKES / f"{name}.py").read_text(), fake)
@@ -153,8 +153,9 @@ def test_the_fakes_have_the_signatures_of_the_libraries(name: str) -> None:
         (fake["Run"].log, real.Run.log),
         (fake["Run"].finish, real.Run.finish),
     ):
-        names = list(inspect.signature(ours).parameters)
-        assert names == list(inspect.signature(theirs).parameters)[: len(names)]
+        assert (
+            inspect.signature(ours).parameters.keys() <= inspect.signature(theirs).parameters.keys()
+        )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

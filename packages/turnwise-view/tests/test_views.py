@@ -13,6 +13,7 @@ import pytest
 from dashboard_page import DashboardPage, chromium, dashboard
 from dashboard_sample_run import LONG_EPISODE, finish, with_a_task_of_the_environment, write_run
 
+pytestmark = pytest.mark.long
 EPISODE = "#/r/0/episode/step-000003"
 GROUP = "#/r/0/group/step-000003/train%2F2%2Ftask-0"
 VIEWS = [
@@ -68,13 +69,8 @@ def shown(browser: Any, address: str) -> Iterator[DashboardPage]:
     assert one.elsewhere() == []
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [
-        pytest.param("light", 1280, marks=pytest.mark.slow),
-        pytest.param("dark", 400, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
 def test_every_view_opens_and_is_accessible(
     browser: Any, address: str, scheme: str, width: int
 ) -> None:
@@ -90,10 +86,7 @@ def test_every_view_opens_and_is_accessible(
     assert shown.elsewhere() == []
 
 
-@pytest.mark.long
-def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
-    shown: DashboardPage,
-) -> None:
+def test_from_the_runs_to_tokens_trained_down_in_four_clicks(shown: DashboardPage) -> None:
     page = shown.page
     page.click("main .card h2 a >> nth=0")
     page.click("text=Why did episodes fail?")
@@ -106,7 +99,6 @@ def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
     assert page.locator(".token[aria-selected=true].trained").count() == 1
 
 
-@pytest.mark.long
 def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/timeline/3")
     lanes = page.locator(".lanes")
@@ -126,7 +118,6 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
     page.wait_for_selector(".why")
 
 
-@pytest.mark.long
 def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1/tokens?from=20")
     for name, label in (("entropy", "Entropy"), ("loss_weight", "Loss weight")):
@@ -135,7 +126,6 @@ def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) ->
         assert label in page.inner_text(".token-facts")
 
 
-@pytest.mark.long
 def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> None:
     page = shown.page
     for box in page.locator(".card input[type=checkbox]").all():
@@ -165,7 +155,6 @@ def drawn(chart: Any) -> tuple[int, list[float]]:
     return found[0], found[1]
 
 
-@pytest.mark.long
 def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -> None:
     page = shown.open("#/r/0")
     assert page.locator(".chart").all_inner_texts()[0].startswith("reward/mean")
@@ -190,7 +179,6 @@ def test_a_metric_says_what_it_means_and_is_read_by_keys(shown: DashboardPage) -
     assert "step 1" in chart.locator(".reading").inner_text()
 
 
-@pytest.mark.long
 def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/step/step-000003")
     status = page.locator("section p.quiet[role=status]")
@@ -217,7 +205,6 @@ def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     page.wait_for_selector("h1:has-text('Step 2')")
 
 
-@pytest.mark.long
 def test_an_episode_is_a_conversation_with_credit(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1")
     said = page.inner_text(".conversation")
@@ -235,7 +222,6 @@ def test_an_episode_is_a_conversation_with_credit(shown: DashboardPage) -> None:
     assert "Why it has no grade" in page.inner_text(".why")
 
 
-@pytest.mark.long
 def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1/tokens")
     facts = page.locator(".token-facts")
@@ -256,7 +242,6 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
     assert page.is_checked("input[value=advantage]")
 
 
-@pytest.mark.long
 def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/8/tokens")
     page.wait_for_selector(".token-foot p:has-text('29,'):not(:has-text('loaded'))")
@@ -282,7 +267,6 @@ def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
     assert empty == 0, "wherever one scrolls to, there are tokens"
 
 
-@pytest.mark.long
 def test_a_group_stands_side_by_side(shown: DashboardPage) -> None:
     page = shown.open(GROUP)
     assert page.locator(".beside thead th").count() == 4
@@ -294,7 +278,6 @@ def test_a_group_stands_side_by_side(shown: DashboardPage) -> None:
     page.wait_for_selector(".token[aria-selected=true]")
 
 
-@pytest.mark.long
 def test_episodes_are_found_and_the_address_keeps_the_question(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/search")
     page.fill("input[name=text]", "episode 2")
@@ -312,7 +295,6 @@ def test_episodes_are_found_and_the_address_keeps_the_question(shown: DashboardP
     page.wait_for_selector("text=Nothing was found")
 
 
-@pytest.mark.long
 def test_notes_are_kept_beside_the_run(shown: DashboardPage, runs: list[Path]) -> None:
     before = sorted(runs[0].rglob("*"))
     page = shown.open(f"{EPISODE}/2")
@@ -326,7 +308,6 @@ def test_notes_are_kept_beside_the_run(shown: DashboardPage, runs: list[Path]) -
     assert json.loads(notes.splitlines()[-1])["row"] == 2
 
 
-@pytest.mark.long
 def test_hostile_text_stays_text(shown: DashboardPage) -> None:
     for link in (f"{EPISODE}/7", f"{EPISODE}/7/tokens", "#/r/0/search?text=window.harmed"):
         page = shown.open(link)
@@ -337,7 +318,6 @@ def test_hostile_text_stays_text(shown: DashboardPage) -> None:
         assert page.locator("main").is_visible()
 
 
-@pytest.mark.long
 def test_a_line_of_ten_million_characters_is_shown_in_parts(shown: DashboardPage) -> None:
     begin = time.monotonic()
     page = shown.open(f"{EPISODE}/7")
@@ -351,7 +331,6 @@ def test_a_line_of_ten_million_characters_is_shown_in_parts(shown: DashboardPage
     assert length < longer < 100_000
 
 
-@pytest.mark.long
 def test_a_run_that_grows_is_followed(browser: Any, tmp_path: Path, runs: list[Path]) -> None:
     run = tmp_path / "growing"
     shutil.copytree(runs[1], run)
@@ -366,14 +345,9 @@ def test_a_run_that_grows_is_followed(browser: Any, tmp_path: Path, runs: list[P
         assert shown.faults == []
 
 
-@pytest.mark.long
-def test_a_mistake_says_what_to_do(shown: DashboardPage) -> None:
+def test_keys_lead_through_the_views_and_a_mistake_back(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/nowhere")
     assert "go back to all runs" in page.inner_text("[role=alert]")
-
-
-@pytest.mark.long
-def test_keys_lead_through_the_views(shown: DashboardPage) -> None:
     page = shown.open("#/r/0")
     assert "Resumed after step 2 with cluster.learners = 2" in page.inner_text("main")
     page.keyboard.press("Tab")
@@ -385,7 +359,6 @@ def test_keys_lead_through_the_views(shown: DashboardPage) -> None:
         page.wait_for_selector(f"h1:has-text('{heading}')")
 
 
-@pytest.mark.long
 def test_print_has_the_content_alone(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1")
     page.emulate_media(media="print")

@@ -3,7 +3,7 @@ are nested tables as in a recipe; a path in them is relative to the study's file
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -168,48 +168,41 @@ def folder_name(arm: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", arm).strip("_.")
 
 
-def _contradictions(config: StudyConfig) -> list[str]:
-    found, small = [], config.smallest
+def _contradictions(config: StudyConfig) -> Iterator[str]:
+    small, cold = config.smallest, config.cold_start
     seeds_of = {"seeds": config.seeds} | ({} if small is None else {"smallest.seeds": small.seeds})
     for name, seeds in seeds_of.items():
-        twice = [seed for seed, count in Counter(seeds).items() if count > 1]
-        if twice:
-            found.append(f"{name} has {twice[0]} twice: give each seed once")
+        for seed in [seed for seed, count in Counter(seeds).items() if count > 1]:
+            yield f"{name} has {seed} twice: give each seed once"
         if min(seeds) < 0:
-            found.append(f"{name} has {min(seeds)}: give seeds of 0 and above")
-    folders: dict[str, str] = {} if config.cold_start is None else {COLD_START: "the cold start"}
+            yield f"{name} has {min(seeds)}: give seeds of 0 and above"
+    folders: dict[str, str] = {} if cold is None else {COLD_START: "the cold start"}
     for arm in config.arms:
         folder = folder_name(arm).casefold()
         if not folder:
-            found.append(f"arm {arm!r} gives no name of a folder: use letters or digits")
+            yield f"arm {arm!r} gives no name of a folder: use letters or digits"
         if folder in folders:
-            found.append(
-                f"arm {arm!r} and {folders[folder]} would have one folder, {folder}: rename the arm"
-            )
+            both = f"arm {arm!r} and {folders[folder]}"
+            yield f"{both} would have one folder, {folder}: rename the arm"
         folders[folder] = f"arm {arm!r}"
     tables = {"settings": config.settings}
     tables |= {f"arm {arm!r}": settings for arm, settings in config.arms.items()}
-    if config.cold_start is not None:
-        tables["cold_start.settings"] = config.cold_start.settings
-        unknown = [arm for arm in config.cold_start.arms or () if arm not in config.arms]
-        found += [f"cold_start.arms: {unknown_name('arm', arm, config.arms)}" for arm in unknown]
+    if cold is not None:
+        tables["cold_start.settings"] = cold.settings
+        for arm in cold.arms or ():
+            if arm not in config.arms:
+                yield f"cold_start.arms: {unknown_name('arm', arm, config.arms)}"
     if small is not None:
         tables["smallest.settings"] = small.settings
-    seeded = [name for name, settings in tables.items() if "seed" in settings]
-    found += [f"{name} has a seed: seeds are those of the study" for name in seeded]
+    for name, settings in tables.items():
+        if "seed" in settings:
+            yield f"{name} has a seed: seeds are those of the study"
     for number, effect in enumerate(config.effects, 1):
-        found += [f"effect {number}: {sentence}" for sentence in _unknown(effect, config)]
-    return found
-
-
-def _unknown(effect: EffectConfig, config: StudyConfig) -> list[str]:
-    found = [
-        str(unknown_name("arm", arm, config.arms))
-        for arm in (effect.arm, effect.against)
-        if arm not in config.arms
-    ]
-    if effect.metric not in config.metrics:
-        found.append(str(unknown_name("metric", effect.metric, config.metrics)))
-    if effect.arm == effect.against:
-        found.append(f"it compares {effect.arm!r} with itself")
-    return found
+        where = f"effect {number}"
+        for arm in (effect.arm, effect.against):
+            if arm not in config.arms:
+                yield f"{where}: {unknown_name('arm', arm, config.arms)}"
+        if effect.metric not in config.metrics:
+            yield f"{where}: {unknown_name('metric', effect.metric, config.metrics)}"
+        if effect.arm == effect.against:
+            yield f"{where}: it compares {effect.arm!r} with itself"

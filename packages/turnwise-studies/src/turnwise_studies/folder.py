@@ -37,13 +37,11 @@ def is_finished(folder: Path) -> bool:
 
 def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
     """Raise ConfigError where the folder is another study's, or has runs with other settings."""
-    copy = out / COPY
-    if copy.is_file():
-        begun = _values(copy).get("name")
-        if begun != study.config.name:
-            raise ConfigError(
-                f"{out} was begun as the study {begun!r}: choose another folder with --out"
-            )
+    begun = _begun_as(out / COPY) if (out / COPY).is_file() else study.config.name
+    if begun != study.config.name:
+        raise ConfigError(
+            f"{out} was begun as the study {begun!r}: choose another folder with --out"
+        )
     begun_runs = [run for run in runs if is_begun(out / run.name)]
     beside = study.file.resolve().parent
     found = {
@@ -106,9 +104,9 @@ def cold_weights(out: Path, name: str) -> Path:
     return weights
 
 
-def _values(copy: Path) -> dict[str, Any]:
+def _begun_as(copy: Path) -> Any:
     try:
-        return tomllib.loads(copy.read_text(encoding="utf-8"))
+        return tomllib.loads(copy.read_text(encoding="utf-8")).get("name")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{copy} is damaged: {error}; delete it") from None
 

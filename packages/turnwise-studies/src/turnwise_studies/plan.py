@@ -22,7 +22,7 @@ WITH_OPTIONS = ("environment", "scaffold")
 @dataclass(frozen=True)
 class PlannedRun:
     name: str
-    """Its folder's name, as in `masked-0`."""
+    """The folder's, as in `masked-0`."""
     arm: str
     """`COLD_START` for a shared cold start."""
     seed: int
@@ -54,19 +54,19 @@ def _in_order(
         first = seed if each else study.seeds[0]
         shared = f"{COLD_START}-{first}"
         if cold is not None and beginning and (each or number == 0):
-            yield PlannedRun(shared, COLD_START, first, _seeded(cold, first))
+            seeded = cold.model_copy(update={"seed": first})
+            yield PlannedRun(shared, COLD_START, first, seeded)
         for arm, recipe in arms.items():
+            seeded = recipe.model_copy(update={"seed": seed})
             after = shared if arm in beginning else None
-            yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, _seeded(recipe, seed), after)
+            yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, seeded, after)
 
 
 def _arm_recipe(
     study: Study, arm: str, base: Mapping[str, Any], changes: Sequence[tuple[str, Any]]
 ) -> Recipe:
-    begins = arm in study.beginning_with_cold_start
-    tables: list[Settings] = [study.config.settings]
-    tables += [{"sft": {"steps": 0}}] if begins else []
-    tables.append(study.config.arms[arm])
+    begun: Settings = {"sft": {"steps": 0}} if arm in study.beginning_with_cold_start else {}
+    tables = [study.config.settings, begun, study.config.arms[arm]]
     return _recipe(study, f"arm {arm!r}", base, tables, changes)
 
 
@@ -148,7 +148,3 @@ def _check_bases(study: Study, arms: Mapping[str, Recipe], cold: Recipe) -> None
                 f"the cold start, whose base is {cold.model.name}: leave out one model.name, or "
                 "leave the arm out of cold_start.arms"
             )
-
-
-def _seeded(recipe: Recipe, seed: int) -> Recipe:
-    return recipe.model_copy(update={"seed": seed})

@@ -49,16 +49,6 @@ class Machine:
         return cls(cores, tuple(names), parallel)
 
 
-@dataclass(frozen=True)
-class Failure:
-    run: str
-    folder: Path
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.run} failed: {self.why} (its folder is {self.folder})"
-
-
 @dataclass
 class Runs:
     out: Path
@@ -66,15 +56,15 @@ class Runs:
     display: Display
     pending: list[PlannedRun]
     program: Sequence[str] = (sys.executable, "-m", "turnwise", "train")
-    """The command that trains, without its arguments."""
     working: dict[str, "_Work"] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why runs failed, in a sentence each."""
     awaited: list[str] = field(default_factory=list)
     """Runs that a process of an earlier call still saves."""
 
-    def all(self) -> list[Failure]:
-        """Run all of them; returns the failures. Interrupted, it ends the processes first, which
-        save."""
+    def all(self) -> list[str]:
+        """Run all of them; returns what failed, a sentence each. Interrupted, it ends the processes
+        first, which save."""
         units = sum(_units(run) - self._done(run) for run in self.pending)
         self.display.phase(f"{self.out.name}: {len(self.pending)} runs", units)
         try:
@@ -86,16 +76,17 @@ class Runs:
         finally:
             self._end()
             self.display.close()
-        return self.failures
+        return list(self.failures.values())
+
+    def _fail(self, run: PlannedRun, why: str) -> None:
+        self.failures[run.name] = f"{run.name} failed: {why} (its folder is {self.out / run.name})"
 
     def _start(self) -> None:
         """Start what the machine has room for, in order."""
         for run in list(self.pending):
-            failed = [one.run for one in self.failures]
-            if run.after in failed:
+            if run.after in self.failures:
                 self.pending.remove(run)
-                why = f"not begun, as {run.after} failed"
-                self.failures.append(Failure(run.name, self.out / run.name, why))
+                self._fail(run, f"not begun, as {run.after} failed")
             elif self._can_begin(run):
                 self.pending.remove(run)
                 self.working[run.name] = self._begun(run)
@@ -111,10 +102,10 @@ class Runs:
         runs = [work.run for work in self.working.values()]
         if not runs:
             return True
-        if self.machine.devices and len(runs) >= len(self.machine.devices):
-            return False
-        if self.machine.devices and any(one.recipe.engine.name == "vllm" for one in (*runs, run)):
-            return False  # its servers choose GPUs themselves
+        if self.machine.devices:  # vLLM's servers choose GPUs themselves
+            served = any(one.recipe.engine.name == "vllm" for one in (*runs, run))
+            if served or len(runs) >= len(self.machine.devices):
+                return False
         threads = sum(_threads(one.recipe) for one in (*runs, run))
         most = self.machine.parallel
         return threads <= self.machine.cores and (most is None or len(runs) < most)
@@ -122,9 +113,8 @@ class Runs:
     def _begun(self, run: PlannedRun) -> "_Work":
         folder, recipe = self.out / run.name, with_whole_paths(run.recipe)
         if run.after is not None:
-            weights = str(cold_weights(self.out, run.after).resolve())
-            model = recipe.model.model_copy(update={"name": weights})
-            recipe = recipe.model_copy(update={"model": model})
+            weights = {"name": str(cold_weights(self.out, run.after).resolve())}
+            recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=weights)})
         file = self.out / "recipes" / f"{run.name}.toml"
         file.write_text(dump_recipe(recipe), encoding="utf-8")
         if is_begun(folder):
@@ -162,9 +152,8 @@ class Runs:
             return
         del self.working[work.run.name]
         if code or not is_finished(self.out / work.run.name):
-            failure = Failure(work.run.name, self.out / work.run.name, _reason(code, work.log))
-            self.failures.append(failure)
-            self.display.say(str(failure))
+            self._fail(work.run, _reason(code, work.log))
+            self.display.say(self.failures[work.run.name])
 
     def _done(self, run: PlannedRun) -> int:
         folder, recipe = self.out / run.name, run.recipe

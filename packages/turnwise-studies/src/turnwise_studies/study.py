@@ -5,6 +5,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import EnvironmentConfig
@@ -16,7 +17,7 @@ from turnwise.storage.run_lock import locked
 from turnwise_studies.config import COLD_START, Study, load_study
 from turnwise_studies.folder import check_folder, is_finished, prepare_folder
 from turnwise_studies.plan import PlannedRun, planned_runs
-from turnwise_studies.results.curves import check_plots, draw_curves, read_curves, write_curves
+from turnwise_studies.results.curves import draw_curves, read_curves, write_curves
 from turnwise_studies.results.figures import Figures, figures
 from turnwise_studies.results.measures import check_metrics
 from turnwise_studies.results.page import overview, page, table
@@ -32,10 +33,6 @@ RUNS = Path("runs")
 def study_command(source: str, overrides: Sequence[str], smallest: bool) -> str:
     words = ["turnwise", "study", source, *overrides, *(["--smallest"] if smallest else [])]
     return shlex.join(words)
-
-
-def study_folder(study: Study) -> Path:
-    return RUNS / (f"{study.config.name}-smallest" if study.smallest else study.config.name)
 
 
 def run_study(
@@ -56,7 +53,7 @@ def run_study(
     study = load_study(source, smallest)
     runs = planned_runs(study, overrides)
     _check(study, runs)
-    folder = out or study_folder(study)
+    folder = out or RUNS / f"{study.config.name}{'-smallest' if study.smallest else ''}"
     with stoppable(), locked(folder):
         check_folder(study, folder, runs)
         prepare_folder(study, folder)
@@ -114,7 +111,8 @@ def publish(found: Figures, folder: Path, target: Path) -> Path:
 
 def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
     """Raise ConfigError for a base that is not there, and for what figures will lack."""
-    check_plots()
+    if find_spec("matplotlib") is None:
+        raise ConfigError("a study needs matplotlib: pip install 'turnwise[plots]'")
     arms = {run.arm: run.recipe for run in runs if run.arm != COLD_START}
     for run in runs:
         base = Path(run.recipe.model.name)
@@ -136,11 +134,10 @@ def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
 
 
 def _write(study: Study, command: str, runs: Sequence[PlannedRun], folder: Path) -> Figures:
-    folders: dict[str, dict[int, Path]] = {arm: {} for arm in study.config.arms}
+    folders: dict[str, dict[int, Path]] = {arm: {} for arm in (*study.config.arms, COLD_START)}
     for run in runs:
-        if run.arm != COLD_START:
-            folders[run.arm][run.seed] = folder / run.name
-    others = [folder / run.name for run in runs if run.arm == COLD_START]
+        folders[run.arm][run.seed] = folder / run.name
+    others = list(folders.pop(COLD_START).values())
     found = figures(study, command, folders, others)
     curves = read_curves(study.config.curves, folders)
     write_curves(curves, folder / "curves.csv")

@@ -15,7 +15,7 @@ from turnwise.rewards.composition import make_reward
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.measurement import played
-from turnwise_studies.evaluations.verdicts import (
+from turnwise_studies.evaluations.rescoring import (
     Judge,
     by_environment,
     by_function,

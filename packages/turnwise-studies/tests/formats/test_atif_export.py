@@ -10,66 +10,20 @@ import numpy as np
 import pytest
 
 from atif_schema import Trajectory as Schema
+from looked_up import CALL, TASK, begun, encode, looked_up, scaffold
 from tests.commands.shell import Shell
-from tests.rollout.test_context import TOKENIZER, Encyclopedia, play
-from turnwise.config import check_recipe
+from tests.rollout.test_context import TOKENIZER, play
 from turnwise.errors import ConfigError, DataError
 from turnwise.parts.conversations import conversation_tokens, read_conversations
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import (
-    Action,
-    Group,
-    Observation,
-    Outcome,
-    Step,
-    Task,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-    Turn,
-    Verdict,
-)
+from turnwise.types import Action, Group, Outcome, Step, ToolResult, Trajectory, Turn
 from turnwise_studies.formats.atif_export import export_atif
-
-CALL = ToolCall("lookup", {"country": "Italy"}, "0.0")
-TASK = Task("Italy", "Capital of Italy?", {"answers": ["a secret"]})
-THOUGHT = "<think> look it up</think>"
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
-
-
-def scaffold() -> TagsScaffold:
-    return TagsScaffold(TOKENIZER, Encyclopedia().tools(), instructions="")
-
-
-def looked_up() -> Trajectory:
-    """A call, a turn that is malformed, and an answer; the policy's version changes between."""
-    turns = [
-        Turn(
-            Action(f"{THOUGHT}<lookup> Italy</lookup>", "look it up", (CALL,)),
-            Step(Observation("Rome"), (ToolResult(CALL, "Rome"),)),
-        ),
-        Turn(Action("hm", error="no tag"), Step(Observation("no tag", Source.ENVIRONMENT))),
-        Turn(Action("<answer> Rome</answer>", answer="Rome"), Step(done=True)),
-    ]
-    tokens = Tokens.empty().with_segments(scaffold().begin(Observation(TASK.prompt)), 0)
-    for number, turn in enumerate(turns):
-        ids = encode(turn.action.text)
-        tokens = tokens.with_sampled(ids, np.linspace(-0.1, -3, len(ids)).tolist(), number, number)
-        if turn.step is not None and turn.step.observation is not None:
-            tokens = tokens.with_segments(scaffold().extend(turn.step.observation), number)
-    verdict = Verdict(1.0, True, {"f1": 1.0}, "right")
-    return Trajectory(TASK, "a/Italy", 0, 7, tokens, tuple(turns), Outcome.SUCCESS, verdict)
 
 
 def written(tmp_path: Path, episodes: Sequence[Trajectory]) -> list[dict[str, Any]]:
     """The files of a run whose first step has these episodes; all of them are valid."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    folder = begun(tmp_path / "run")
     TOKENIZER.save_pretrained(str(folder.tokenizer))
     folder.write_trajectories("step-000001", [Group("g", tuple(episodes))])
     export_atif(folder, tmp_path / "atif")

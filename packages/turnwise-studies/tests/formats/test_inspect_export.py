@@ -5,44 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.config import check_recipe
+from looked_up import begun, looked_up
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import summarise
 from turnwise.storage.run_folder import RunFolder
-from turnwise.types import (
-    Action,
-    Group,
-    Observation,
-    Outcome,
-    Step,
-    Task,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-    Turn,
-    Verdict,
-)
+from turnwise.types import Group, Outcome, Verdict
 from turnwise_studies.formats.inspect_export import export_inspect
 
 log = pytest.importorskip("inspect_ai.log", reason="the extra inspect is not installed")
-
-CALL = ToolCall("lookup", {"country": "Italy"}, "0.0")
-LOOKED_UP = Turn(
-    Action("<lookup>Italy</lookup>", calls=(CALL,)),
-    Step(Observation("Rome"), (ToolResult(CALL, "Rome"),)),
-)
-MALFORMED = Turn(Action("hm", error="no tag"), Step(Observation("no tag")))
-ANSWERED = Turn(Action("<answer>Rome</answer>", answer="Rome"), Step(done=True))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     """A run with three episodes: a success, one without a turn left, one without a grade."""
-    folder = RunFolder.new(tmp_path / "run")
-    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
-    task = Task("Italy", "Capital of Italy?", {"answers": ["Rome"]})
-    won = Trajectory(task, "evaluation/trained/Italy", 0, 7, turns=(LOOKED_UP, MALFORMED, ANSWERED))
-    won = replace(won, outcome=Outcome.SUCCESS, verdict=Verdict(1.0, True, {"f1": 1.0}, "right"))
+    folder, won = begun(tmp_path / "run"), looked_up()
     out = replace(won, episode=1, outcome=Outcome.TRUNCATED_TURNS, verdict=Verdict(0.0, False))
     lost = replace(won, episode=2, outcome=Outcome.GRADER_ERROR, verdict=None, problem="no disk")
     folder.write_trajectories("evaluation-trained", [Group("g", (won, out, lost))])
@@ -71,7 +47,7 @@ def test_inspect_reads_what_was_played(folder: RunFolder, tmp_path: Path, ending
     assert (out.scores["verifier"].value, out.limit.type, out.limit.limit) == ("I", "turn", 6)
     assert (lost.scores, lost.error.message) == (None, "grader_error: no disk")
     assert [sample.epoch for sample in read.samples] == [1, 2, 3]
-    assert b"answers" not in file.read_bytes()
+    assert b"a secret" not in file.read_bytes()
 
 
 def test_what_cannot_be_written_is_refused(folder: RunFolder, tmp_path: Path) -> None:

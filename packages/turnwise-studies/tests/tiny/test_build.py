@@ -1,8 +1,6 @@
 """The build of the base checkpoint, at a size of seconds, and what its stages are fed with."""
 
 import json
-import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,43 +14,16 @@ from turnwise.models.load import load_model
 from turnwise.models.places import tiny_folder
 from turnwise.monitor.display import SilentDisplay
 from turnwise.seeds import derive
-from turnwise.types import Task
 from turnwise_studies.tiny.architecture import VOCABULARY, Shape, tiny_config
 from turnwise_studies.tiny.build import (
-    BATCH_TOKENS,
-    SHIPPED,
+    STAGES,
     Sizes,
     accuracy,
-    balanced,
-    batches,
     build,
     train_tokenizer,
 )
 from turnwise_studies.tiny.cards import Library
-from turnwise_studies.tiny.pretraining_tasks import PretrainingTask, PretrainingTaskMaker
-
-
-def test_hop_kinds_and_forms_of_questions_are_equally_frequent() -> None:
-    forms = {"one": ("Where is {}?",) * 9 + ("What has {}?",), "two": ("Who knows {} of {}?",)}
-    tasks = [
-        Task(f"{kind} {number}", form.format(*names), info={"hops": kind, "symbols": names})
-        for kind, wordings in forms.items()
-        for number, form in enumerate(wordings)
-        for names in [(f"is{number}", f"a.b{number}")[: form.count("{")]]
-    ]
-    chosen = Counter(task.prompt.split(" ")[0] for task in balanced(tasks, random.Random(0), 4000))
-    assert chosen["Who"] == 2000
-    assert abs(chosen["Where"] - 1000) < 80
-
-
-def test_batches_hold_everything_once_and_little_padding() -> None:
-    stream = random.Random(1)
-    examples = [PretrainingTask([number] * stream.randint(50, 900), []) for number in range(400)]
-    made = batches(examples)
-    assert sorted(example.ids[0] for batch in made for example in batch) == list(range(400))
-    padded = sum(len(batch) * max(len(example.ids) for example in batch) for batch in made)
-    assert padded < 1.1 * sum(len(example.ids) for example in examples)
-    assert all(len(batch) * max(len(d.ids) for d in batch) <= BATCH_TOKENS for batch in made)
+from turnwise_studies.tiny.pretraining import PretrainingTaskMaker
 
 
 @pytest.mark.slow
@@ -64,7 +35,7 @@ def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
     whole, part = (
         json.loads((tmp_path / name / "figures.json").read_text()) for name in ("whole", "part")
     )
-    assert whole["stages"] == list(SHIPPED) == ["read", "cards", "tags", "words"]
+    assert whole["stages"] == list(STAGES)
     assert set(whole) - set(part) == {"cards", "tags", "words"}
     assert whole["cards"]["steps"] == 2
 
@@ -100,7 +71,7 @@ def test_the_shipped_weights_have_the_figures_that_stand_beside_them() -> None:
     """On a quarter of the pretraining tasks of the build's own check."""
     model, tokenizer = load_model(ModelConfig(device="cpu"))
     figures = json.loads((tiny_folder() / "figures.json").read_text())
-    assert figures["stages"] == list(SHIPPED)
+    assert figures["stages"] == list(STAGES)
     seed, modules = figures["seed"], Sizes().modules
     library = Library(standard_library(), tokenizer, derive(seed, "another"), modules)
     maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))

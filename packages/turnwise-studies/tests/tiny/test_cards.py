@@ -8,7 +8,7 @@ from turnwise.config import ModelConfig
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.models.load import load_tokenizer
 from turnwise_studies.tiny.cards import STATEMENTS, Library, statements
-from turnwise_studies.tiny.pretraining_tasks import PretrainingTaskMaker
+from turnwise_studies.tiny.pretraining import PretrainingTaskMaker
 
 CARDS = (
     Document("m.A", "A", "class", "", "", (("module", "m"), ("base", "B"))),

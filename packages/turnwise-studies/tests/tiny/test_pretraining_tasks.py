@@ -5,7 +5,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from tests.fakes import byte_tokenizer
-from turnwise_studies.tiny.pretraining_tasks import COPY_LENGTH, STATEMENTS, PretrainingTaskMaker
+from turnwise_studies.tiny.pretraining import COPY_LENGTH, STATEMENTS, PretrainingTaskMaker
 
 
 def test_copying_repeats() -> None:

@@ -1,11 +1,9 @@
 """Experiment trackers: the metrics of a run, sent on to TensorBoard, W&B, MLflow or trackio.
 
-The run folder always has everything, and is what turnwise reads; a tracker gets a copy. Each one
-works in a thread of its own, so that a server that is slow, silent or gone neither holds up a run
-nor ends it: that is logged once, and what was not delivered is counted.
-
-A resumed run goes on with the tracker's run that the folder began. It sends the steps after its
-checkpoint again; they are the same numbers.
+The run folder has everything; a tracker gets a copy. Each works in a thread of its own, so that a
+server that is slow, silent or gone neither holds up a run nor ends it: that is logged once, and
+what was not delivered is counted. A resumed run goes on with the tracker's run that the folder
+began, and sends the steps after its checkpoint again; they are the same numbers.
 """
 
 import queue
@@ -36,13 +34,13 @@ class TrackedRun:
     """The facts about a run that a tracker gets."""
 
     name: str
-    """Name of the recipe."""
+    """The recipe's."""
     label: str
-    """Name of the run folder."""
+    """The name of the run folder."""
     id: str
-    """Id of this run folder, until it is overwritten."""
+    """The run folder's, until it is overwritten."""
     folder: Path
-    """Folder for files of trackers."""
+    """For files of trackers."""
     config: Mapping[str, Any]
     """The recipe, as nested dictionaries."""
     step: int
@@ -50,15 +48,12 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """Takes the metrics of one step after another. May raise anything."""
+    """Takes the metrics of one step after another, and sends what is left when it is closed. May
+    raise anything."""
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Send one step's metrics."""
-        ...
+    def log(self, metrics: Mapping[str, float], step: int) -> None: ...
 
-    def close(self) -> None:
-        """Send what is left."""
-        ...
+    def close(self) -> None: ...
 
 
 TRACKERS: Registry[Callable[[TrackedRun], Tracker]] = Registry(
@@ -78,13 +73,11 @@ class TensorBoard:
         self._writer: Any = SummaryWriter(run.folder / "tensorboard", purge_step=run.step + 1)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """See Tracker."""
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self) -> None:
-        """See Tracker."""
         self._writer.close()
 
 
@@ -105,11 +98,10 @@ class WeightsAndBiases:
         )
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """See Tracker. W&B leaves out steps that it has already."""
+        """W&B leaves out steps that it has already."""
         self._run.log(dict(metrics), step=step)
 
     def close(self) -> None:
-        """See Tracker."""
         self._run.finish()
 
 
@@ -124,7 +116,6 @@ class MLflow:
         self._id = self._find(run) or self._create(run)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """See Tracker."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -132,7 +123,6 @@ class MLflow:
         self._client.log_batch(self._id, metrics=batch)
 
     def close(self) -> None:
-        """See Tracker."""
         self._client.set_terminated(self._id)
 
     def _experiment(self, name: str) -> str:
@@ -158,7 +148,7 @@ class MLflow:
 
 
 @TRACKERS.built_in("trackio")
-class Trackio:
+class Trackio(WeightsAndBiases):
     """A run of the project named like the recipe."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -170,14 +160,6 @@ class Trackio:
             resume="allow",
             config=dict(run.config),
         )
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """See Tracker."""
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        """See Tracker."""
-        self._run.finish()
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -206,14 +188,14 @@ class Trackers:
         """Pass a step's metrics on, without waiting."""
         sent = {name: value for name, value in metrics.items() if name != "step"}
         for sender in self._senders:
-            sender.put(sent, step)
+            sender.queue.put((sent, step))
             self._tell(sender)
 
     def close(self) -> None:
         """Wait until everything is delivered, but not for long; say what is not."""
         deadline = time.monotonic() + CLOSING_SECONDS
         for sender in self._senders:
-            sender.end()
+            sender.queue.put(None)
         for sender in self._senders:
             sender.join(deadline)
             self._tell(sender)
@@ -233,37 +215,29 @@ class Trackers:
 
 
 class _Sender:
-    """One tracker and its thread, which opens it and passes on what it is given."""
+    """One tracker and its thread, which opens it and passes on what is put into the queue, a step
+    and its metrics, until None."""
 
     def __init__(self, name: str, run: TrackedRun) -> None:
         self.name, self._run = name, run
         self.problem = ""
-        """The first thing that went wrong."""
         self.told = False
         self.undelivered = 0
         """Steps."""
-        self._queue: queue.SimpleQueue[tuple[dict[str, float], int] | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[tuple[dict[str, float], int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
-
-    def put(self, metrics: dict[str, float], step: int) -> None:
-        """Take a step."""
-        self._queue.put((metrics, step))
-
-    def end(self) -> None:
-        """Nothing more will come."""
-        self._queue.put(None)
 
     def join(self, deadline: float) -> None:
         """Wait for the thread; one that is not done by then is left behind."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             self.problem = self.problem or "it takes too long"
-            self.undelivered += self._queue.qsize()
+            self.undelivered += self.queue.qsize()
 
     def _work(self) -> None:
         tracker: Tracker | None = None
-        while (given := self._queue.get()) is not None:
+        while (given := self.queue.get()) is not None:
             try:
                 tracker = tracker or TRACKERS.get(self.name)(self._run)
                 tracker.log(*given)

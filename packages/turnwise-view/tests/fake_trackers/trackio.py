@@ -1,4 +1,4 @@
-"""What `Trackio` uses of trackio 0.43, with its signatures; it keeps what it is given."""
+"""What `Trackio` uses of trackio 0.43; it keeps what it is given."""
 
 from typing import Any
 
@@ -6,24 +6,14 @@ CALLS: list[tuple[str, Any]] = []
 
 
 class Run:
-    def log(self, metrics: dict[str, Any], step: int | None = None) -> None:
+    def log(self, metrics: dict[str, Any], step: int) -> None:
         CALLS.append(("log", (metrics, step)))
 
     def finish(self) -> None:
         CALLS.append(("finish", None))
 
 
-def init(
-    project: str,
-    name: str | None = None,
-    group: str | None = None,
-    space_id: str | None = None,
-    server_url: str | None = None,
-    dataset_id: str | None = None,
-    bucket_id: str | None = None,
-    config: dict[str, Any] | None = None,
-    resume: str = "never",
-) -> Run:
+def init(project: str, name: str, config: dict[str, Any], resume: str) -> Run:
     print("* Trackio project initialized")
     CALLS.append(("init", {"project": project, "name": name, "resume": resume}))
     return Run()

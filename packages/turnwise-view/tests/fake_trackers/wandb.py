@@ -1,43 +1,23 @@
-"""What `WeightsAndBiases` uses of wandb 0.31, with its signatures; it keeps what it is given."""
+"""What `WeightsAndBiases` uses of wandb 0.31; it keeps what it is given."""
 
 from typing import Any
 
 CALLS: list[tuple[str, Any]] = []
-FAILING_STEPS: set[int | None] = set()
+FAILING_STEPS: set[int] = set()
 
 
 class Run:
-    def log(
-        self, data: dict[str, Any], step: int | None = None, commit: bool | None = None
-    ) -> None:
+    def log(self, data: dict[str, Any], step: int) -> None:
         if step in FAILING_STEPS:
             raise ConnectionError("no network\nand more lines")
         CALLS.append(("log", (data, step)))
 
-    def finish(self, exit_code: int | None = None) -> None:
+    def finish(self) -> None:
         print("wandb says goodbye")
-        CALLS.append(("finish", exit_code))
+        CALLS.append(("finish", None))
 
 
-def init(
-    entity: str | None = None,
-    project: str | None = None,
-    dir: str | None = None,
-    id: str | None = None,
-    name: str | None = None,
-    notes: str | None = None,
-    tags: list[str] | None = None,
-    config: dict[str, Any] | str | None = None,
-    config_exclude_keys: list[str] | None = None,
-    config_include_keys: list[str] | None = None,
-    allow_val_change: bool | None = None,
-    group: str | None = None,
-    job_type: str | None = None,
-    mode: str | None = None,
-    force: bool | None = None,
-    reinit: bool | str | None = None,
-    resume: bool | str | None = None,
-) -> Run:
+def init(project: str, dir: str, id: str, name: str, config: dict[str, Any], resume: str) -> Run:
     CALLS.append(
         ("init", {"project": project, "name": name, "id": id, "dir": dir, "resume": resume})
     )

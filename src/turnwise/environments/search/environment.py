@@ -12,14 +12,11 @@ from typing import Literal, Protocol
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.search.corpus import Document
-from turnwise.environments.search.documents import index_documents
 from turnwise.environments.search.library import (
     STANDARD,
     QuestionFile,
     StandardQuestions,
-    task_set,
 )
-from turnwise.environments.search.tasks import SEARCH_DEPTH
 from turnwise.environments.turn_parts import (
     REPEATS,
     first_shown,
@@ -125,18 +122,6 @@ class SearchEnvironment(Environment):
         if retrieval != "bm25":
             self.task_set = replace(self.task_set, reference_scores={"noop": 0.0})
         self._index = make_index(self.documents, library.words, retrieval, embedding)
-
-    @classmethod
-    def over(
-        cls, documents: Sequence[Document], tasks: Sequence[Task], result_tokens: int
-    ) -> "SearchEnvironment":
-        """An environment over documents and training tasks that are there already."""
-        environment = cls.__new__(cls)
-        environment.top_k, environment.result_tokens = SEARCH_DEPTH, result_tokens
-        environment.documents, environment._index = documents, index_documents(documents)
-        environment._by_name = by_name(documents)
-        environment.task_set = task_set(documents, {"train": tasks, "heldout": ()})
-        return environment
 
     def tools(self) -> list[Tool]:
         """The search, where the agent has it."""

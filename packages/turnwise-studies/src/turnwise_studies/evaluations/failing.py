@@ -19,16 +19,12 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, ToolResult
 
 Own = TypeVar("Own", bound=Environment)
 
+NO_CALL = ToolCall("", {})
 FAILURES: Mapping[str, ToolResult] = {
-    kind: ToolResult(ToolCall("", {}), content, ok)
-    for kind, content, ok in (
-        ("error", "Error: the tool does not respond at the moment", False),
-        ("junk", "%PDF-1.4 obj<</Length 0x7F3A>> ~~ NaN NaN }{ null", True),
-    )
+    "error": ToolResult(NO_CALL, "Error: the tool does not respond at the moment", False),
+    "junk": ToolResult(NO_CALL, "%PDF-1.4 obj<</Length 0x7F3A>> ~~ NaN NaN }{ null"),
 }
 """The result of a call that was made to fail, by kind of failure."""
-
-
 REACTIONS = ("same_call", "same_tool", "other_tool", "answer", "none")
 """Reactions in the agent's next turn: the call again with the same arguments; another call of the
 tool; a call of another tool; an answer; nothing that could be read, or no turn left."""
@@ -77,10 +73,9 @@ class Failing(Environment):
         steps: list[Step] = []
         for call, failure in zip(action.calls, failures, strict=True):
             if failure is not None:
-                result = replace(failure, call=call)
-                steps.append(Step(Observation(result.content), (result,)))
-                continue
-            steps.append(await super().step(replace(action, calls=(call,))))
+                steps.append(Step(Observation(failure.content), (replace(failure, call=call),)))
+            else:
+                steps.append(await super().step(replace(action, calls=(call,))))
             if steps[-1].done or steps[-1].abort:
                 break
         return joined(steps)
@@ -130,17 +125,13 @@ def _failed(trajectory: Trajectory) -> list[tuple[int, ToolCall, str]]:
         (number, result.call, kind)
         for number, turn in enumerate(trajectory.turns)
         for result in (turn.step.results if turn.step is not None else ())
-        for kind in FAILURES
-        if _is(result, kind)
+        for kind, failure in FAILURES.items()
+        if (result.content, result.ok) == (failure.content, failure.ok)
     ]
 
 
-def _is(result: ToolResult, kind: str) -> bool:
-    return (result.content, result.ok) == (FAILURES[kind].content, FAILURES[kind].ok)
-
-
 def _reaction(trajectory: Trajectory, turn: int, call: ToolCall) -> str:
-    if turn + 1 >= len(trajectory.turns):
+    if turn + 1 == len(trajectory.turns):
         return "none"
     action = trajectory.turns[turn + 1].action
     if any((one.name, one.arguments) == (call.name, call.arguments) for one in action.calls):

@@ -1,7 +1,13 @@
-"""A run's evaluation judged again, beside the one that was made when it was played."""
+"""A run's evaluation judged again: by another verifier, or by the environment's as it is now.
 
-from collections.abc import Sequence
-from dataclasses import asdict
+No model plays. A verifier of one's own is a function of the trajectory. An environment's verdict
+depends on the state that the episode left, so its actions are done again; where they do not show
+what they showed, there is no verdict.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -12,24 +18,148 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import OpenAIEngineConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
-from turnwise.errors import ConfigError, DataError, unknown_name
+from turnwise.errors import ConfigError, DataError, located, unknown_name
 from turnwise.evaluation.evaluate import summarise
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.registry import load_function
 from turnwise.rewards.composition import Reward
+from turnwise.rewards.measuring import PartError, called
+from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.scaffolds.registry import make_scaffold
+from turnwise.seeds import derive
 from turnwise.storage.run_folder import POLICIES, RunFolder
 from turnwise.storage.trajectory_rows import read_rows, trajectory_of
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group, Outcome, Step, Trajectory, Verdict
 from turnwise_studies.evaluations.robustness import FAILURES, WITHOUT
-from turnwise_studies.evaluations.verdicts import (
-    Judge,
-    by_environment,
-    by_function,
-    by_reward,
-    disagreements,
-    rescored,
-)
+
+Judge = Callable[[Trajectory], Awaitable[Verdict]]
+"""Gives the verdict on a finished episode; raises JudgeError where there is none."""
+
+
+class JudgeError(Exception):
+    """An episode cannot be judged; the text says why."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two verdicts that differ. None is an episode without a grade."""
+
+    task: str
+    episode: int
+    answer: str | None
+    before: bool | None
+    after: bool | None
+    detail: str
+    """The second verdict's detail, or why there is none."""
+
+
+def by_function(function: Callable[[Trajectory], Any]) -> Judge:
+    """A function, plain or async, that returns a Verdict, or whether the episode succeeded."""
+
+    async def judge(trajectory: Trajectory) -> Verdict:
+        try:
+            found = await called(function, trajectory)
+        except PartError as error:
+            raise JudgeError(str(error)) from error
+        if isinstance(found, bool):
+            return Verdict(float(found), found)
+        if not isinstance(found, Verdict):
+            raise JudgeError(f"{found!r} instead of a Verdict, True or False")
+        return found
+
+    return judge
+
+
+def by_environment(prototype: Environment, truncate: Callable[[str, int], str]) -> Judge:
+    """An environment's verifier, after its actions are done again in it."""
+
+    async def judge(trajectory: Trajectory) -> Verdict:
+        environment = prototype.fresh()
+        environment.truncate = truncate
+        try:
+            await _again(environment, trajectory)
+            return await environment.verify(trajectory)
+        except JudgeError:
+            raise
+        except (Exception, SystemExit) as error:  # a user's environment may raise anything
+            raise JudgeError(located(error)) from error
+        finally:
+            await environment.close()
+
+    return judge
+
+
+def by_reward(judge: Judge, reward: Reward, step: int) -> Judge:
+    """Judge as another does, with a recipe's reward at a step in place of the verdict's."""
+    weights = reward.weights(step)
+
+    async def rewarded(trajectory: Trajectory) -> Verdict:
+        verdict = checked_verdict(trajectory, await judge(trajectory))
+        judged = replace(trajectory, verdict=verdict)
+        try:
+            return await reward.judge(judged, weights)
+        except PartError as error:
+            raise JudgeError(str(error)) from error
+
+    return rewarded
+
+
+async def rescored(
+    trajectories: Sequence[Trajectory], judge: Judge, seconds: float
+) -> list[Trajectory]:
+    """The episodes with new verdicts, within a deadline each; those without a grade for other
+    reasons than their grader stay."""
+    return [await _rescored(trajectory, judge, seconds) for trajectory in trajectories]
+
+
+def disagreements(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[Disagreement]:
+    found = []
+    for one, two in zip(before, after, strict=True):
+        verdicts = _success(one), _success(two)
+        if verdicts[0] != verdicts[1]:
+            said = two.problem or (two.verdict.detail if two.verdict is not None else "")
+            found.append(Disagreement(two.task.id, two.episode, two.answer, *verdicts, said))
+    return found
+
+
+def _success(trajectory: Trajectory) -> bool | None:
+    verdict = trajectory.verdict
+    return verdict.success if trajectory.outcome.graded and verdict is not None else None
+
+
+async def _rescored(trajectory: Trajectory, judge: Judge, seconds: float) -> Trajectory:
+    outcome = trajectory.outcome
+    if not outcome.graded and outcome.family != "grader":
+        return trajectory
+    try:
+        async with asyncio.timeout(seconds):
+            verdict = checked_verdict(trajectory, await judge(trajectory))
+    except (TimeoutError, JudgeError, VerdictError) as error:
+        late = isinstance(error, TimeoutError)
+        return replace(
+            trajectory,
+            verdict=None,
+            outcome=Outcome.GRADER_TIMEOUT if late else Outcome.GRADER_ERROR,
+            problem=f"no verdict within {seconds:g} s" if late else str(error),
+        )
+    if outcome in (Outcome.SUCCESS, Outcome.FAILURE) or not outcome.graded:
+        outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
+    return replace(trajectory, verdict=verdict, outcome=outcome, problem="")
+
+
+async def _again(environment: Environment, trajectory: Trajectory) -> None:
+    """Do the actions of an episode again. Raises JudgeError where they show something else."""
+    await environment.reset(trajectory.task.public(), derive(trajectory.seed, "environment"))
+    for number, turn in enumerate(trajectory.turns, 1):
+        if turn.step is None or turn.action.error is not None:
+            continue
+        step = await environment.step(turn.action)
+        if _shown(step) != _shown(turn.step):
+            raise JudgeError(f"turn {number}, done again, shows something else than it did")
+
+
+def _shown(step: Step) -> str | None:
+    return None if step.observation is None else step.observation.content
 
 
 def rescore_run(
@@ -72,10 +202,8 @@ def rescore_run(
         "verifier": verifier or f"verify() of {environment.spec.name} {environment.spec.version}",
         "disagreements": [asdict(one) for one in differing],
     }
+    groups = [Group(name, tuple(own)) for name, own in groupby(after, lambda one: one.group)]
     with folder.locked():
-        groups = [
-            Group(name, tuple(members)) for name, members in groupby(after, lambda one: one.group)
-        ]
         folder.write_trajectories(f"evaluation-rescored-{evaluation}", groups)
         folder.write_evaluation(f"rescored-{evaluation}", summary)
     return summary
@@ -86,7 +214,9 @@ def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
     models = parts_of_models(recipe)
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     reward = reward_of(recipe, algorithm, environment, models)
-    there = _of_models(reward, set(models) - environment.spec.parts.keys())
+    terms = () if reward is None else reward.terms
+    asked = set(models) - environment.spec.parts.keys()
+    there = [term.name for term in terms if (term.config.use or term.name) in asked]
     if there:
         best = " evaluation.best_of=" if recipe.evaluation.best_of in there else ""
         raise ConfigError(
@@ -95,11 +225,6 @@ def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
             f"preferences.by=reward reward_model=false{best}"
         )
     return reward
-
-
-def _of_models(reward: Reward | None, models: set[str]) -> list[str]:
-    terms = () if reward is None else reward.terms
-    return [term.name for term in terms if (term.config.use or term.name) in models]
 
 
 def _environment(recipe: Recipe, evaluation: str) -> Environment:

@@ -49,7 +49,7 @@ def conversations_of(
         if _begins_context(step, at):
             pieces.append([])
         pieces[-1] += _messages(step, at)
-    found = [piece for piece in pieces if any(_is_trained(message) for message in piece)]
+    found = [piece for piece in pieces if any(one.get("weight") for one in piece)]
     for number, piece in enumerate(found, 1):
         yield (place if len(found) == 1 else f"{place}, context {number}"), piece
     for one in embedded:
@@ -65,10 +65,6 @@ def _objects(value: Any, name: str, place: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise DataError(f'{place}: "{name}" is a list of objects')
     return value
-
-
-def _is_trained(message: Mapping[str, Any]) -> bool:
-    return bool(message["role"] == "assistant" and message["weight"])
 
 
 def _results(step: Step, place: str) -> list[dict[str, Any]]:
@@ -103,7 +99,7 @@ def _begins_context(step: Step, place: str) -> bool:
     boundary = _management(step).get("boundary")
     if boundary not in (None, "append", "replace"):
         raise DataError(f"{place}: what is left of the context at {boundary!r} is not recorded")
-    return bool(boundary == "replace")
+    return str(boundary) == "replace"
 
 
 def _messages(step: Step, place: str) -> Messages:
@@ -113,9 +109,9 @@ def _messages(step: Step, place: str) -> Messages:
     content, results = step.get("message"), _results(step, place)
     if source == "agent":
         return _turn(step, results, place)
-    said = [] if _management(step) or not content else [(source, content)]
-    said += [("user", result["content"]) for result in results if result.get("content")]
-    return [{"role": role, "content": text, **shown} for role, text in said]
+    said = [(source, None if _management(step) else content)]
+    said += [("user", result.get("content")) for result in results]
+    return [{"role": role, "content": text, **shown} for role, text in said if text]
 
 
 def _turn(step: Step, results: list[dict[str, Any]], place: str) -> Messages:

@@ -35,6 +35,7 @@ FACTS = ("task", "group", "episode", "seed", "parent", "first_turn", "outcome", 
 """Columns of a row that stand in `extra`."""
 VERDICT = ("reward", "success", "detail", "turn_rewards", "penalty")
 """Columns that stand in the `extra` of the final metrics."""
+COPIED = {"is_copied_context": True}
 Row = Mapping[str, Any]
 Step = dict[str, Any]
 
@@ -108,7 +109,7 @@ def _steps(row: Row, decode: Decode) -> Iterator[Step]:
         yield {
             "source": "user",
             "message": prompt_text(row, slice(start, end), decode),
-            **_copied(fresh > start or row["first_turn"] > 0),
+            **(COPIED if fresh > start or row["first_turn"] > 0 else {}),
         }
         for one in turns:
             unseen = outcomes[one.turn] if end == len(row["ids"]) and one is turns[-1] else None
@@ -125,20 +126,13 @@ def _boundary(action: Mapping[str, Any]) -> Step:
     }
 
 
-def _copied(copied: bool) -> Step:
-    return {"is_copied_context": True} if copied else {}
-
-
 def _turn_steps(
-    row: Row,
-    start: int,
-    one: SampledTurn,
-    action: Mapping[str, Any],
-    unseen: Mapping[str, Any] | None,
+    row: Row, start: int, one: SampledTurn, action: Row, unseen: Row | None
 ) -> Iterator[Step]:
     inherited = row["source"][one.place.start] == Source.INHERITED
+    copied = COPIED if inherited else {}
     own = {"turn": one.turn, **{kind: action[kind] for kind in OTHER_KINDS if action[kind]}}
-    step = {"source": "agent", **_said(action), **_copied(inherited), "extra": {OWN: own}}
+    step = {"source": "agent", **_said(action), **copied, "extra": {OWN: own}}
     calls = written_calls(action, one.turn)
     if calls:
         step["tool_calls"] = [
@@ -153,14 +147,14 @@ def _turn_steps(
     if not one.shown and unseen is not None:
         texts = [content for _, content, _ in unseen["results"]]
     if texts:
-        results = [_result(message) for message in shown_messages(texts, calls)]
-        step["observation"] = {"results": results}
+        shown = shown_messages(texts, calls)
+        step["observation"] = {"results": [_result(message) for message in shown]}
     if not inherited:
         step |= {"metrics": _metrics(row, start, one.place), "llm_call_count": 1}
     yield step
     for source, text in one.shown:
         if source == Source.USER:
-            yield {"source": "user", "message": text, **_copied(inherited)}
+            yield {"source": "user", "message": text, **copied}
 
 
 def _said(action: Mapping[str, Any]) -> Step:

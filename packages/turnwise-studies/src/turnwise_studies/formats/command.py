@@ -71,51 +71,38 @@ def export(
             "say what to export: --to, --successes, --preferences, --helpful-calls, --inspect or "
             "--atif"
         )
-    folder, written = RunFolder.open(run), []
+    folder = RunFolder.open(run)
+    from turnwise_studies.formats import export as formats
+
+    written = []
     if to is not None:
-        from turnwise_studies.formats.export import export_policy
-
-        export_policy(folder, to, adapters == "merged")
+        formats.export_policy(folder, to, adapters == "merged")
         written.append(f"the policy in {to}")
-    written += _lines(folder, successes, preferences, helpful_calls)
+    for file, export_rows in (
+        (successes, formats.export_successes),
+        (preferences, formats.export_preferences),
+        (helpful_calls, formats.export_helpful_calls),
+    ):
+        if file is not None:
+            count, left_out = export_rows(folder, file)
+            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
     if inspect is not None:
-        from turnwise_studies.formats.inspect_export import export_inspect
-
-        count = export_inspect(folder, inspect, folder.main_evaluation(evaluation))
-        written.append(f"{count} samples in {inspect}; to be seen with inspect view")
+        written.append(_evaluation(folder, inspect, evaluation))
     if atif is not None:
         written.append(_episodes(folder, atif, step, evaluation))
     print_line("\n".join(written))
 
 
-def _lines(
-    folder: "RunFolder",
-    successes: Path | None,
-    preferences: Path | None,
-    helpful_calls: Path | None,
-) -> list[str]:
-    from turnwise_studies.formats.export import (
-        export_helpful_calls,
-        export_preferences,
-        export_successes,
-    )
+def _evaluation(folder: "RunFolder", file: Path, evaluation: str | None) -> str:
+    from turnwise_studies.formats.inspect_export import export_inspect
 
-    written = []
-    for file, export_rows in (
-        (successes, export_successes),
-        (preferences, export_preferences),
-        (helpful_calls, export_helpful_calls),
-    ):
-        if file is not None:
-            count, left_out = export_rows(folder, file)
-            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
-    return written
+    count = export_inspect(folder, file, folder.main_evaluation(evaluation))
+    return f"{count} samples in {file}; to be seen with inspect view"
 
 
 def _episodes(folder: "RunFolder", target: Path, step: str | None, evaluation: str | None) -> str:
     from turnwise_studies.formats.atif_export import export_atif
 
-    names = [step] if step else []
-    names += [f"evaluation-{evaluation}"] if evaluation else []
+    names = ([step] if step else []) + ([f"evaluation-{evaluation}"] if evaluation else [])
     count, left_out = export_atif(folder, target, names)
     return f"{count} episodes in {target} ({left_out} left out)"

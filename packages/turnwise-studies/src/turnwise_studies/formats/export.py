@@ -1,7 +1,7 @@
 """Exports of a run for use elsewhere: the policy, and conversations as training data."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,7 @@ def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
     """The report where the run is finished, after a few words."""
     recipe = folder.recipe()
     lines = [
-        "---",
-        "library_name: transformers",
-        "tags: [reinforcement-learning, agent, turnwise]",
-        "---",
-        "",
+        "---\nlibrary_name: transformers\ntags: [reinforcement-learning, agent, turnwise]\n---\n",
         f"The policy of the turnwise run `{recipe.name}` after step {found.step} of "
         f"{str(found.stage).replace('_', ' ')}. It was trained from `{recipe.model.name}` by the "
         f"algorithm `{recipe.algorithm.name}` in the environment `{recipe.environment.name}`, and "
@@ -75,17 +71,11 @@ def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
     """Write the successful episodes of all RL steps as conversations, one a line, each once.
     Returns how many, and how many were left out, for malformed turns, images or several
     contexts."""
-    written: dict[str, None] = {}
-    left_out = 0
-    for messages in conversations(folder, [row for row in _rows(folder) if row["success"]]):
-        if messages is None:
-            left_out += 1
-        else:
-            written[json.dumps({"messages": messages})] = None
-    write_lines(
-        file, list(written), f"{folder.path} has no success that can be written as messages"
-    )
-    return len(written), left_out
+    found = list(conversations(folder, [row for row in _rows(folder) if row["success"]]))
+    lines = dict.fromkeys(json.dumps({"messages": one}) for one in found if one is not None)
+    nothing = f"{folder.path} has no success that can be written as messages"
+    write_lines(file, list(lines), nothing)
+    return len(lines), found.count(None)
 
 
 def export_helpful_calls(
@@ -104,20 +94,16 @@ def export_helpful_calls(
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
     answers = {task.id: environment.oracle(task)[-1].answer for task in environment.tasks("train")}
     rows = [row for row in _rows(folder) if row["tool_calls"]]
-    called = [
-        [*messages[:-1], {**messages[-1], "content": answers[row["task"]]}]
-        for row, messages in zip(rows, conversations(folder, rows), strict=True)
-        if messages is not None and _ends_with_answer(messages)
-    ]
+    called = []
+    for row, messages in zip(rows, conversations(folder, rows), strict=True):
+        last = {} if messages is None else messages[-1]
+        if messages and last["role"] == "assistant" and not last.get("tool_calls"):
+            called.append([*messages[:-1], {**last, "content": answers[row["task"]]}])
     helped = gains(model, scaffold, called, recipe.learning)
     kept = [messages for messages, gain in zip(called, helped, strict=True) if gain >= threshold]
     lines = dict.fromkeys(json.dumps({"messages": messages}) for messages in kept)
     write_lines(file, list(lines), f"{folder.path} has no call that helps by {threshold:g} nats")
     return len(lines), len(rows) - len(kept)
-
-
-def _ends_with_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
-    return messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
 
 
 def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:

@@ -26,6 +26,7 @@ LIMITS: Mapping[Outcome, tuple[str, str]] = {
 }
 """Inspect's word for a limit, and the key of `rollout` that sets it."""
 SCORER = "verifier"
+Row = Mapping[str, Any]
 
 
 def export_inspect(folder: RunFolder, file: Path, evaluation: str = "trained") -> int:
@@ -39,7 +40,11 @@ def export_inspect(folder: RunFolder, file: Path, evaluation: str = "trained") -
         raise ConfigError(f"--inspect {file}: give a file whose name ends with .eval or .json")
     if file.exists():
         raise DataError(f"{file} exists already: choose another file")
-    rows, summary = _evaluation(folder, evaluation)
+    trajectories = folder.path / "trajectories" / f"evaluation-{evaluation}.parquet"
+    summary = folder.evaluation(evaluation)
+    if summary is None or not trajectories.is_file():
+        raise DataError(f"{folder.path} has no evaluation {evaluation!r} yet")
+    rows = read_rows(trajectories)
     try:
         from inspect_ai.log import EvalLog, write_eval_log
     except ImportError:
@@ -56,21 +61,8 @@ def export_inspect(folder: RunFolder, file: Path, evaluation: str = "trained") -
     return len(rows)
 
 
-def _evaluation(
-    folder: RunFolder, evaluation: str
-) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    file = folder.path / "trajectories" / f"evaluation-{evaluation}.parquet"
-    summary = folder.evaluation(evaluation)
-    if summary is None or not file.is_file():
-        raise DataError(f"{folder.path} has no evaluation {evaluation!r} yet")
-    return read_rows(file), summary
-
-
 def _spec(
-    folder: RunFolder,
-    evaluation: str,
-    rows: Sequence[Mapping[str, Any]],
-    summary: Mapping[str, Any],
+    folder: RunFolder, evaluation: str, rows: Sequence[Row], summary: Mapping[str, Any]
 ) -> Any:
     from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 
@@ -95,7 +87,7 @@ def _spec(
     )
 
 
-def _results(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Any:
+def _results(rows: Sequence[Row], summary: Mapping[str, Any]) -> Any:
     from inspect_ai.log import EvalMetric, EvalResults, EvalScore
 
     values = {"accuracy": summary["success"], "low": summary["low"], "high": summary["high"]}
@@ -109,7 +101,7 @@ def _results(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> A
     return EvalResults(total_samples=len(rows), completed_samples=summary["n"], scores=[score])
 
 
-def _sample(row: Mapping[str, Any], limits: RolloutConfig) -> Any:
+def _sample(row: Row, limits: RolloutConfig) -> Any:
     from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import CORRECT, INCORRECT, Score
@@ -142,7 +134,7 @@ def _sample(row: Mapping[str, Any], limits: RolloutConfig) -> Any:
     )
 
 
-def _messages(row: Mapping[str, Any]) -> Iterator[Any]:
+def _messages(row: Row) -> Iterator[Any]:
     """A message for each turn, each call's result, and every other observation."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, ChatMessageUser
     from inspect_ai.tool import ToolCall, ToolCallError

@@ -43,13 +43,8 @@ def gains(
     ]
     logprobs = score(model, variants, config, temperature=1.0)
     losses = [_loss(found[wanted]) for found, (_, wanted) in zip(logprobs, variants, strict=True)]
-    with_results, without_results, without_calls = losses[::3], losses[1::3], losses[2::3]
-    return [
-        min(nothing, calls) - results
-        for results, calls, nothing in zip(
-            with_results, without_results, without_calls, strict=True
-        )
-    ]
+    by_variant = zip(losses[::3], losses[1::3], losses[2::3], strict=True)
+    return [min(nothing, calls) - results for results, calls, nothing in by_variant]
 
 
 def _without_results(messages: Sequence[Message]) -> list[Message]:
@@ -68,11 +63,8 @@ def _answer(messages: Sequence[Message], scaffold: Scaffold, place: str) -> Sequ
     written, empty = (
         scaffold.render(replace(action, answer=text)) for text in (last["content"], "")
     )
-    same = next(
-        n
-        for n, pair in enumerate(zip([*written, -1], [*empty, -2], strict=False))
-        if len({*pair}) > 1
-    )
+    pairs = zip([*written, -1], [*empty, -2], strict=False)
+    same = next(place for place, (one, other) in enumerate(pairs) if one != other)
     ids = conversation_tokens(messages, scaffold, place).ids
     wanted = np.zeros(len(ids), bool)
     wanted[len(ids) - len(written) + same :] = True

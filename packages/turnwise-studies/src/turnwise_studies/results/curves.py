@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.results.figures import Folders
 from turnwise_studies.results.measures import SUCCESS, WINDOW, series, smoothed
 
 COLUMNS = ("series", "arm", "seed", "step", "value", f"mean_of_{WINDOW}")
-
 PANELS_IN_A_ROW = 2
 """More would be too small to read."""
 LINES = ("-", "--", "-.", ":")
@@ -22,14 +21,6 @@ LINES = ("-", "--", "-.", ":")
 
 Curves = dict[str, dict[str, dict[int, list[float]]]]
 """Values of each step, NaN where there is none, by series, arm and seed."""
-
-
-def check_plots() -> None:
-    """Raise ConfigError without matplotlib."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ConfigError("a study needs matplotlib: pip install 'turnwise[plots]'") from None
 
 
 def read_curves(names: Sequence[str], folders: Folders) -> Curves:
@@ -79,7 +70,7 @@ def draw_curves(curves: Curves, file: Path) -> None:
     panels = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for unused in panels[len(curves) :]:
         unused.remove()
-    del panels[len(curves) :]
+        panels.remove(unused)
     for axes, (name, arms) in zip(panels, curves.items(), strict=True):
         for number, (arm, by_seed) in enumerate(arms.items()):
             _draw(axes, arm, number, by_seed)

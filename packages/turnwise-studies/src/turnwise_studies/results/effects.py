@@ -2,7 +2,7 @@
 
 Runs of one seed are a pair: they begin alike and play the same tasks. The difference is given by
 seed, with Student's t over seeds, since another seed ends elsewhere; and by task, over the episodes
-of all seeds, since other tasks would come out otherwise. Pure functions.
+of all seeds, since other tasks would come out otherwise.
 """
 
 import math
@@ -28,8 +28,6 @@ EVERYWHERE = (-math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds."""
-
     mean: float
     low: float | None
     """The 95% interval by Student's t; None for one seed, and for seeds that are all alike."""
@@ -53,8 +51,6 @@ class ByTask:
 
 @dataclass(frozen=True)
 class Effect:
-    """A claim, and what was found of it."""
-
     metric: str
     arm: str
     against: str
@@ -81,12 +77,7 @@ def mean_over_seeds(
     values: Sequence[float], within: tuple[float, float] = EVERYWHERE, size: float | None = None
 ) -> Mean:
     """The mean of one number for each seed, with a t interval that stays `within` what it can be.
-    `size` is that of the numbers that the values, and so their rounding, come from.
-
-    >>> found = mean_over_seeds([1.0, 2.0, 3.0])
-    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
-    (2.0, -0.484, 4.484)
-    """
+    `size` is that of the numbers that the values, and so their rounding, come from."""
     mean, degrees = fmean(values), len(values) - 1
     if size is None:
         size = max(map(abs, values))
@@ -114,11 +105,7 @@ def mean_difference(
 
 
 def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | None]) -> Mean | None:
-    """The geometric mean of the seeds' ratios. None where a number is missing or not above 0.
-
-    >>> round(mean_ratio({"0": 1.0, "1": 8.0}, {"0": 2.0, "1": 4.0}).mean, 3)
-    1.0
-    """
+    """The geometric mean of the seeds' ratios. None where a number is missing or not above 0."""
     logarithms = []
     for seed, value in arm.items():
         other = against.get(seed)
@@ -169,10 +156,9 @@ def differences(
 
 def corrected(means: Sequence[Mean | None]) -> list[float | None]:
     """Holm's correction of each p; a claim without one counts as 1."""
-    found = holm([1.0 if one is None or one.p is None else one.p for one in means])
-    return [
-        None if one is None or one.p is None else p for one, p in zip(means, found, strict=True)
-    ]
+    given = [None if one is None else one.p for one in means]
+    found = holm([1.0 if p is None else p for p in given])
+    return [None if p is None else new for p, new in zip(given, found, strict=True)]
 
 
 def verdict_on(
@@ -195,10 +181,10 @@ def verdict_on(
     if by_task is not None:
         intervals["by task"] = (by_task.low, by_task.high)
     holding = [name for name, (low, high) in intervals.items() if low <= 0 <= high]
+    if len(holding) > 1:
+        return "not shown", f"the 95% intervals {' and '.join(holding)} hold 0"
     if holding:
-        several = "s" if len(holding) > 1 else ""
-        verb = "hold" if several else "holds"
-        return "not shown", f"the 95% interval{several} {' and '.join(holding)} {verb} 0"
+        return "not shown", f"the 95% interval {holding[0]} holds 0"
     if p > LEVEL:
         return "not shown", "after the correction for several claims p is above 5%"
     sides = {low > 0 for low, _ in intervals.values()}
@@ -212,18 +198,18 @@ def verdict_on(
 
 def t_test_power(effect: float, seeds: int, level: float = 0.05) -> float:
     """The probability that a two-sided t test of so many values is significant where their true
-    mean is `effect` standard deviations; by the noncentral t distribution.
-
-    >>> round(t_test_power(2 / 2**0.5, 3), 2), round(t_test_power(2 / 2**0.5, 5), 2)
-    (0.29, 0.66)
-    """
+    mean is `effect` standard deviations; by the noncentral t distribution."""
     degrees, bound = seeds - 1, student_t(1 - level / 2, seeds - 1)
     spreads = np.linspace(0, 8, 1001)[1:]  # the estimated by the true standard deviation
     with np.errstate(under="ignore"):
         density = np.exp((degrees - 1) * np.log(spreads) + degrees * (1 - spreads**2) / 2)
     shift = effect * math.sqrt(seeds)
-    found = [_normal(shift - bound * one) + _normal(-shift - bound * one) for one in spreads]
-    return float(density @ np.array(found) / density.sum())
+    tails = [
+        math.erfc(-(sign * shift - bound * one) / math.sqrt(2)) / 2
+        for one in spreads
+        for sign in (1, -1)
+    ]
+    return float(density.repeat(2) @ np.array(tails) / density.sum())
 
 
 def detectable_effect(seeds: int, level: float = 0.05, power: float = 0.8) -> float:
@@ -236,7 +222,3 @@ def detectable_effect(seeds: int, level: float = 0.05, power: float = 0.8) -> fl
         middle = (low + high) / 2
         low, high = (low, middle) if t_test_power(middle, seeds, level) > power else (middle, high)
     return high
-
-
-def _normal(value: float) -> float:
-    return math.erfc(-value / math.sqrt(2)) / 2

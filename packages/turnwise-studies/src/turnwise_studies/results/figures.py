@@ -100,15 +100,13 @@ def _of_arm(name: str, metric: MetricConfig, by_seed: Mapping[int, Path]) -> OfA
 def _effects(
     study: Study, arms: Mapping[str, Mapping[str, OfArm]], folders: Folders
 ) -> list[Effect]:
-    claims, found = study.config.effects, []
-    rates = [study.config.metrics[effect.metric].is_rate for effect in claims]
-    both = [_both(effect, arms) for effect in claims]
-    means = [
-        mean_difference(*pair, (-1.0, 1.0) if rate else EVERYWHERE)
-        for pair, rate in zip(both, rates, strict=True)
-    ]
-    numbers = zip(claims, rates, both, means, corrected(means), strict=True)
-    for effect, rate, pair, mean, p in numbers:
+    found, means = [], []
+    for effect in study.config.effects:
+        rate, pair = study.config.metrics[effect.metric].is_rate, _both(effect, arms)
+        means.append(mean_difference(*pair, (-1.0, 1.0) if rate else EVERYWHERE))
+    claims = zip(study.config.effects, means, corrected(means), strict=True)
+    for effect, mean, p in claims:
+        rate, pair = study.config.metrics[effect.metric].is_rate, _both(effect, arms)
         by_seed, by_task = differences(*pair), _by_task(study, effect, folders)
         verdict, why = verdict_on(effect.direction, mean, by_task, p, len(by_seed))
         found.append(
@@ -141,21 +139,14 @@ def _by_task(study: Study, effect: EffectConfig, folders: Folders) -> ByTask | N
     evaluation, _, leaf = study.config.metrics[effect.metric].report.partition(".")
     if leaf != SUCCESS:
         return None
-    pairs = []
+    pairs: list[tuple[Played, Played]] = []
     for seed in study.seeds:
-        first, second = (
-            _played(folders[arm][seed], evaluation) for arm in (effect.against, effect.arm)
-        )
-        if first is None or second is None:
+        both = [RunFolder.open(folders[arm][seed]) for arm in (effect.against, effect.arm)]
+        if any(folder.evaluation(evaluation) is None for folder in both):
             return None
+        first, second = (played_in(folder, evaluation, folder.path.name) for folder in both)
         pairs.append((first, second))
     return paired_by_task(pairs)
-
-
-def _played(path: Path, evaluation: str) -> Played | None:
-    folder = RunFolder.open(path)
-    there = folder.evaluation(evaluation) is not None
-    return played_in(folder, evaluation, path.name) if there else None
 
 
 def _check_measured(
@@ -165,16 +156,14 @@ def _check_measured(
     runs = [RunFolder.open(path) for by_seed in folders.values() for path in by_seed.values()]
     if metric.report and all(one.value is None for of in found for one in of.by_seed.values()):
         known = {path for run in runs for path in _numbers(run.report())}
-        raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.report, known)}")
+        near = unknown_name("number", metric.report, known)
+        raise ConfigError(f"metric {name!r}: no run has it: {near}")
     if metric.series:
         logs = ("metrics.jsonl", "timing.jsonl")
         known = {key for run in runs for log in logs for line in run.lines(log) for key in line}
         if metric.series not in known:
-            raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.series, known)}")
-
-
-def _near(given: str, known: set[str]) -> str:
-    return str(unknown_name("number", given, known))
+            near = unknown_name("number", metric.series, known)
+            raise ConfigError(f"metric {name!r}: no run has it: {near}")
 
 
 def _numbers(value: Any, prefix: str = "") -> Iterator[str]:

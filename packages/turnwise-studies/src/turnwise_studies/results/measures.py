@@ -19,16 +19,8 @@ WINDOW = 5
 """Steps over which a series is averaged, and over which the end of a run is."""
 SUCCESS = "success"
 RELIABILITY = (
-    "seconds",
-    "latency",
-    "cost",
-    "pass@k",
-    "pass^k",
-    "best@k",
-    "best_by",
-    "step",
-    "environment",
-    "recovery",
+    *("seconds", "latency", "cost", "pass@k", "pass^k", "best@k", "best_by"),
+    *("step", "environment", "recovery"),
 )
 """Keys that only some evaluations have."""
 OWN = ("constant_answer", "seconds", "seed", "learning_signal")
@@ -46,14 +38,13 @@ class Measured:
 
 def measure(name: str, metric: MetricConfig, path: Path) -> Measured:
     """Raises DataError for a function's result that is no number."""
-    if metric.report:
-        return _reported(metric.report, RunFolder.open(path).report())
     if metric.function:
         return Measured(_own(name, metric.function, path))
     folder = RunFolder.open(path)
-    if metric.until is None:
-        return Measured(end_of(series(folder, metric.series)))
-    return Measured(_cost(folder, metric))
+    if metric.report:
+        return _reported(metric.report, folder.report())
+    values = series(folder, metric.series)
+    return Measured(end_of(values) if metric.until is None else _cost(folder, metric, values))
 
 
 def series(folder: RunFolder, name: str) -> list[float]:
@@ -70,11 +61,7 @@ def end_of(values: Sequence[float]) -> float | None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """For each step the mean of what was measured in the last WINDOW steps, fewer at first.
-
-    >>> smoothed([1.0, 0.0, 0.5])
-    [1.0, 0.5, 0.5]
-    """
+    """For each step the mean of what was measured in the last WINDOW steps, fewer at first."""
     ends = [end_of(values[:end]) for end in range(1, len(values) + 1)]
     return [math.nan if end is None else end for end in ends]
 
@@ -100,11 +87,14 @@ def check_metrics(
 def _check_path(
     where: str, path: Sequence[str], recipes: Sequence[Recipe], ablations: Callable[[], set[str]]
 ) -> None:
-    asked = {"base": any(recipe.evaluation.base for recipe in recipes)}
-    asked["sft"] = any(recipe.evaluation.sft for recipe in recipes)
-    known = {name for name in POLICIES[:4] if asked.get(name, True)}
     if path[0] in OWN:
         return
+    left_out = {
+        name
+        for name in ("base", "sft")
+        if not any(getattr(one.evaluation, name) for one in recipes)
+    }
+    known = set(POLICIES[:4]) - left_out
     if path[0] not in known:
         known |= ablations()
     if path[0] not in known:
@@ -112,9 +102,8 @@ def _check_path(
     if not any(recipe.evaluation.tasks for recipe in recipes):
         raise ConfigError(f"{where} is of an evaluation, and no arm has evaluation.tasks above 0")
     keys = [*summarise([]), *RELIABILITY]
-    if len(path) < 2 or path[1] not in keys:
-        given = path[1] if len(path) > 1 else ""
-        raise ConfigError(f"{where}: no arm has it: {unknown_name('number', given, keys)}")
+    if [*path, ""][1] not in keys:
+        raise ConfigError(f"{where}: no arm has it: {unknown_name('number', [*path, ''][1], keys)}")
 
 
 def _reported(path: str, report: Mapping[str, Any]) -> Measured:
@@ -138,14 +127,12 @@ def _own(name: str, target: str, path: Path) -> float | None:
     )
 
 
-def _cost(folder: RunFolder, metric: MetricConfig) -> float | None:
+def _cost(folder: RunFolder, metric: MetricConfig, values: Sequence[float]) -> float | None:
     """Steps, or sampled tokens, until the mean of WINDOW steps reached the level."""
     assert metric.until is not None
-    for index, mean in enumerate(averages(series(folder, metric.series), WINDOW)):
-        if mean >= metric.until:
-            step = index + WINDOW
-            if metric.count == "steps":
-                return float(step)
-            lines = folder.lines("metrics.jsonl")[:step]
-            return float(sum(line["rollout/tokens_sampled"] for line in lines))
-    return None
+    means = enumerate(averages(values, WINDOW), WINDOW)
+    step = next((step for step, mean in means if mean >= metric.until), None)
+    if step is None or metric.count == "steps":
+        return None if step is None else float(step)
+    lines = folder.lines("metrics.jsonl")[:step]
+    return float(sum(line["rollout/tokens_sampled"] for line in lines))

@@ -7,37 +7,26 @@ libraries.
 cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
 of synthetic libraries: in many, for in one it would learn which names there are instead of reading
 them. `tags` writes such statements whole, tags included; `words` does so in half of its pretraining
-tasks, and half of its statements take a name out of a line of words. `search`, not a part of what
-is shipped, imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by
-AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of a build
-stand beside it in figures.json.
+tasks, and half of its statements take a name out of a line of words. Matrices are trained by Muon,
+the rest by AdamW: at this size copying emerges about twice as early as with AdamW alone. The
+figures of a build stand beside it in figures.json.
 """
 
-import asyncio
 import json
-import random
-import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
 from turnwise.monitor.display import Display
-from turnwise.rollout.demonstrations import demonstrate
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
-from turnwise.types import Task
 from turnwise_studies.tiny.architecture import (
     END,
     PAD,
@@ -50,24 +39,19 @@ from turnwise_studies.tiny.architecture import (
 from turnwise_studies.tiny.cards import Library
 from turnwise_studies.tiny.pretraining import (
     BATCH_TOKENS,
+    PretrainingTask,
+    PretrainingTaskMaker,
     accuracy,
-    batches,
     make_optimizers,
-    right_spans,
     set_rates,
     update,
 )
-from turnwise_studies.tiny.pretraining_tasks import PretrainingTask, PretrainingTaskMaker
-from turnwise_studies.tiny.synthetic_library import synthetic_library_environment
 
-STAGES = ("read", "cards", "tags", "words", "search")
-SHIPPED = ("read", "cards", "tags", "words")
+STAGES = ("read", "cards", "tags", "words")
 FIRST_VOCABULARY = 512
 """Copying emerges far earlier with few pieces."""
 READ_SHARE = 0.15
 """Tasks of `read` in later stages: they have every piece of text, rare ones too."""
-INSTRUCTIONS = "Question: "
-"""In the demo's recipe too."""
 LEVELS = 4
 """Cards in the hardest pretraining task."""
 MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
@@ -108,12 +92,8 @@ class Sizes:
     """Synthetic libraries, in each stage but the first."""
     modules: int = 300
     """Modules in each library."""
-    searches: int = 1500
-    """Demonstrations in each library."""
     checked: int = 64
     """Pretraining tasks in one check."""
-    searches_checked: int = 400
-    """Demonstrations, in a library of which nothing is trained on."""
 
 
 def build(
@@ -121,7 +101,7 @@ def build(
     documents: Sequence[Document],
     seed: int,
     display: Display,
-    stages: Sequence[str] = SHIPPED,
+    stages: Sequence[str] = STAGES,
     sizes: Sizes = Sizes(),
     shape: Shape = TINY,
 ) -> None:
@@ -144,8 +124,8 @@ def build(
             grow(model, few, tokenizer)
         if stage in stages:
             started = time.monotonic()
-            learn = LEARN.get(stage) or partial(read_cards, stage)
-            figures[stage] = learn(Work(model, tokenizer, documents, seed, sizes, display))
+            work = Work(model, tokenizer, documents, seed, sizes, display)
+            figures[stage] = read(work) if stage == "read" else read_cards(stage, work)
             figures[stage]["seconds"] = round(time.monotonic() - started)
             figures["parameters"] = sum(weight.numel() for weight in model.parameters())
             _write(target, model, tokenizer, figures)
@@ -256,91 +236,27 @@ def read_cards(stage: str, work: Work) -> dict[str, Any]:
     return {"steps": steps, "accuracy": round(accuracy(model, checked), 3)}
 
 
-def search(work: Work) -> dict[str, Any]:
-    """Imitates a perfect agent in synthetic libraries; returns accuracies in one more."""
-    model, tokenizer, documents, seed, sizes, display = work
-    display.phase("synthetic libraries", sizes.libraries)
-    examples = []
-    for number in range(sizes.libraries):
-        library = derive(seed, "library", number)
-        examples += demonstrated(tokenizer, documents, library, sizes.modules, sizes.searches)
-        display.advance()
-    made = batches(examples)
-    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "mixed in"))
-    made += [_batch(maker, LEVELS) for _ in range(round(READ_SHARE * len(made)))]
-    random.Random(derive(seed, "tiny", "order")).shuffle(made)
-    optimizers = make_optimizers(model)
-    display.phase("searching", len(made))
-    for step, batch in enumerate(made):
-        set_rates(optimizers, step, len(made), COOL_DOWN)
-        display.advance(f"loss {update(model, optimizers, batch):.3f}")
-    another = derive(seed, "another")
-    check = demonstrated(tokenizer, documents, another, sizes.modules, sizes.searches_checked)
-    right = [turns for batch in batches(check) for turns in right_spans(model, batch)]
-    return {
-        "libraries": sizes.libraries,
-        "demonstrations": len(examples),
-        "turns right": round(fmean(turn for turns in right for turn in turns), 3),
-        "episodes right": round(fmean(all(turns) for turns in right), 3),
-    }
-
-
-LEARN: dict[str, Callable[[Work], dict[str, Any]]] = {"read": read, "search": search}
-
-
-def demonstrated(
-    tokenizer: PreTrainedTokenizerFast,
-    documents: Sequence[Document],
-    seed: int,
-    modules: int,
-    count: int,
-) -> list[PretrainingTask]:
-    """Faithful demonstrations in the synthetic library of that seed."""
-    environment = synthetic_library_environment(documents, derive(seed, "library"), modules)
-    scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
-    tasks = balanced(environment.tasks("train"), random.Random(derive(seed, "tasks")), count)
-    made = demonstrate(
-        environment, scaffold, RolloutConfig(), tasks, {"faithful": 1.0}, count, seed
-    )
-    return [
-        PretrainingTask(shown.tokens.ids.tolist(), shown.tokens.mask.tolist())
-        for shown in asyncio.run(made)
-    ]
-
-
-def balanced(tasks: Sequence[Task], stream: random.Random, count: int) -> list[Task]:
-    """`count` tasks: as many of each hop kind, and in a kind as many of each form of question."""
-    kinds: defaultdict[str, defaultdict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
-    for task in tasks:
-        names = "|".join(re.escape(name) for name in task.info["symbols"])
-        form = re.sub(rf"(?<!\S)({names})(?![\w.])", "_", task.prompt)
-        kinds[task.info["hops"]][form].append(task)
-    chosen = []
-    for index in range(count):
-        forms = kinds[sorted(kinds)[index % len(kinds)]]
-        chosen.append(stream.choice(forms[stream.choice(sorted(forms))]))
-    return chosen
-
-
 def _reading(maker: PretrainingTaskMaker, level: int) -> PretrainingTask:
     return maker.look_up(level) if level else maker.copying()
 
 
 def _batch(maker: PretrainingTaskMaker, level: int) -> list[PretrainingTask]:
-    """Tasks of about BATCH_TOKENS tokens, of one size, up to that of the level."""
-    examples: list[PretrainingTask] = []
+    """Tasks of one size, up to that of the level."""
     cards = maker.draw(1, level + 1) if level else 0
-    while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
-        examples.append(_reading(maker, cards))
-    return examples
+    return _filled(lambda: _reading(maker, cards))
 
 
 def _of_library(
     maker: PretrainingTaskMaker, library: Library, way: Reading
 ) -> list[PretrainingTask]:
-    """Tasks of about BATCH_TOKENS tokens, all whole or none."""
-    examples: list[PretrainingTask] = []
+    """Tasks that are all whole, or none."""
     whole = maker.draw(0, 100) < 100 * way.whole
+    return _filled(lambda: library.example(maker, whole, way.named))
+
+
+def _filled(make: Callable[[], PretrainingTask]) -> list[PretrainingTask]:
+    """Tasks of about BATCH_TOKENS tokens."""
+    examples: list[PretrainingTask] = []
     while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
-        examples.append(library.example(maker, whole, way.named))
+        examples.append(make())
     return examples

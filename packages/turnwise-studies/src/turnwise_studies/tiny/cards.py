@@ -16,7 +16,7 @@ from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.documents import index_documents
 from turnwise.environments.search.graph import RELATIONS, Relation
 from turnwise.environments.search.wording import wanted, wanted_with
-from turnwise_studies.tiny.pretraining_tasks import PretrainingTask, PretrainingTaskMaker, Statement
+from turnwise_studies.tiny.pretraining import PretrainingTask, PretrainingTaskMaker, Statement
 from turnwise_studies.tiny.synthetic_library import RESULT_TOKENS, synthetic_documents
 
 LINES = 3

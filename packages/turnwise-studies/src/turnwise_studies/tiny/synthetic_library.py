@@ -1,8 +1,8 @@
-"""A library of made-up modules, classes, functions and methods, with questions about it.
+"""A library of made-up modules, classes, functions and methods.
 
 It has the shapes of the real documentation: how many classes a module has, how names are put
 together, how long texts are. Names are real ones in a place that is not theirs, or put together
-anew from real words: no fact is the real one's, and no question a real question.
+anew from real words: no fact is the real one's.
 """
 
 import random
@@ -12,10 +12,6 @@ from collections.abc import Sequence
 
 from turnwise.environments.search.corpus import Document, module_contents, module_document
 from turnwise.environments.search.definitions import Definition, Module
-from turnwise.environments.search.documents import index_documents
-from turnwise.environments.search.environment import SearchEnvironment
-from turnwise.environments.search.tasks import build_tasks, standard_tasks
-from turnwise.types import Task
 
 RESULT_TOKENS = 40
 NO_BASE = "object"
@@ -28,22 +24,6 @@ THEME = 0.4
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 """Words as names are made of them: HTTPError has two words, base64 has two."""
-
-
-def synthetic_library_environment(
-    documents: Sequence[Document], seed: int, modules: int
-) -> SearchEnvironment:
-    """The search environment over a synthetic library; all its tasks are training tasks, and none
-    is about the real `documents`."""
-    synthetic = synthetic_documents(documents, seed, modules)
-    splits = standard_tasks(documents, index_documents(documents)).values()
-    real = {task.id for tasks in splits for task in tasks}
-    made = [
-        Task(**{key: value for key, value in record.items() if key != "split"})
-        for record in build_tasks(synthetic, index_documents(synthetic))
-        if record["id"] not in real
-    ]
-    return SearchEnvironment.over(synthetic, made, RESULT_TOKENS)
 
 
 def synthetic_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:

@@ -185,61 +185,45 @@ def _row(text: str) -> int:
     return int(text)
 
 
-def _of_run(answer: Callable[..., Any]) -> Handler:
-    """The handler that calls `answer(dashboard, the run's folder, request, further names…)`."""
+OF_RUN: Mapping[str, Callable[..., Any]] = {
+    "GET": _run,
+    "GET curves": lambda shown, path, _: curves(path, shown.meanings, shown.warnings),
+    "GET steps/*": lambda shown, path, _, file: steps.step(path, file, shown.index),
+    "GET episodes": _episodes,
+    "GET episodes/*/*": _episode,
+    "GET episodes/*/*/tokens": _tokens,
+    "GET groups/*/*": lambda shown, path, _, file, name: episodes.group(
+        path, file, name, shown.index
+    ),
+    "GET timeline": lambda shown, path, asked: timeline.timeline(
+        path, asked.whole("step"), shown.index
+    ),
+    "GET reports": lambda _, path, __: {"reports": reports.reports(path)},
+    "GET reports/*": lambda _, path, __, name: reports.report(path, name),
+    "GET notes": _notes,
+    "POST notes": _write_note,
+    "GET export": _export,
+    "GET images/*": _image,
+}
+"""Answers on one run, by the path below it: `answer(dashboard, the run's folder, request, names…)`,
+where a name is any segment."""
+
+
+def _on_run(answer: Callable[..., Any]) -> Handler:
     return lambda shown, asked: answer(shown, shown.path(asked.names[0]), asked, *asked.names[1:])
 
 
-_RUN = ("runs", None)
-_EPISODE = (*_RUN, "episodes", None, None)
-ROUTES: list[tuple[str, tuple[str | None, ...], Handler]] = [
-    (
-        "GET",
-        ("runs",),
-        lambda shown, _: {"runs": [runs.overview(*one) for one in shown.runs.items()]},
-    ),
-    ("GET", _RUN, _of_run(_run)),
-    (
-        "GET",
-        (*_RUN, "curves"),
-        _of_run(lambda shown, path, _: curves(path, shown.meanings, shown.warnings)),
-    ),
-    (
-        "GET",
-        (*_RUN, "steps", None),
-        _of_run(lambda shown, path, _, file: steps.step(path, file, shown.index)),
-    ),
-    ("GET", (*_RUN, "episodes"), _of_run(_episodes)),
-    ("GET", _EPISODE, _of_run(_episode)),
-    ("GET", (*_EPISODE, "tokens"), _of_run(_tokens)),
-    (
-        "GET",
-        (*_RUN, "groups", None, None),
-        _of_run(lambda shown, path, _, file, name: episodes.group(path, file, name, shown.index)),
-    ),
-    (
-        "GET",
-        (*_RUN, "timeline"),
-        _of_run(
-            lambda shown, path, asked: timeline.timeline(path, asked.whole("step"), shown.index)
-        ),
-    ),
-    ("GET", (*_RUN, "reports"), _of_run(lambda _, path, __: {"reports": reports.reports(path)})),
-    (
-        "GET",
-        (*_RUN, "reports", None),
-        _of_run(lambda _, path, __, name: reports.report(path, name)),
-    ),
-    ("GET", (*_RUN, "notes"), _of_run(_notes)),
-    ("POST", (*_RUN, "notes"), _of_run(_write_note)),
-    ("GET", (*_RUN, "export"), _of_run(_export)),
-    ("GET", (*_RUN, "images", None), _of_run(_image)),
-    ("GET", ("compare",), _compare),
-    ("GET", ("play",), lambda shown, _: {"environments": runs.environments(shown.runs)}),
-    ("POST", ("play",), _begin),
-    ("POST", ("play", None), lambda shown, asked: shown.player.act(asked.names[0], asked.body)),
-    ("POST", ("play", None, "onward"), lambda shown, asked: shown.player.onward(asked.names[0])),
-    ("POST", ("play", None, "back"), lambda shown, asked: shown.player.back(asked.names[0])),
-]
-"""Method, segments of the path below /api (None is a name), and what answers: a value, or something
-to wait for."""
+ROUTES: Mapping[str, Handler] = {
+    "GET runs": lambda shown, _: {"runs": [runs.overview(*one) for one in shown.runs.items()]},
+    **{
+        "/".join([f"{method} runs/*", *path]): _on_run(answer)
+        for (method, *path), answer in ((key.split(), one) for key, one in OF_RUN.items())
+    },
+    "GET compare": _compare,
+    "GET play": lambda shown, _: {"environments": runs.environments(shown.runs)},
+    "POST play": _begin,
+    "POST play/*": lambda shown, asked: shown.player.act(asked.names[0], asked.body),
+    "POST play/*/onward": lambda shown, asked: shown.player.onward(asked.names[0]),
+    "POST play/*/back": lambda shown, asked: shown.player.back(asked.names[0]),
+}
+"""By method and path below /api: a value, or something to wait for."""

@@ -3,9 +3,9 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -91,28 +91,24 @@ def _fitting(file: Path, query: Query, index: Index) -> Sequence[int]:
     if not query.chooses:
         return range(row_count(file))
     table = index.table(file)
-    fits: list[Callable[[int], bool]] = [
-        partial(_equals, table[name].to_pylist(), wanted)
-        for name, wanted in (("outcome", query.outcome), ("group", query.group))
-        if wanted
+    wanted = {
+        "outcome": query.outcome or None,
+        "group": query.group or None,
+        "success": query.success,
+    }
+    fits = [
+        [value == one for value in table[name].to_pylist()]
+        for name, one in wanted.items()
+        if one is not None
     ]
-    if query.success is not None:
-        fits.append(partial(_equals, table["success"].to_pylist(), query.success))
     if query.low is not None or query.high is not None:
-        rewards = table["reward"].to_pylist()
         low = -math.inf if query.low is None else query.low
         high = math.inf if query.high is None else query.high
-        fits.append(lambda row: rewards[row] is not None and low <= rewards[row] <= high)
-    for look, word in ((rows_with, query.text), (rows_calling, query.tool)):
-        if word:
-            fits.append(look(file, word).__getitem__)
-    if query.error:
-        fits.append(rows_with_problem(file, query.error).__getitem__)
-    return [row for row in range(table.num_rows) if all(fit(row) for fit in fits)]
-
-
-def _equals(values: Sequence[Any], wanted: Any, row: int) -> bool:
-    return bool(values[row] == wanted)
+        rewards = table["reward"].to_pylist()
+        fits.append([reward is not None and low <= reward <= high for reward in rewards])
+    looks = {rows_with: query.text, rows_calling: query.tool, rows_with_problem: query.error}
+    fits += [look(file, word) for look, word in looks.items() if word]
+    return [row for row in range(table.num_rows) if all(column[row] for column in fits)]
 
 
 def _listed(file: Path, rows: list[int], index: Index) -> list[dict[str, Any]]:
@@ -130,16 +126,16 @@ def episode(path: Path, name: str, number: int, index: Index) -> dict[str, Any]:
     folder = RunFolder.open(path)
     file = folder.trajectory_file(name)
     row = read_row(file, number)
-    group = [
-        (place, one)
+    facts = ("episode", "outcome", "reward", "parent", "first_turn")
+    siblings = [
+        {"row": place, **{fact: one[fact] for fact in facts}}
         for place, one in enumerate(index.table(file).to_pylist())
         if one["group"] == row["group"]
     ]
-    facts = ("episode", "outcome", "reward", "parent", "first_turn")
     turns = turns_of(row)
     sampled = [version for version in row["version"] if version >= 0]
     return {
-        **{fact: row[fact] for fact in LIGHT if fact not in ("detail",)},
+        **{fact: row[fact] for fact in LIGHT if fact != "detail"},
         "file": name,
         "row": number,
         "step": file_kind(name)[1],
@@ -156,7 +152,7 @@ def episode(path: Path, name: str, number: int, index: Index) -> dict[str, Any]:
             for shown in row["images"]
         ],
         "turns": turns,
-        "siblings": [{"row": place, **{fact: one[fact] for fact in facts}} for place, one in group],
+        "siblings": siblings,
         "why": why(row, turns),
         "trained_down": _trained_down(row),
         "weight": float(np.nansum(row["loss_weight"])) if row["loss_weight"] else None,
@@ -255,18 +251,21 @@ def _turn(
     results = step["results"] if step is not None else []
     by_turn = row["tool_seconds"] or []
     seconds = by_turn[number] if number < len(by_turn) else []
-    calls = []
-    for place, call in enumerate(action["calls"]):
-        result = results[place] if place < len(results) else None
-        calls.append(
-            {
-                "name": call["name"],
-                "arguments": call["arguments"],
-                "ok": result is None or bool(result[2]),
-                "result": None if result is None else result[1],
-                "seconds": seconds[place] if place < len(seconds) else None,
-            }
+    calls = [
+        {
+            "name": call["name"],
+            "arguments": call["arguments"],
+            "ok": result is None or bool(result[2]),
+            "result": None if result is None else result[1],
+            "seconds": took,
+        }
+        for call, result, took in zip(
+            action["calls"],
+            chain(results, repeat(None)),
+            chain(seconds, repeat(None)),
+            strict=False,
         )
+    ]
     shown = step["observation"] if step is not None else None
     rewards = row["turn_rewards"]
     return {
@@ -300,11 +299,10 @@ def _credit(row: Row) -> dict[int, dict[str, float]]:
 
 def _trained_down(row: Row) -> dict[str, Any]:
     """The sampled tokens that an update made less likely: those with an advantage below 0."""
+    columns = zip(row["advantage"], row["source"], row["turn"], strict=True)
     down = [
         turn
-        for advantage, source, turn in zip(
-            row["advantage"], row["source"], row["turn"], strict=True
-        )
+        for advantage, source, turn in columns
         if source == Source.MODEL and advantage < 0 and row["trained_logprob"]
     ]
     return {"tokens": len(down), "turns": sorted(set(down))}

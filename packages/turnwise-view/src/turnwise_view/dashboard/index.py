@@ -6,8 +6,9 @@ of turns are searched in the file itself, and lengths are read for the rows that
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -139,31 +140,28 @@ def lengths(file: Path) -> list[int]:
 
 def rows_with(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has the text anywhere in what was said, case aside."""
-    found: Any = None
-    table = read(file, SEARCHED)
-    for name in SEARCHED:
-        written = json.dumps(text)[1:-1] if name in AS_JSON else text
-        has = pc.match_substring(table[name], written, ignore_case=True)
-        has = pc.fill_null(has, False)
-        found = has if found is None else pc.or_(found, has)
-    return [bool(one) for one in found.to_pylist()]
+    table, written = read(file, SEARCHED), json.dumps(text)[1:-1]
+    return _any(
+        pc.match_substring(table[name], written if name in AS_JSON else text, ignore_case=True)
+        for name in SEARCHED
+    )
 
 
 def rows_calling(file: Path, tool: str) -> list[bool]:
     """Whether each trajectory of a file has a call of a tool of that name."""
-    pattern = f'"name": "{tool}"'
-    has = pc.match_substring(read(file, ("actions",))["actions"], pattern)
-    return [bool(one) for one in has.to_pylist()]
+    actions = read(file, ("actions",))["actions"]
+    return _any([pc.match_substring(actions, f'"name": "{tool}"')])
 
 
 def rows_with_problem(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has a malformed turn or a problem that says the text."""
-    table = read(file, ("problem", "actions"))
+    table, pattern = read(file, ("problem", "actions")), f'"error": "[^"]*{_literal(text)}'
     problem = pc.match_substring(table["problem"], text, ignore_case=True)
-    pattern = f'"error": "[^"]*{_literal(text)}'
-    error = pc.match_substring_regex(table["actions"], pattern, ignore_case=True)
-    either = pc.or_(pc.fill_null(problem, False), pc.fill_null(error, False))
-    return [bool(one) for one in either.to_pylist()]
+    return _any([problem, pc.match_substring_regex(table["actions"], pattern, ignore_case=True)])
+
+
+def _any(found: Iterable[Any]) -> list[bool]:
+    return [bool(one) for one in reduce(pc.or_kleene, found).to_pylist()]
 
 
 def _shortened(table: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """Reports as tables and curves: a run's evaluations and comparisons, and the study it is of."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,18 @@ def report(path: Path, name: str) -> dict[str, Any]:
     if name.startswith(AUDIT):
         return _of_audit(path, name.removeprefix(AUDIT))
     summary = folder.evaluation(name) or {}
-    return {
-        "title": f"Evaluation: {name}",
-        "kind": "evaluation",
-        "tables": _tables(summary),
-        "text": "\n".join(summary.get("cautions", [])),
-        "curves": _budgets({name: summary}),
-    }
+    cautions, curves = "\n".join(summary.get("cautions", [])), _budgets({name: summary})
+    return _page(f"Evaluation: {name}", "evaluation", _tables(summary), cautions, curves)
+
+
+def _page(
+    title: str,
+    kind: str,
+    tables: Sequence[Mapping[str, Any]],
+    text: str = "",
+    curves: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    return {"title": title, "kind": kind, "tables": tables, "text": text, "curves": curves}
 
 
 def _of_run(folder: RunFolder) -> dict[str, Any]:
@@ -75,23 +80,16 @@ def _of_run(folder: RunFolder) -> dict[str, Any]:
         columns = ["first", "second", "difference", "95% interval", "p (corrected)"]
         rows = [
             [
-                pair["first"],
-                pair["second"],
-                f"{pair['difference']:+.1%}",
-                f"{pair['low']:+.1%} to {pair['high']:+.1%}",
-                f"{pair['p_corrected']:.2g}",
+                *(one["first"], one["second"], f"{one['difference']:+.1%}"),
+                *(f"{one['low']:+.1%} to {one['high']:+.1%}", f"{one['p_corrected']:.2g}"),
             ]
-            for pair in pairs
+            for one in pairs
         ]
         tables.append({"title": "The same tasks, pair by pair", "columns": columns, "rows": rows})
-    text = folder.path / "report.md"
-    return {
-        "title": f"Report: {folder.report().get('name', folder.path.name)}",
-        "kind": "report",
-        "tables": tables,
-        "text": text.read_text(encoding="utf-8") if text.is_file() else "",
-        "curves": _budgets(evaluations),
-    }
+    file = folder.path / "report.md"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    title = f"Report: {folder.report().get('name', folder.path.name)}"
+    return _page(title, "report", tables, text, _budgets(evaluations))
 
 
 def _of_audit(path: Path, name: str) -> dict[str, Any]:
@@ -110,13 +108,8 @@ def _of_audit(path: Path, name: str) -> dict[str, Any]:
     }
     said = {title: values for title, values in columns.items() if set(values) - {"", "–"}}
     rows = list(zip(*said.values(), strict=True))
-    return {
-        "title": audit["title"],
-        "kind": "audit",
-        "tables": [{"title": "Findings", "columns": list(said), "rows": rows}],
-        "text": "",
-        "curves": [],
-    }
+    table = {"title": "Findings", "columns": list(said), "rows": rows}
+    return _page(audit["title"], "audit", [table])
 
 
 def _tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -141,17 +134,14 @@ def _budgets(evaluations: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     kinds = {kind for one in evaluations.values() for kind in one.get("budgets", {})}
     curves = []
     for kind in sorted(kinds):
-        known = {
-            name: one["budgets"][kind]
-            for name, one in evaluations.items()
-            if kind in one.get("budgets", {})
-        }
+        budgets = {name: one.get("budgets", {}) for name, one in evaluations.items()}
+        known = {name: one[kind] for name, one in budgets.items() if kind in one}
         most = max((pairs[-1][0] for pairs in known.values() if pairs), default=1)
         lines = []
         for name, pairs in known.items():  # more than was ever used adds no success
             highest = pairs[-1][1] if pairs else 0.0
-            budgets, rates = zip((0, 0.0), *pairs, (most, highest), strict=True)
-            lines.append({"name": name, "steps": list(budgets), "values": list(rates)})
+            steps, rates = zip((0, 0.0), *pairs, (most, highest), strict=True)
+            lines.append({"name": name, "steps": list(steps), "values": list(rates)})
         title = f"Success within a budget of {kind.replace('_', ' ')}"
         curves.append({"title": title, "lines": lines})
     return curves
@@ -183,19 +173,12 @@ def _of_study(folder: Path) -> dict[str, Any]:
     claims = ["claim", "verdict", "difference", "95% interval", "why"]
     verdicts = {"title": "Effects", "columns": claims, "rows": effects}
     numbers = {"title": "Arms", "columns": columns, "rows": sorted(rows, key=lambda row: row[0])}
-    return {
-        "title": title,
-        "kind": "study",
-        "tables": [verdicts, numbers],
-        "text": about,
-        "curves": [],
-    }
+    return _page(title, "study", [verdicts, numbers], about)
 
 
 def _claim(effect: Mapping[str, Any]) -> str:
     """The claim in the study's words, or what is held against what."""
-    names = f"{effect['metric']}: {effect['arm']} against {effect['against']}"
-    return str(effect["claim"]) or names
+    return effect["claim"] or f"{effect['metric']}: {effect['arm']} against {effect['against']}"
 
 
 def _mean(found: Mapping[str, float | None] | None) -> list[str]:

@@ -87,7 +87,8 @@ def leads_out(file: str | Path, folder: Path) -> bool:
 def overview(identity: str, path: Path) -> dict[str, Any]:
     """A run in a list of runs; one that cannot be read has the state "unreadable" and says why."""
     shown: dict[str, Any] = {"id": identity, "name": path.name, "path": str(path), "kind": "run"}
-    nothing = {"steps_done": 0, "steps_planned": None, "started": None, "seconds": None}
+    nothing = dict.fromkeys(("steps_planned", "started", "seconds", "cost")) | {"steps_done": 0}
+    nothing["figures"] = []
     try:
         folder = RunFolder.open(path)
         check_links(path)
@@ -109,27 +110,15 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
             "cost": _cost(folder, lines),
         }
     except (DataError, OSError) as error:
-        why: dict[str, Any] = {
-            "state": "unreadable",
-            "trouble": str(error),
-            "figures": [],
-            "cost": None,
-        }
-        return shown | nothing | why
+        return shown | nothing | {"state": "unreadable", "trouble": str(error)}
 
 
 def details(identity: str, path: Path) -> dict[str, Any]:
     """A run by itself: its overview, its recipe, its files and what went wrong at which step."""
     shown = overview(identity, path)
     if shown["state"] == "unreadable":
-        return shown | {
-            "recipe": {},
-            "changed": [],
-            "files": [],
-            "troubles": [],
-            "moves": [],
-            "has": {},
-        }
+        lists: dict[str, Any] = {name: [] for name in ("changed", "files", "troubles", "moves")}
+        return shown | lists | {"recipe": {}, "has": {}}
     folder, values = RunFolder.open(path), recipe_values(path)
     flat, files = flattened(values), in_order(folder.trajectory_files())
     steps = [file for file in files if file_kind(file.stem)[0] == "step"]
@@ -169,14 +158,9 @@ def compared(runs: Mapping[str, Path]) -> dict[str, Any]:
 
 def figures(folder: RunFolder) -> list[dict[str, Any]]:
     """The success of every finished evaluation with its 95% interval."""
+    keys = ("low", "high", "n")
     return [
-        {
-            "name": name,
-            "rate": one.get("success"),
-            "low": one.get("low"),
-            "high": one.get("high"),
-            "n": one.get("n"),
-        }
+        {"name": name, "rate": one.get("success"), **{key: one.get(key) for key in keys}}
         for name, one in folder.evaluations().items()
     ]
 
@@ -219,15 +203,13 @@ def file_entry(file: Path, earlier: bool = False) -> dict[str, Any]:
     """A file of trajectories in a list; without its rows where it cannot be read, and of an earlier
     one its name alone."""
     kind, step = file_kind(file.stem)
+    known: dict[str, Any] = {"name": file.stem, "kind": kind, "step": step, "earlier": earlier}
     if earlier:
-        return {"name": file.stem, "kind": kind, "step": step, "earlier": True}
+        return known
     try:
-        rows: int | None = row_count(file)
-        size = state_of(file)[1]
+        return known | {"rows": row_count(file), "bytes": state_of(file)[1]}
     except DataError:
-        rows, size = None, None
-    known = {"name": file.stem, "kind": kind, "step": step, "earlier": False}
-    return {**known, "rows": rows, "bytes": size}
+        return known | {"rows": None, "bytes": None}
 
 
 def in_order(files: list[Path]) -> list[Path]:
@@ -300,9 +282,8 @@ def _trouble(folder: RunFolder, state: str, steps: int) -> str | None:
             return f"it may still be written on {owner}, which cannot be seen from here"
         return f"it ended before its end: turnwise train --resume {folder.path}"
     if lines:
-        return (
-            f"{len(lines)} of {steps} steps taught nothing, the last one step {lines[-1]['step']}"
-        )
+        last = lines[-1]["step"]
+        return f"{len(lines)} of {steps} steps taught nothing, the last one step {last}"
     return None
 
 

@@ -25,11 +25,14 @@ from starlette.routing import Route
 from turnwise.errors import ConfigError, DataError, TurnwiseError
 from turnwise_view.dashboard.answers import ROUTES, Asked, Dashboard, File
 from turnwise_view.dashboard.security import HEADERS, AccessGuard
-from turnwise_view.dashboard.watching import changes
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 LARGEST_BODY = 100_000
 """Bytes of a request, at most."""
+LOOK_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 15.0
+WATCHED = ("metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "trajectories", "evaluations")
+OTHERS = ("report.json", "lock", "validation.jsonl", "no_signal.jsonl", "moves.jsonl")
 
 
 def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:
@@ -72,13 +75,14 @@ async def _api(dashboard: Dashboard, request: Request, path: str) -> Response:
 
 
 def _route(method: str, segments: Sequence[str]) -> tuple[Any, list[str]] | None:
-    """The handler of a path and the names in it, which stand where a pattern has None."""
-    for wanted, pattern, handler in ROUTES:
-        pairs = list(zip(pattern, segments, strict=False))
-        if wanted != method or len(pattern) != len(segments):
+    """The handler of a path and the names in it, which stand where a pattern has a star."""
+    for address, handler in ROUTES.items():
+        wanted, pattern = address.split()
+        pairs = list(zip(pattern.split("/"), segments, strict=False))
+        if wanted != method or len(pattern.split("/")) != len(segments):
             continue
-        if all(word in (None, segment) for word, segment in pairs):
-            return handler, [segment for word, segment in pairs if word is None]
+        if all(word in ("*", segment) for word, segment in pairs):
+            return handler, [segment for word, segment in pairs if word == "*"]
     return None
 
 
@@ -143,3 +147,35 @@ def _static(name: str) -> Response:
 def _stream(events: AsyncIterator[str]) -> Response:
     headers = {**HEADERS, "cache-control": "no-store"}
     return StreamingResponse(events, 200, headers, "text/event-stream")
+
+
+async def changes(runs: Mapping[str, Path]) -> AsyncIterator[str]:
+    """Server-sent events, one whenever runs have changed, and a comment every 15 s."""
+    seen = await asyncio.to_thread(_looks, runs)
+    silent = 0.0
+    yield ": connected\n\n"
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        now = await asyncio.to_thread(_looks, runs)
+        changed = [identity for identity in runs if now[identity] != seen[identity]]
+        seen, silent = now, 0.0 if changed else silent + LOOK_SECONDS
+        if changed:
+            yield f"event: changed\ndata: {json.dumps({'runs': changed})}\n\n"
+        elif silent >= KEEP_ALIVE_SECONDS:
+            silent = 0.0
+            yield ": keep-alive\n\n"
+
+
+def _looks(runs: Mapping[str, Path]) -> dict[str, tuple[tuple[int, int], ...]]:
+    return {
+        identity: tuple(_look(path / name) for name in (*WATCHED, *OTHERS))
+        for identity, path in runs.items()
+    }
+
+
+def _look(file: Path) -> tuple[int, int]:
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import NO_VERSION
@@ -51,18 +50,11 @@ def step(path: Path, name: str, index: Index) -> dict[str, Any]:
 def _measured(file: Path, number: int | None) -> list[dict[str, Any]]:
     """The measures of each trajectory: tokens, the sum of its advantages, and by how many versions
     its oldest token is behind the step's, where it is one."""
-    table = read(file, ("version", "advantage"))
-    lengths = pc.list_value_length(table["version"]).to_pylist()
-    versions = np.asarray(pc.list_flatten(table["version"]), np.int64)
-    advantages = np.asarray(pc.list_flatten(table["advantage"]), np.float64)
-    found, begin = [], 0
-    with_advantages = pc.list_value_length(table["advantage"]).to_pylist()
-    at = 0
-    for length, given in zip(lengths, with_advantages, strict=True):
-        own = versions[begin : begin + length]
+    table, found = read(file, ("version", "advantage")), []
+    for version, advantage in zip(table["version"], table["advantage"], strict=True):
+        own = version.values.to_numpy(zero_copy_only=False)
         sampled = own[own != NO_VERSION]
         behind = None if number is None or not len(sampled) else number - 1 - int(sampled.min())
-        advantage = float(advantages[at : at + given].sum())
-        found.append({"tokens": length, "staleness": behind, "advantage": advantage})
-        begin, at = begin + length, at + given
+        credit = advantage.values.to_numpy(zero_copy_only=False).sum(dtype=np.float64)
+        found.append({"tokens": len(own), "staleness": behind, "advantage": float(credit)})
     return found

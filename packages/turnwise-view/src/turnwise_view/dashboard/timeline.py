@@ -10,15 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import EPISODE, LEARNER, read_timeline
 from turnwise_view.dashboard.index import Index
-from turnwise_view.dashboard.step_rows import Rows
-from turnwise_view.dashboard.waits import OWN, OWN_PROCESS, Waits, busy
+from turnwise_view.dashboard.waits import OWN, OWN_PROCESS, Row, Waits, busy, rows_of
 
 NOTHING = "No step has been timed yet: the run has no timing.jsonl."
 EARLIER = (
@@ -30,6 +26,7 @@ BESIDE = (-2, -1, 1, 2)
 """Steps beside the one that is shown, of which what reaches into it is shown too."""
 SAME = 1e-5
 """Seconds by which an episode may seem to begin before the one ended that had its place."""
+COLUMNS = ("lane", "kind", "episode", "step", "start", "seconds")
 DIGITS = 5
 """Decimal places of seconds."""
 
@@ -45,13 +42,15 @@ def timeline(path: Path, step: int | None, index: Index) -> dict[str, Any]:
     table = read_timeline(folder.timeline_file(number))
     if table.num_rows == 0:
         return _phases_alone(number, lines)
-    own = Rows.of(number, table)
+    own = rows_of(number, table)
+    begin, end = min(row.start for row in own), max(row.end for row in own)
+    beside = (number + offset for offset in BESIDE if number + offset > 0)
     others = [
-        Rows.of(number + offset, read_timeline(folder.timeline_file(number + offset)))
-        for offset in BESIDE
-        if number + offset > 0
+        row
+        for step in beside
+        for row in rows_of(step, read_timeline(folder.timeline_file(step)), begin, end)
     ]
-    return _laid_out(own, others, _rows_of_episodes(folder, number, index))
+    return _laid_out(own, others, begin, end, _rows_of_episodes(folder, number, index))
 
 
 def _rows_of_episodes(folder: RunFolder, step: int, index: Index) -> dict[tuple[str, int], int]:
@@ -64,50 +63,54 @@ def _rows_of_episodes(folder: RunFolder, step: int, index: Index) -> dict[tuple[
     return {pair: row for row, pair in enumerate(pairs)}
 
 
-def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -> dict[str, Any]:
-    begin, end = min(own.start), max(own.end)
-    lanes, spans = _Lanes(), _Spans(begin)
+def _laid_out(
+    own: list[Row],
+    others: list[Row],
+    begin: float,
+    end: float,
+    numbers: dict[tuple[str, int], int],
+) -> dict[str, Any]:
+    step = own[0].step
+    lanes, spans, every = _Lanes(), _Spans(begin), [*own, *others]
+    near = [row for row in every if row.end > begin and row.start < end]
     learner = lanes.of(LEARNER, 0)
-    every = [own, *others]
-    for part in every:
-        for place in part.phases:
-            if part is own or (part.end[place] > begin and part.start[place] < end):
-                spans.add(learner, part, place)
-    requests = busy(every, begin, end)
+    for row in (*own, *(row for row in near if row.step != step)):
+        if row.process == LEARNER:
+            spans.add(learner, row)
+    requests = busy(near, begin, end)
     engine = lanes.of("engine", 0) if requests else None
     for first, last in requests:
-        spans.put(engine or 0, "requests", own.step, first, last)
-    slots = _slots(every, begin, end)
-    where = np.full((2, max(own.owner) + 1), -1)
-    for part, place, slot in slots:
-        lane = lanes.of(part.process[place] or OWN_PROCESS, slot)
-        number = spans.add(lane, part, place)
-        if part is own:
-            where[:, own.owner[place]] = lane, number
-    spans.add_parts(own, where)
-    waits = Waits(own, others, begin, end)
+        spans.put(engine or 0, "requests", step, first, last)
+    slots = _slots([row for row in near if row.kind == EPISODE])
+    placed = [(lanes.of(row.process or OWN_PROCESS, slot), row) for row, slot in slots]
+    drawn = {}
+    for lane, row in placed:
+        spans.add(lane, row)
+        if row.step == step:
+            drawn[row.owner] = lane
+    for row in own:
+        if row.kind != EPISODE and row.owner in drawn:
+            spans.add(drawn[row.owner], row)
+    waits = Waits(step, every, begin, end)
     found = [
         *waits.of_learner(learner),
         *(waits.of_engine(engine, requests) if engine is not None else []),
-        *waits.of_slots(
-            (lanes.of(part.process[place] or OWN_PROCESS, slot), part, place)
-            for part, place, slot in slots
-        ),
+        *waits.of_slots(placed),
     ]
     return {
-        "step": own.step,
+        "step": step,
         "absent": None,
         "seconds": round(end - begin, DIGITS),
         "lanes": lanes.names,
         "kinds": list(spans.kinds),
         "episodes": [
             {
-                "step": one[0],
-                "group": one[1],
-                "episode": one[2],
-                "row": rows.get((one[1], one[2])) if one[0] == own.step else None,
+                "step": of,
+                "group": group,
+                "episode": episode,
+                "row": numbers.get((group, episode)) if of == step else None,
             }
-            for one in spans.episodes
+            for of, group, episode in spans.episodes
         ],
         "spans": spans.columns,
         "waits": found,
@@ -136,96 +139,59 @@ class _Spans:
         self._zero = zero
         self.kinds: dict[str, int] = {}
         self.episodes: dict[tuple[int, str, int], int] = {}
-        self._columns: list[list[float]] = [[] for _ in range(6)]
+        self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
 
-    def add(self, lane: int, part: Rows, place: int) -> int:
-        """Add a row of a step; gives the number of its episode."""
-        group, number = part.group[place], part.episode[place]
+    def add(self, lane: int, row: Row) -> None:
         episode = -1
-        if group is not None and number is not None:
-            name = part.step, group, number
+        if row.group is not None and row.episode is not None:
+            name = row.step, row.group, row.episode
             episode = self.episodes.setdefault(name, len(self.episodes))
-        start, end = part.start[place], part.end[place]
-        self.put(lane, part.kind[place], part.step, start, end, episode)
-        return episode
-
-    def add_parts(self, rows: Rows, where: NDArray[np.int64]) -> None:
-        """Add all parts of a step's episodes, whose lanes and numbers `where` has by owner, -1 for
-        those that are not drawn."""
-        places = [place for place in rows.parts if where[0, rows.owner[place]] >= 0]
-        lanes, episodes = where[:, rows.owner[places]]
-        starts = np.asarray(rows.start)[places]
-        columns = (
-            lanes,
-            [self.kinds.setdefault(rows.kind[place], len(self.kinds)) for place in places],
-            episodes,
-            np.full(len(places), rows.step),
-            starts - self._zero,
-            np.asarray(rows.end)[places] - starts,
-        )
-        for column, values in zip(self._columns, columns, strict=True):
-            column.extend(np.asarray(values).tolist())
+        self.put(lane, row.kind, row.step, row.start, row.end, episode)
 
     def put(
         self, lane: int, kind: str, step: int, start: float, end: float, episode: int = -1
     ) -> None:
         number = self.kinds.setdefault(kind, len(self.kinds))
-        values = (lane, number, episode, step, start - self._zero, end - start)
-        for column, value in zip(self._columns, values, strict=True):
+        begun, took = round(start - self._zero, DIGITS), round(end - start, DIGITS)
+        values = (lane, number, episode, step, begun, took)
+        for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
 
-    @property
-    def columns(self) -> dict[str, list[float]]:
-        names = ("lane", "kind", "episode", "step", "start", "seconds")
-        rounded = (np.round(column, DIGITS).tolist() for column in self._columns)
-        return dict(zip(names, rounded, strict=True))
 
-
-def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int, int]]:
-    """The episodes that reach into a time, each with a slot of its process that is free for it:
-    by processes, and in the order in which they began."""
-    episodes = [
-        (part.process[place], part.start[place], part, place)
-        for part in parts
-        for place in part.episodes
-        if part.end[place] > begin and part.start[place] < end
-    ]
-    episodes.sort(key=lambda one: one[:2])
-    found: list[tuple[Rows, int, int]] = []
-    for _, members in groupby(episodes, key=lambda one: one[0]):
+def _slots(episodes: list[Row]) -> list[tuple[Row, int]]:
+    """Episodes, each with a slot of its process that is free for it: by processes and slots, and in
+    the order in which they began."""
+    found: list[tuple[Row, int]] = []
+    ordered = sorted(episodes, key=lambda row: (row.process, row.start))
+    for _, members in groupby(ordered, key=lambda row: row.process):
         free: list[int] = []
         taken: list[tuple[float, int]] = []
-        for _, start, part, place in members:
-            while taken and taken[0][0] <= start + SAME:
+        for row in members:
+            while taken and taken[0][0] <= row.start + SAME:
                 heapq.heappush(free, heapq.heappop(taken)[1])
             slot = heapq.heappop(free) if free else len(taken)
-            heapq.heappush(taken, (part.end[place], slot))
-            found.append((part, place, slot))
-    return sorted(found, key=lambda one: (one[0].process[one[1]], one[2]))
+            heapq.heappush(taken, (row.end, slot))
+            found.append((row, slot))
+    return sorted(found, key=lambda one: (one[0].process, one[1]))
 
 
-def _totals(own: Rows, slots: list[tuple[Rows, int, int]]) -> list[dict[str, Any]]:
+def _totals(own: list[Row], slots: list[tuple[Row, int]]) -> list[dict[str, Any]]:
     """The seconds of a step's episodes by process and kind."""
-    names: dict[tuple[str, str], int] = {}
-    both = zip(own.process, own.kind, strict=True)
-    of_row = [names.setdefault(pair, len(names)) for pair in both]
-    counts = np.bincount(of_row)
-    sums = np.bincount(of_row, np.asarray(own.end) - np.asarray(own.start))
     found: dict[str, dict[str, Any]] = {}
-    for (process, kind), number in names.items():
-        if process == LEARNER:
+    for row in own:
+        if row.process == LEARNER:
             continue
-        one = found.setdefault(process, {"process": process, "episodes": 0, "seconds": {OWN: 0.0}})
-        took = float(sums[number])
-        if kind == EPISODE:
-            one["episodes"] = int(counts[number])
-            one["seconds"][OWN] += took
+        name = row.process or OWN_PROCESS
+        new: dict[str, Any] = {"process": name, "episodes": 0, "seconds": {OWN: 0.0}}
+        one, took = found.setdefault(row.process, new), row.end - row.start
+        if row.kind == EPISODE:
+            one["episodes"] += 1
         else:
-            one["seconds"][kind] = took
-            one["seconds"][OWN] -= took
-    used = Counter(process for process, _ in {(part.process[at], s) for part, at, s in slots})
+            one["seconds"][row.kind] = one["seconds"].get(row.kind, 0.0) + took
+        one["seconds"][OWN] += took if row.kind == EPISODE else -took
+    used = Counter(process for process, _ in {(row.process, slot) for row, slot in slots})
     for process, one in found.items():
-        one["slots"], one["process"] = used[process], process or OWN_PROCESS
+        one["slots"] = used[process]
     return list(found.values())
 
 

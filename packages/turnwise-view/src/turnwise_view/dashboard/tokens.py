@@ -76,12 +76,7 @@ class Pieces:
 
 
 def tokens(
-    path: Path,
-    name: str,
-    number: int,
-    place: tuple[int, int | None],
-    index: Index,
-    pieces: Pieces,
+    path: Path, name: str, number: int, place: tuple[int, int | None], index: Index, pieces: Pieces
 ) -> dict[str, Any]:
     """The tokens of an episode from and to a place (None is its end), by columns."""
     file = RunFolder.open(path).trajectory_file(name)
@@ -205,12 +200,7 @@ def _of_trajectory(row: Row, index: Index, file: Path) -> str | None:
 
 def _contexts(row: Row, count: int) -> list[int]:
     starts = [start for start, _ in row["contexts"]] or [0]
-    ends = [*starts[1:], count]
-    return [
-        number
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-        for _ in range(end - start)
-    ]
+    return list(np.repeat(range(len(starts)), np.diff([*starts, count])).tolist())
 
 
 def _numbers(values: Any, place: slice) -> list[float | None]:
