@@ -1,6 +1,5 @@
 """Recorded calls: ToolRL's format, what it is compared with, and files that are broken."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import pytest
 
 from environment_contract import keeps_its_word
-from environment_playing import write
+from environment_playing import judged, write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise.types import Action, ToolCall, Verdict
 from turnwise_environments.function_calling.recorded import RecordedCalls, RecordFile
 
 TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
@@ -26,17 +25,6 @@ ANSWER = {
     "input": "**Dialogue Records History**\n<user> Hello! </user>",
     "output": "<think> greet </think>\n<response> Hello. </response>",
 }
-
-
-def judged(environment: RecordedCalls, task: Task, *actions: Action) -> Verdict:
-    async def play() -> Verdict:
-        fresh = environment.fresh()
-        await fresh.reset(task.public(), 0)
-        turns = [Turn(action, await fresh.step(action)) for action in actions]
-        assert all(turn.step is not None and turn.step.done for turn in turns)
-        return await fresh.verify(Trajectory(task, "g", 0, 0, turns=tuple(turns)))
-
-    return asyncio.run(play())
 
 
 def calling(calls: str) -> Action:

@@ -1,4 +1,4 @@
-"""Parts of short answers, and the rewards of two papers case by case."""
+"""Answers that are words, and cells of tables: several in any order, and no hedges."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from tests.rewards.episodes import answer, call, episode, malformed
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Trajectory, Turn
 from turnwise_environments.rewards.answers import cited, exact_match, f1, search_r1, tool_star
+from turnwise_environments.rewards.cells import cells_match, share_of_cells
 
 ROME = {"answers": ["Rome", "Roma"]}
 
@@ -106,3 +107,59 @@ def test_ones_own_tools_of_tool_star() -> None:
         return tool_star(one, tools=("calculator",), bonus=0.5)
 
     assert of(episode(call("calculator"), answer("Rome"), secret=ROME)) == 1.5
+
+
+RIGHT = [
+    ("3", ["3.0"]),
+    ("1,258", ["1258"]),
+    ("Ada", ["ada"]),
+    ("2\u20131", ["2\u20131"]),
+    ("-", ["-"]),
+    ("a, b", ["b", "a"]),
+    ('["a, b", "c"]', ["c", "a, b"]),
+    ("[3]", ["3"]),
+    ("1\n1", ["1", "1"]),
+    ("Paris, France", ["Paris, France"]),
+]
+WRONG = [
+    (None, ["3"]),
+    ("", ["3"]),
+    ("3", []),
+    ("3 or 4", ["3"]),
+    ("3, 4", ["3"]),
+    ("3", ["3", "4"]),
+    ("3, 3", ["3", "4"]),
+    ("a b", ["a", "b"]),
+    ("[" * 100_000, ["1"]),
+    ("not 3", ["3"]),
+]
+
+
+@pytest.mark.parametrize(("answer", "cells"), RIGHT)
+def test_right(answer: str, cells: list[str]) -> None:
+    assert cells_match(answer, cells)
+    assert share_of_cells(answer, cells) == 1.0
+
+
+@pytest.mark.parametrize(("answer", "cells"), WRONG)
+def test_wrong(answer: str | None, cells: list[str]) -> None:
+    assert not cells_match(answer, cells)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cells", "share"),
+    [
+        (None, ["3"], 0.0),
+        ("", ["3"], 0.0),
+        ("4", ["3"], 0.0),
+        ("3, 4", ["3"], 1 / 2),
+        ("3", ["3", "4"], 1 / 2),
+        ("3, 3", ["3", "4"], 1 / 3),
+        ("1, 2, 3, 4, 5, 6, 7, 8, 9, 10", ["3"], 1 / 10),
+        ("not 3", ["3"], 0.0),
+    ],
+)
+def test_a_part_of_the_cells_is_worth_its_share(
+    answer: str | None, cells: list[str], share: float
+) -> None:
+    assert share_of_cells(answer, cells) == pytest.approx(share)
