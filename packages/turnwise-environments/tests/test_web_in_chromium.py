@@ -15,7 +15,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Action, Outcome, Task, ToolCall
+from turnwise.types import Action, Outcome, ToolCall
 from turnwise_environments.measurement import Play, played, played_all, random_script, success
 from turnwise_environments.shop.web import ShopWeb
 from turnwise_environments.tools.browser.chromium import Browser, marked
@@ -60,57 +60,49 @@ def test_the_same_as_plain_pages() -> None:
 
 
 @pytest.mark.long
-def test_images() -> None:
+async def test_images() -> None:
     made = real(WebForms, count=2, kinds=["login"], observations="screenshot")
     assert made.shows_images
     task = made.tasks("train")[0]
-
-    async def look() -> None:
-        try:
-            first = await made.reset(task.public(), 0)
-            assert first.content == task.prompt
-            step = await made.step(made.oracle(task)[0])
-            assert step.observation.content == "Sign in (http://forms.test/)"
-            images = [*first.images, *step.observation.images]
-            assert [image[:4] for image in images] == [b"\x89PNG"] * 2
-            assert images[0] != images[1]
-            other = made.fresh()
-            other.restore(made.snapshot())
-            again = await other.step(Action("", calls=(ToolCall("nothing", {}),)))
-            assert again.observation.images == step.observation.images
-            await other.close()
-        finally:
-            await made.close()
-
-    asyncio.run(look())
+    try:
+        first = await made.reset(task.public(), 0)
+        assert first.content == task.prompt
+        step = await made.step(made.oracle(task)[0])
+        assert step.observation.content == "Sign in (http://forms.test/)"
+        images = [*first.images, *step.observation.images]
+        assert [image[:4] for image in images] == [b"\x89PNG"] * 2
+        assert images[0] != images[1]
+        other = made.fresh()
+        other.restore(made.snapshot())
+        again = await other.step(Action("", calls=(ToolCall("nothing", {}),)))
+        assert again.observation.images == step.observation.images
+        await other.close()
+    finally:
+        await made.close()
     made._browser.close()
 
 
 @pytest.mark.slow
-def test_an_episode_that_lost_its_browser_goes_on_and_one_is_restored() -> None:
+async def test_an_episode_that_lost_its_browser_goes_on_and_one_is_restored() -> None:
     plain, made = (WebForms(count=1, kinds=["booking"]), real(WebForms, count=1, kinds=["booking"]))
     task = plain.tasks("train")[0]
     script = plain.oracle(task)
-    expected = asyncio.run(played(plain, task, script)).trajectory.observed
-
-    async def interrupted() -> None:
-        one, other = made.fresh(), made.fresh()
-        try:
-            await one.reset(task.public(), 0)
-            seen = [(await one.step(action)).observation.content for action in script[:5]]
-            kill(made._browser)
-            while not one.page.lost:
-                await asyncio.sleep(0.02)
-            seen += [(await one.step(action)).observation.content for action in script[5:7]]
-            other.restore(one.snapshot())
-            seen += [(await other.step(action)).observation.content for action in script[7:]]
-            assert tuple(seen) == expected
-            assert other._site.sent == task.secret["wanted"]
-        finally:
-            await one.close()
-            await other.close()
-
-    asyncio.run(interrupted())
+    expected = (await played(plain, task, script)).trajectory.observed
+    one, other = made.fresh(), made.fresh()
+    try:
+        await one.reset(task.public(), 0)
+        seen = [(await one.step(action)).observation.content for action in script[:5]]
+        kill(made._browser)
+        while not one.page.lost:
+            await asyncio.sleep(0.02)
+        seen += [(await one.step(action)).observation.content for action in script[5:7]]
+        other.restore(one.snapshot())
+        seen += [(await other.step(action)).observation.content for action in script[7:]]
+        assert tuple(seen) == expected
+        assert other._site.sent == task.secret["wanted"]
+    finally:
+        await one.close()
+        await other.close()
     made._browser.close()
 
 
@@ -136,7 +128,7 @@ class Deadly(WebForms):
 
 
 @pytest.mark.slow
-def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
+async def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = real(Deadly, count=3, kinds=["button"])
@@ -156,12 +148,8 @@ def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
         max_turns=2, max_turn_tokens=200, max_tokens=4000, max_ungraded_share=1.0, max_seconds=120.0
     )
     runner = RolloutRunner(made, scaffold, ScriptedEngine(say), limits, PrioritySemaphore(1))
-
-    async def collect(chosen: Sequence[Task]) -> list[Any]:
-        groups = await runner.collect(chosen, 1, 0, "test")
-        return [group.trajectories[0] for group in groups]
-
-    before, dead, after = asyncio.run(collect(tasks))
+    groups = await runner.collect(tasks, 1, 0, "test")
+    before, dead, after = (group.trajectories[0] for group in groups)
     assert (dead.outcome, dead.reward) == (Outcome.INFRASTRUCTURE_STEP, None)
     assert "browser: " in dead.problem
     assert before.outcome == after.outcome == Outcome.SUCCESS

@@ -154,29 +154,25 @@ def test_what_breaks_is_infrastructure(own: Path) -> None:
     assert not Gymnasium(f"{own}:Random-v0", success=1).restorable
 
 
-def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
+async def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
     environment = counter(own)
     task = environment.tasks("train")[0]
-
-    async def lucky() -> list[str]:
-        episode = environment.fresh()
-        await episode.reset(task, 1)
-        await episode.step(act("add")[0])
-        state, shown = episode.snapshot(), []
-        for seed in (7, 7, 8):
-            other = environment.fresh()
-            other.restore(state)
-            other.reseed(seed)
-            await other.step(act("add")[0])
-            again = environment.fresh()
-            again.restore(other.snapshot())
-            steps = [await one.step(act("add")[0]) for one in (other, again)]
-            texts = [said(step) for step in steps if step.observation is not None]
-            assert texts[0] == texts[1]
-            shown.append(texts[0])
-        return shown
-
-    first, second, third = asyncio.run(lucky())
+    episode = environment.fresh()
+    await episode.reset(task, 1)
+    await episode.step(act("add")[0])
+    state, shown = episode.snapshot(), []
+    for seed in (7, 7, 8):
+        other = environment.fresh()
+        other.restore(state)
+        other.reseed(seed)
+        await other.step(act("add")[0])
+        again = environment.fresh()
+        again.restore(other.snapshot())
+        steps = [await one.step(act("add")[0]) for one in (other, again)]
+        texts = [said(step) for step in steps if step.observation is not None]
+        assert texts[0] == texts[1]
+        shown.append(texts[0])
+    first, second, third = shown
     assert first == second != third
 
 

@@ -1,6 +1,5 @@
 """Chromium and the reader of plain pages: the same numbers, words, errors and requests."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -29,10 +28,9 @@ async def problem(page: Any, action: tuple[Any, ...]) -> str:
 
 
 @pytest.mark.slow
-def test_the_same_in_both() -> None:
+async def test_the_same_in_both() -> None:
     plain, real = Everything(), Everything()
-
-    async def play(browser: Any) -> None:
+    with opened() as browser:
         light = StaticPage(plain, START)
         page = await browser.open({HOST: real})
         await page.act("goto", START)
@@ -41,8 +39,5 @@ def test_the_same_in_both() -> None:
             assert await problem(page, action) == await problem(light, action), action
             assert (await page.view()).shown() == light.look().shown(), action
         await page.close()
-
-    with opened() as browser:
-        asyncio.run(play(browser))
     assert real.sent == plain.sent
     assert len(real.sent) == 5

@@ -108,14 +108,10 @@ def test_an_episode_is_the_same_as_here(name: str) -> None:
 
 
 @pytest.mark.long
-def test_tools_have_their_schemas() -> None:
+async def test_tools_have_their_schemas() -> None:
     environment = make_environment("mathematics", {})
-
-    async def work() -> Any:
-        async with connected(Offer(environment)) as client:
-            return (await client.list_tools()).tools
-
-    begin, *tools, finish = asyncio.run(work())
+    async with connected(Offer(environment)) as client:
+        begin, *tools, finish = (await client.list_tools()).tools
     assert (begin.name, finish.name) == ("begin", "finish")
     assert begin.input_schema["required"] == ["task"]
     assert f"train has {len(environment.tasks('train'))}" in begin.description
@@ -126,26 +122,23 @@ def test_tools_have_their_schemas() -> None:
         assert one.description == own[one.name].description
 
 
-def test_what_a_client_does_wrong_is_a_tools_error() -> None:
-    async def work() -> list[Any]:
-        async with connected(Offer(Capitals(), LIMITS)) as client:
-            call = client.call_tool
-            return [
-                await call("lookup", {"country": "Italy"}),
-                await call("finish", {}),
-                await call("begin", {"task": 2}),
-                await call("begin", {"task": 0, "split": "test"}),
-                await call("begin", {"number": 0}),
-                await call("begin", {"task": 0}),
-                await call("lookup", {"country": "Atlantis"}),
-                await call("lookup", {"land": "Italy"}),
-                await call("finish", {"answer": "Paris"}),
-                await call("lookup", {"country": "Italy"}),
-                await call("begin", {"task": 1}),
-                await call("look", {}),
-            ]
-
-    results = asyncio.run(work())
+async def test_what_a_client_does_wrong_is_a_tools_error() -> None:
+    async with connected(Offer(Capitals(), LIMITS)) as client:
+        call = client.call_tool
+        results = [
+            await call("lookup", {"country": "Italy"}),
+            await call("finish", {}),
+            await call("begin", {"task": 2}),
+            await call("begin", {"task": 0, "split": "test"}),
+            await call("begin", {"number": 0}),
+            await call("begin", {"task": 0}),
+            await call("lookup", {"country": "Atlantis"}),
+            await call("lookup", {"land": "Italy"}),
+            await call("finish", {"answer": "Paris"}),
+            await call("lookup", {"country": "Italy"}),
+            await call("begin", {"task": 1}),
+            await call("look", {}),
+        ]
     texts = [text(result) for result in results]
     fine = [5, 8, 10]
     assert [place for place, one in enumerate(results) if not one.is_error] == fine
@@ -161,28 +154,24 @@ def test_what_a_client_does_wrong_is_a_tools_error() -> None:
     assert texts[11] == "Error: there is no tool 'look'; tools: lookup"
 
 
-def test_limits_secrets_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_limits_secrets_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Secretive, "tool_deadline", 0.1)
     monkeypatch.setattr(Secretive, "closed", [])
-
-    async def work() -> list[Any]:
-        async with connected(Offer(Secretive(), LIMITS)) as client:
-            call, found = client.call_tool, []
-            await call("begin", {"task": 0})
-            found.append(await call("finish", {"answer": "Lyon"}))
-            await call("begin", {"task": 0})
-            await call("lookup", {"country": "France"})
-            found.append(await call("finish", {"answer": "Lyon"}))
-            await call("begin", {"task": 0})
-            found += [await call("lookup", {"country": "Italy"}) for _ in range(3)]
-            await call("begin", {"task": 0})
-            found.append(await call("wait", {}))
-            await call("begin", {"task": 0})
-            found.append(await call("fall", {}))
-            await call("begin", {"task": 0})
-            return found
-
-    wrong, looked, *spent, late, broken = asyncio.run(work())
+    async with connected(Offer(Secretive(), LIMITS)) as client:
+        call, found = client.call_tool, []
+        await call("begin", {"task": 0})
+        found.append(await call("finish", {"answer": "Lyon"}))
+        await call("begin", {"task": 0})
+        await call("lookup", {"country": "France"})
+        found.append(await call("finish", {"answer": "Lyon"}))
+        await call("begin", {"task": 0})
+        found += [await call("lookup", {"country": "Italy"}) for _ in range(3)]
+        await call("begin", {"task": 0})
+        found.append(await call("wait", {}))
+        await call("begin", {"task": 0})
+        found.append(await call("fall", {}))
+        await call("begin", {"task": 0})
+    wrong, looked, *spent, late, broken = found
     assert wrong.structured_content["detail"] == ""
     assert "Paris" not in text(wrong)
     assert looked.structured_content["detail"] == "expected Paris"
@@ -196,53 +185,41 @@ def test_limits_secrets_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_episodes_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_episodes_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Secretive, "closed", [])
-
-    async def work() -> list[Any]:
-        offer = Offer(Secretive(), LIMITS, sessions=1, patience=0.3)
-        async with (
-            asyncio.timeout(A_HANG),
-            serving_http(offer, "127.0.0.1", 0) as url,
-            mcp.Client(url) as one,
-            mcp.Client(url) as other,
-        ):
-            await one.call_tool("begin", {"task": 0})
-            full = await other.call_tool("begin", {"task": 0})
-            while offer.under_way:
-                await asyncio.sleep(0.05)
-            assert len(Secretive.closed) == 1
-            again = await other.call_tool("begin", {"task": 0})
-            return [full, again, await one.call_tool("finish", {})]
-
-    full, again, late = asyncio.run(work())
+    offer = Offer(Secretive(), LIMITS, sessions=1, patience=0.3)
+    async with (
+        asyncio.timeout(A_HANG),
+        serving_http(offer, "127.0.0.1", 0) as url,
+        mcp.Client(url) as one,
+        mcp.Client(url) as other,
+    ):
+        await one.call_tool("begin", {"task": 0})
+        full = await other.call_tool("begin", {"task": 0})
+        while offer.under_way:
+            await asyncio.sleep(0.05)
+        assert len(Secretive.closed) == 1
+        again = await other.call_tool("begin", {"task": 0})
+        late = await one.call_tool("finish", {})
     assert text(full) == "1 episodes are under way, no more may be: try later"
     assert not again.is_error
     assert text(late) == "the episode is over: begin another one"
 
 
-def test_an_ended_session_gives_its_episode_up() -> None:
-    async def work() -> int:
-        offer = Offer(Capitals())
-        async with asyncio.timeout(A_HANG), serving_http(offer, "127.0.0.1", 0) as url:
-            async with mcp.Client(url) as client:
-                await client.call_tool("begin", {"task": 0})
-                assert offer.under_way == 1
-            while offer.under_way:
-                await asyncio.sleep(0.01)
-        return offer.under_way
-
-    assert asyncio.run(work()) == 0
+async def test_an_ended_session_gives_its_episode_up() -> None:
+    offer = Offer(Capitals())
+    async with asyncio.timeout(A_HANG), serving_http(offer, "127.0.0.1", 0) as url:
+        async with mcp.Client(url) as client:
+            await client.call_tool("begin", {"task": 0})
+            assert offer.under_way == 1
+        while offer.under_way:
+            await asyncio.sleep(0.01)
 
 
-def test_without_a_session_there_is_no_episode() -> None:
+async def test_without_a_session_there_is_no_episode() -> None:
     """A client that insists on the protocol without sessions."""
-
-    async def work() -> Any:
-        async with connected(Offer(Capitals()), mode="2026-07-28") as client:
-            return await client.call_tool("begin", {"task": 0})
-
-    result = asyncio.run(work())
+    async with connected(Offer(Capitals()), mode="2026-07-28") as client:
+        result = await client.call_tool("begin", {"task": 0})
     assert result.is_error
     assert text(result) == "an episode belongs to a session: initialize one first"
 
@@ -273,7 +250,7 @@ main(["serve-environment", sys.argv[1], "--mcp"])
 
 
 @pytest.mark.long
-def test_over_standard_input_and_output(tmp_path: Path) -> None:
+async def test_over_standard_input_and_output(tmp_path: Path) -> None:
     """A process, whose tools may print: the wire is not theirs."""
     (tmp_path / "noisy.py").write_text(
         textwrap.dedent("""
@@ -296,17 +273,12 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
         env={"PYTHONPATH": ":".join([root, *sys.path])},
     )
 
-    async def work(mode: str) -> list[Any]:
-        with (tmp_path / "stderr").open("w") as stderr:
-            transport = mcp.stdio_client(parameters, errlog=stderr)
-            async with asyncio.timeout(A_HANG), mcp.Client(transport, mode=mode) as client:
-                return [
-                    await client.call_tool("begin", {"task": 0, "split": "heldout"}),
-                    await client.call_tool("shout", {}),
-                    await client.call_tool("finish", {"answer": "Tokyo"}),
-                ]
-
-    begun, shouted, finished = asyncio.run(work("auto"))
+    with (tmp_path / "stderr").open("w") as stderr:
+        transport = mcp.stdio_client(parameters, errlog=stderr)
+        async with asyncio.timeout(A_HANG), mcp.Client(transport, mode="auto") as client:
+            begun = await client.call_tool("begin", {"task": 0, "split": "heldout"})
+            shouted = await client.call_tool("shout", {})
+            finished = await client.call_tool("finish", {"answer": "Tokyo"})
     assert text(begun) == "Capital of Japan?"
     assert text(shouted) == "shouted"
     assert finished.structured_content["reward"] == 1.0
@@ -317,14 +289,10 @@ def test_over_standard_input_and_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_prototypes_are_untouched() -> None:
+async def test_prototypes_are_untouched() -> None:
     environment: Environment = make_environment("sql", {})
     before = dict(vars(environment))
     task = environment.tasks("heldout")[0]
-
-    async def work() -> None:
-        async with connected(Offer(environment)) as client:
-            await play(client, 0, environment.oracle(task))
-
-    asyncio.run(work())
+    async with connected(Offer(environment)) as client:
+        await play(client, 0, environment.oracle(task))
     assert vars(environment) == before

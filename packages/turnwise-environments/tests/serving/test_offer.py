@@ -36,83 +36,62 @@ def call(name: str, country: str = "France") -> Action:
     return Action("", calls=(ToolCall(name, {"country": country}),))
 
 
-def test_actions_that_come_at_once_are_taken_in_order() -> None:
-    async def work() -> list[str]:
-        played = episode()
-        await played.begin()
-        lands = ["Italy", "Spain", "Japan"]
-        replies = await asyncio.gather(*(played.act(call("slow", land)) for land in lands))
-        await played.close()
-        return [reply.observation.content for reply in replies]
-
-    assert asyncio.run(work()) == ["Italy", "Spain", "Japan"]
+async def test_actions_that_come_at_once_are_taken_in_order() -> None:
+    played = episode()
+    await played.begin()
+    lands = ["Italy", "Spain", "Japan"]
+    replies = await asyncio.gather(*(played.act(call("slow", land)) for land in lands))
+    await played.close()
+    assert [reply.observation.content for reply in replies] == lands
 
 
-def test_a_caller_that_goes_away_leaves_the_episode_in_order() -> None:
-    async def work() -> str:
-        played = episode()
-        await played.begin()
-        gone = asyncio.create_task(played.act(call("slow", "Italy")))
+async def test_a_caller_that_goes_away_leaves_the_episode_in_order() -> None:
+    played = episode()
+    await played.begin()
+    gone = asyncio.create_task(played.act(call("slow", "Italy")))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    reply = await played.act(call("slow", "Spain"))
+    await played.close()
+    assert reply.observation.content == "Spain"
+
+
+async def test_turns_are_bounded_and_the_end_is_the_end() -> None:
+    played = episode(max_turns=2)
+    await played.begin()
+    assert (await played.act(call("lookup"))).ended is None
+    last = await played.act(call("lookup"))
+    assert last.observation.content == "The capital is Paris."
+    with pytest.raises(ToolError, match="the episode is over"):
+        await played.act(call("lookup"))
+    assert last.ended is not None
+    assert last.ended.outcome is Outcome.TRUNCATED_TURNS
+    assert last.ended.reward == 0.0
+
+
+async def test_silence_and_closing_give_the_episode_up() -> None:
+    silent, closed = episode(patience=0.05), episode()
+    await silent.begin()
+    while silent.running:
         await asyncio.sleep(0.01)
-        gone.cancel()
-        reply = await played.act(call("slow", "Spain"))
-        await played.close()
-        return reply.observation.content
-
-    assert asyncio.run(work()) == "Spain"
-
-
-def test_turns_are_bounded_and_the_end_is_the_end() -> None:
-    async def work() -> Trajectory:
-        played = episode(max_turns=2)
-        await played.begin()
-        assert (await played.act(call("lookup"))).ended is None
-        last = await played.act(call("lookup"))
-        assert last.observation.content == "The capital is Paris."
-        with pytest.raises(ToolError, match="the episode is over"):
-            await played.act(call("lookup"))
-        assert last.ended is not None
-        return last.ended
-
-    ended = asyncio.run(work())
-    assert ended.outcome is Outcome.TRUNCATED_TURNS
-    assert ended.reward == 0.0
-
-
-def test_silence_and_closing_give_the_episode_up() -> None:
-    async def silent() -> OutsideEpisode:
-        played = episode(patience=0.05)
-        await played.begin()
-        while played.running:
-            await asyncio.sleep(0.01)
-        return played
-
-    async def closed() -> OutsideEpisode:
-        played = episode()
-        await played.begin()
-        acting = asyncio.create_task(played.act(call("slow")))
-        await asyncio.sleep(0.01)
-        await played.close()
-        assert (await acting).observation.content == "France"
-        await played.close()
-        return played
-
-    for work, problem in ((silent, "silent for 0.05 s"), (closed, "the client has gone")):
-        played = asyncio.run(work())
+    await closed.begin()
+    acting = asyncio.create_task(closed.act(call("slow")))
+    await asyncio.sleep(0.01)
+    await closed.close()
+    assert (await acting).observation.content == "France"
+    await closed.close()
+    for played, problem in ((silent, "silent for 0.05 s"), (closed, "the client has gone")):
         assert played.trajectory.outcome is Outcome.CANCELLED
         assert played.trajectory.reward is None
         assert problem in played.trajectory.problem
 
 
-def test_a_reset_that_fails_ends_the_episode() -> None:
+async def test_a_reset_that_fails_ends_the_episode() -> None:
     class Broken(Capitals):
         async def reset(self, task: Task, seed: int) -> Any:
             raise RuntimeError("no scene")
 
-    async def work() -> Any:
-        return await episode(Broken()).begin()
-
-    reply = asyncio.run(work())
+    reply = await episode(Broken()).begin()
     assert reply.ended.outcome is Outcome.INFRASTRUCTURE_RESET
     assert reply.reward is None
 

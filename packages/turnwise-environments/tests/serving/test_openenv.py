@@ -197,47 +197,41 @@ def test_schemas_and_health() -> None:
     assert found["nothing"].status_code == 404
 
 
-def test_bounds_on_connections() -> None:
+async def test_bounds_on_connections() -> None:
     """In number, in time, and not from a page of the web."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidStatus
 
-    async def work() -> list[Any]:
-        offer = Offer(Capitals(), sessions=1, patience=0.5)
-        async with asyncio.timeout(A_HANG), serving_openenv(offer, "127.0.0.1", 0) as url:
-            address = "ws" + url.removeprefix("http") + "/ws"
-            with pytest.raises(InvalidStatus, match="403"):
-                await connect(address, origin="http://example.org")
-            async with connect(address) as one, connect(address) as other:
-                await one.send(json.dumps(reset(task=0)))
-                await one.recv()
-                assert offer.under_way == 1
-                full = json.loads(await other.recv())
-                silent = json.loads(await one.recv())
-            while offer.under_way:
-                await asyncio.sleep(0.01)
-            return [full["data"]["code"], silent["data"]["code"]]
-
-    assert asyncio.run(work()) == ["CAPACITY_REACHED", "SESSION_ERROR"]
+    offer = Offer(Capitals(), sessions=1, patience=0.5)
+    async with asyncio.timeout(A_HANG), serving_openenv(offer, "127.0.0.1", 0) as url:
+        address = "ws" + url.removeprefix("http") + "/ws"
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(address, origin="http://example.org")
+        async with connect(address) as one, connect(address) as other:
+            await one.send(json.dumps(reset(task=0)))
+            await one.recv()
+            assert offer.under_way == 1
+            full = json.loads(await other.recv())
+            silent = json.loads(await one.recv())
+        while offer.under_way:
+            await asyncio.sleep(0.01)
+    codes = [full["data"]["code"], silent["data"]["code"]]
+    assert codes == ["CAPACITY_REACHED", "SESSION_ERROR"]
 
 
-def test_a_full_server_is_infrastructure_for_our_own_client() -> None:
+async def test_a_full_server_is_infrastructure_for_our_own_client() -> None:
     offer = Offer(Capitals(), sessions=1)
     with running(lambda: serving_openenv(offer, "127.0.0.1", 0)) as url:
         client = make_environment("openenv", {"url": url, "tasks": {"count": 1}})
         (task, *_) = client.tasks("train")
-
-        async def work() -> None:
-            one, other = client.fresh(), client.fresh()
-            await one.reset(task, 0)
-            try:
-                with pytest.raises(InfrastructureError, match="CAPACITY_REACHED"):
-                    await other.reset(task, 0)
-            finally:
-                await one.close()
-                await other.close()
-
-        asyncio.run(work())
+        one, other = client.fresh(), client.fresh()
+        await one.reset(task, 0)
+        try:
+            with pytest.raises(InfrastructureError, match="CAPACITY_REACHED"):
+                await other.reset(task, 0)
+        finally:
+            await one.close()
+            await other.close()
 
 
 class Painted(Capitals):
@@ -250,20 +244,15 @@ def test_images_are_refused() -> None:
     check_servable(Painted(), images=True)
 
 
-def test_the_official_client() -> None:
+async def test_the_official_client() -> None:
     core = pytest.importorskip("openenv.core.generic_client", reason="pip install openenv-core")
 
-    async def work(url: str) -> list[Any]:
-        async with core.GenericEnvClient(base_url=url) as client:
-            results = [
-                await client.reset(task=0),
-                await client.step({"tool": "lookup", "arguments": {"country": "France"}}),
-                await client.step({"answer": "Paris"}),
-            ]
-            return [*results, await client.state()]
-
     with running(lambda: serving_openenv(Offer(Capitals()), "127.0.0.1", 0)) as url:
-        begun, looked, ended, state = asyncio.run(work(url))
+        async with core.GenericEnvClient(base_url=url) as client:
+            begun = await client.reset(task=0)
+            looked = await client.step({"tool": "lookup", "arguments": {"country": "France"}})
+            ended = await client.step({"answer": "Paris"})
+            state = await client.state()
     assert begun.observation == {"text": "Capital of France?"}
     assert (looked.reward, looked.done) == (None, False)
     assert (ended.reward, ended.done) == (1.0, True)

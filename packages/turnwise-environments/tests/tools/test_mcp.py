@@ -121,42 +121,36 @@ def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
 
 
 @pytest.mark.long
-def test_calls(server: McpServer) -> None:
-    async def work() -> None:
-        session = await server.open()
-        assert (await session.call("add", {"number": 2}, A_HANG)).startswith("total ")
-        assert await session.call("image", {}, A_HANG) == "[image: no text]"
-        for name, arguments, text in (
-            ("fail", {"why": "because"}, "because"),
-            ("add", {"number": "x"}, "number"),
-            ("none", {}, "none"),
-        ):
-            with pytest.raises(ToolError, match=text):
-                await session.call(name, arguments, A_HANG)
-        await session.close()
-
-    asyncio.run(work())
+async def test_calls(server: McpServer) -> None:
+    session = await server.open()
+    assert (await session.call("add", {"number": 2}, A_HANG)).startswith("total ")
+    assert await session.call("image", {}, A_HANG) == "[image: no text]"
+    for name, arguments, text in (
+        ("fail", {"why": "because"}, "because"),
+        ("add", {"number": "x"}, "number"),
+        ("none", {}, "none"),
+    ):
+        with pytest.raises(ToolError, match=text):
+            await session.call(name, arguments, A_HANG)
+    await session.close()
 
 
 @pytest.mark.long
-def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
-    async def work() -> None:
-        session = await stdio.open()
-        with pytest.raises(InfrastructureError, match="mcp server"):
-            await session.call("die", {}, A_HANG)
-        start = time.monotonic()
-        with pytest.raises(InfrastructureError, match="mcp server"):
-            await session.call("add", {"number": 1}, A_HANG)
-        assert time.monotonic() - start < A_HANG / 2
-        await session.close()
-        await session.close()
-
-    asyncio.run(work())
+async def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
+    session = await stdio.open()
+    with pytest.raises(InfrastructureError, match="mcp server"):
+        await session.call("die", {}, A_HANG)
+    start = time.monotonic()
+    with pytest.raises(InfrastructureError, match="mcp server"):
+        await session.call("add", {"number": 1}, A_HANG)
+    assert time.monotonic() - start < A_HANG / 2
+    await session.close()
+    await session.close()
 
 
 @pytest.mark.long
-def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None:
-    async def work() -> None:
+async def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None:
+    with served(program) as (server, process):
         session = await server.open()
         assert await session.call("add", {"number": 1}, A_HANG) == "total 1"
         process.kill()
@@ -164,11 +158,8 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None
         with pytest.raises(InfrastructureError):
             await session.call("add", {"number": 1}, 3.0)
         await session.close()
-
-    with served(program) as (server, process):
-        asyncio.run(work())
         with pytest.raises(InfrastructureError):
-            asyncio.run(server.open())
+            await server.open()
 
 
 @pytest.mark.slow
@@ -195,32 +186,27 @@ def test_a_bug_is_no_failure_of_the_server(
         asyncio.run(stdio.open())
 
 
-def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> None:
+async def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> None:
     """The package says so by a RuntimeError; its servers send none that is wrong."""
 
     class Client:
         async def call_tool(self, *arguments: Any, **options: Any) -> Any:
             raise RuntimeError("Invalid structured content returned by tool add")
 
-    async def work() -> None:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        asked = mcp_tools._Asked("add", {}, 1.0, answer)
-        await mcp_tools.McpSession(stdio)._ask(Client(), asked)
-        with pytest.raises(InfrastructureError, match="Invalid structured content"):
-            await answer
-
-    asyncio.run(work())
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asked = mcp_tools._Asked("add", {}, 1.0, answer)
+    await mcp_tools.McpSession(stdio)._ask(Client(), asked)
+    with pytest.raises(InfrastructureError, match="Invalid structured content"):
+        await answer
 
 
 @pytest.mark.slow
-def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
-    async def work() -> None:
+async def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
+    async with asyncio.timeout(A_HANG):
         session = await stdio.open()
         with pytest.raises(InfrastructureError, match=r"timed out|no result within"):
             await session.call("sleep", {"seconds": 1e4}, 0.5)
         await session.close()
-
-    asyncio.run(asyncio.wait_for(work(), A_HANG))
 
 
 def test_a_program_that_is_no_server(tmp_path: Path) -> None:
@@ -239,18 +225,14 @@ def test_a_program_that_is_no_server(tmp_path: Path) -> None:
         "import sys; sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush(); input()",
     ],
 )
-def test_a_program_that_is_no_server_leaves_no_error_behind(source: str) -> None:
+async def test_a_program_that_is_no_server_leaves_no_error_behind(source: str) -> None:
     server = McpServer(command=[sys.executable, "-c", source], seconds=1.0)
     told: list[str] = []
-
-    async def work() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(str(about)))
-        with pytest.raises(InfrastructureError, match="mcp server"):
-            await server.open()
-        await asyncio.sleep(0.5)
-        gc.collect()
-
-    asyncio.run(work())
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(str(about)))
+    with pytest.raises(InfrastructureError, match="mcp server"):
+        await server.open()
+    await asyncio.sleep(0.5)
+    gc.collect()
     assert told == []
 
 

@@ -1,7 +1,5 @@
 """Web forms: oracle and scores, splits, wrong forms, and the state of an episode."""
 
-import asyncio
-
 import pytest
 
 from environment_playing import calling, judged, played, prototype, steps_of, verdict_of
@@ -9,7 +7,7 @@ from turnwise.config import load_recipe
 from turnwise.conflicts import check
 from turnwise.errors import ConfigError
 from turnwise.parts.components import claims_of_sight
-from turnwise.types import Action, Step, Task, ToolCall
+from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.measurement import all_tasks, success
 from turnwise_environments.web_forms.environment import WebForms
 from turnwise_environments.web_forms.kinds import KINDS
@@ -86,18 +84,14 @@ def test_one_kind_and_images_that_no_model_is_shown() -> None:
         check([*few.claims(), *claims_of_sight(recipe)])
 
 
-def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:
+async def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:
     made = WebForms(count=1, kinds=["login"])
     task = made.tasks("train")[0]
-
-    async def restored() -> Step:
-        begun, ended = made.fresh(), made.fresh()
-        await begun.reset(task.public(), 0)
-        await ended.reset(task.public(), 0)
-        for action in made.oracle(task):
-            step = await ended.step(action)
-        assert step.done
-        ended.restore(begun.snapshot())
-        return await ended.step(Action("", calls=(ToolCall("nothing", {}),)))
-
-    assert not asyncio.run(restored()).done
+    begun, ended = made.fresh(), made.fresh()
+    await begun.reset(task.public(), 0)
+    await ended.reset(task.public(), 0)
+    for action in made.oracle(task):
+        step = await ended.step(action)
+    assert step.done
+    ended.restore(begun.snapshot())
+    assert not (await ended.step(Action("", calls=(ToolCall("nothing", {}),)))).done
