@@ -12,8 +12,8 @@ from environment_playing import judged, module, played, said, steps_of, verdict_
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Action, ToolCall
+from turnwise_environments import measurement
 from turnwise_environments.adapters.gymnasium import Gymnasium
-from turnwise_environments.measurement import measure
 
 OWN = '''
 import gymnasium, numpy
@@ -97,7 +97,7 @@ def test_starts_decide_the_split_and_luck_is_the_episodes() -> None:
 
 @pytest.mark.slow
 def test_measured_like_any_other() -> None:
-    row = measure("gymnasium", {"id": "Blackjack-v1", "success": 1, "count": 40}, 20)
+    row = measurement.measure("gymnasium", {"id": "Blackjack-v1", "success": 1, "count": 40}, 20)
     assert (row.oracle, row.noop) == (None, 0.0)
     assert row.random is not None
     assert 0 < row.random < 0.7
@@ -135,22 +135,17 @@ def test_a_function_describes_and_mistakes_are_told(own: Path) -> None:
     assert seen[2][0] == "Error: there is no action 'fly'; actions: add, break, wobble"
 
 
-def test_what_breaks_is_infrastructure(own: Path) -> None:
+async def test_what_breaks_is_infrastructure(own: Path) -> None:
     environment = counter(own)
     task = environment.tasks("train")[0]
     with pytest.raises(OSError, match="the world is gone"):
-        played(environment, task, *act("add", "break"))
-
-    async def restored() -> None:
-        episode = environment.fresh()
-        await episode.reset(task, 1)
-        await episode.step(act("wobble")[0])
-        other = environment.fresh()
-        other.restore(episode.snapshot())
-        await other.step(act("add")[0])
-
+        await measurement.played(environment, task, act("add", "break"))
+    episode, other = environment.fresh(), environment.fresh()
+    await episode.reset(task, 1)
+    await episode.step(act("wobble")[0])
+    other.restore(episode.snapshot())
     with pytest.raises(InfrastructureError, match="led to something else"):
-        asyncio.run(restored())
+        await other.step(act("add")[0])
     assert not Gymnasium(f"{own}:Random-v0", success=1).restorable
 
 

@@ -1,20 +1,29 @@
 """The text games: known values, oracles, rewards, refusals, the long walk, progress of turns."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from environment_playing import answered, calling, judged, opened, prototype, said, verdict_of
+from environment_playing import (
+    answered,
+    calling,
+    judged,
+    opened,
+    played,
+    prototype,
+    said,
+    steps_of,
+    verdict_of,
+)
 from turnwise.environments.base import Environment
 from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import REWARD_PARTS
-from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
+from turnwise.types import Action, Step, Task, ToolCall
 from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.games.long_walk import LongWalk
@@ -53,14 +62,6 @@ def started(game: Environment, task: Task, seed: int = 0) -> Environment:
     fresh = game.fresh()
     asyncio.run(fresh.reset(task.public(), seed))
     return fresh
-
-
-def oracles_episode(game: Environment, task: Task) -> tuple[Environment, Trajectory]:
-    """The oracle's episode."""
-    fresh = started(game, task)
-    turns = tuple(Turn(action, asyncio.run(fresh.step(action))) for action in game.oracle(task))
-    trajectory = Trajectory(task, "g", 0, 0, turns=turns)
-    return fresh, replace(trajectory, verdict=asyncio.run(fresh.verify(trajectory)))
 
 
 def values(table: Any, horizon: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,14 +110,12 @@ def test_slipping_is_as_frequent_as_it_should_be() -> None:
 
 
 def test_sokobans_rewards_are_those_of_ragen() -> None:
-    board = ("#####", "#@$.#", "#####")
+    task = Task("t", "", data={"rows": ["#####", "#@$.#", "#####"]})
     game = Sokoban(MadeBoards(boards=1))
-    task = Task("t", "", data={"rows": list(board)})
-    fresh, trajectory = oracles_episode(game, task)
-    assert trajectory.turn_rewards is not None
-    assert trajectory.turn_rewards.tolist() == pytest.approx([-0.1 + 1 + 10])
-    assert trajectory.reward is None  # the outcome is not set here
-    assert vars(fresh)["_play"].won
+    play = played(game, task, *game.oracle(task))
+    (step,) = steps_of(play)
+    assert step.reward == pytest.approx(-0.1 + 1 + 10)
+    assert verdict_of(play).success
     assert solve(("#####", "#@.$#", "#####")) is None
 
 
@@ -168,19 +167,16 @@ def test_the_bandits_pay() -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     game = make_environment(name, GAMES[name])
-    fresh = started(game, game.tasks("train")[0])
     key, tool = ("arm", "pull") if name == "bandit" else ("direction", "move")
-    step = act(fresh, tool, **{key: "nowhere"})
-    assert "Error: there is no" in said(step)
-    assert not step.done
-    assert step.reward == 0
-    given_up = asyncio.run(fresh.step(Action("", answer="enough")))
-    assert given_up.done
-    assert given_up.abort
+    script = calling(tool, **{key: "nowhere"}), answered("enough")
+    nowhere, given_up = steps_of(played(game, game.tasks("train")[0], *script))
+    assert "Error: there is no" in said(nowhere)
+    assert (nowhere.done, nowhere.reward) == (False, 0)
+    assert (given_up.done, given_up.abort) == (True, True)
 
 
 def go(door: str) -> Action:
-    return Action("", calls=(ToolCall("go", {"door": door}),))
+    return calling("go", door=door)
 
 
 def test_the_oracle_makes_300_calls_in_each_walk() -> None:
@@ -235,16 +231,14 @@ def test_what_is_shown_is_enough_and_heralds_have_to_be_heard() -> None:
 
 
 def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
-    walk = LongWalk(length=5, count=4).fresh()
+    walk = LongWalk(length=5, count=4)
     task = walk.tasks("train")[0]
     right = [action.calls[0].arguments["door"] for action in walk.oracle(task)]
-    asyncio.run(walk.reset(task.public(), 0))
-    unknown = asyncio.run(walk.step(go("purple")))
+    door = next(one for one in walk._doors(task.data, 1) if one != right[1])
+    script = go("purple"), go(right[0]), go(door)
+    unknown, first, wrong = steps_of(played(walk, task, *script))
     assert "there is no 'purple' door; doors: " in said(unknown)
-    first = asyncio.run(walk.step(go(right[0])))
     assert (first.reward, first.done) == (pytest.approx(0.2), False)
-    doors = said(first).rpartition("Doors: ")[2].rstrip(".").split(", ")
-    wrong = asyncio.run(walk.step(go(next(door for door in doors if door != right[1]))))
     assert (wrong.reward, wrong.done) == (0.0, True)
 
 
