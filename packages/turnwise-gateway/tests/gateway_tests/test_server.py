@@ -62,8 +62,8 @@ class Served:
 
 
 @asynccontextmanager
-async def served(engine: Any = None) -> AsyncIterator[Served]:
-    gateway, session = Gateway(), new_session("0-0", engine)
+async def served(engine: Any = None, session: Session | None = None) -> AsyncIterator[Served]:
+    gateway, session = Gateway(), session or new_session("0-0", engine)
     address = await gateway.open(session)
     try:
         async with httpx.AsyncClient(timeout=10) as client:

@@ -1,17 +1,12 @@
-"""A dialect behind HTTP without a socket, as agents reach it: a fixed reply to every request."""
+"""Replies of every kind, for tests of dialects."""
 
-from collections.abc import AsyncIterator, Callable
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 
 from turnwise.types import ToolCall
-from turnwise_gateway.requests import Choice, RefusedError, Reply, Request, SampledToken
+from turnwise_gateway.requests import Choice, RefusedError, Reply, SampledToken
 
 WEATHER = {
     "type": "object",
@@ -78,36 +73,6 @@ CHOICES: dict[str, Choice] = {
     ),
     "cut off after a call": Choice("", calls=CALLS[:1], ending="length", sampled=9),
 }
-
-
-class Served:
-    """An application with one dialect, and what it has read."""
-
-    def __init__(self, dialect: ModuleType, reply: Reply) -> None:
-        self._dialect, self._reply = dialect, reply
-        self.requests: list[Request] = []
-        routes = [Route(dialect.PATH, self._answer, methods=["POST"])]
-        if hasattr(dialect, "COUNT_PATH"):
-            routes.append(Route(dialect.COUNT_PATH, self._count, methods=["POST"]))
-        self.app = Starlette(routes=routes)
-
-    async def _answer(self, http: HttpRequest) -> Response:
-        try:
-            request = self._dialect.read(await http.json())
-        except RefusedError as refused:
-            return JSONResponse(self._dialect.error(refused), refused.status)
-        self.requests.append(request)
-        if not request.stream:
-            return JSONResponse(self._dialect.body(request, self._reply))
-        return StreamingResponse(self._events(request), media_type="text/event-stream")
-
-    async def _events(self, request: Request) -> AsyncIterator[str]:
-        for event in self._dialect.events(request, self._reply):
-            yield event
-
-    async def _count(self, http: HttpRequest) -> Response:
-        self.requests.append(self._dialect.read(await http.json()))
-        return JSONResponse(self._dialect.counted(self._reply.prompt_tokens))
 
 
 def check_refused(read: Callable[[], Any], field: str) -> None:

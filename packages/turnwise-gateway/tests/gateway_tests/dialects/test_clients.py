@@ -1,17 +1,15 @@
 """Each dialect as its vendor's package sends and understands it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
-import httpx
-import httpx2
 import openai
 import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from gateway_tests.asking import LIMITS, SCAFFOLDS
 from gateway_tests.dialects.serving import (
     CALLING,
     CALLS,
@@ -22,12 +20,15 @@ from gateway_tests.dialects.serving import (
     TWO,
     WEATHER,
     WORDS,
-    Served,
 )
 from gateway_tests.dialects.speaking import INPUT
 from gateway_tests.dialects.test_battery import heard, numbers
+from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
+from gateway_tests.test_server import served
+from turnwise_gateway.address import Address
 from turnwise_gateway.dialects import chat_completions, messages, responses
 from turnwise_gateway.requests import Message, Reply, Request
+from turnwise_gateway.session import Session
 
 USER = {"role": "user", "content": "How warm is it?"}
 NAMES = ("weather", "clock")
@@ -69,24 +70,35 @@ class Package:
         async with self.part(client).stream(**{**self.whole, **self.streaming, **more}) as asked:
             return [event async for event in asked], await getattr(asked, self.final)()
 
-    def talk(self, reply: Reply, ask: Callable[[Any], Awaitable[Any]]) -> tuple[Any, list[Request]]:
+    async def talk(
+        self, reply: Reply, ask: Callable[[Any], Awaitable[Any]]
+    ) -> tuple[Any, list[Request]]:
         """The result of asking a client, and the requests that were read."""
-        served = Served(self.dialect, reply)
-
-        async def run() -> Any:
-            async with client_of(self.dialect, served.app) as client:
-                return await ask(client)
-
-        return asyncio.run(run()), served.requests
+        own = Answering("0-0", 5, LIMITS, HashedEngine(), SCAFFOLDS, TOKENIZER)
+        own.reply, own.read = reply, []
+        async with served(session=own) as at, client_of(self.dialect, at.address) as client:
+            return await ask(client), own.read
 
 
-def client_of(dialect: Any, app: Any) -> Any:
-    settings: dict[str, Any] = {"api_key": "none", "max_retries": 0}
+class Answering(Session):
+    """Gives one reply to every request."""
+
+    reply: Reply
+    read: list[Request]
+
+    async def _answer(self, request: Request) -> Reply:
+        self.read.append(request)
+        return self.reply
+
+    async def count(self, request: Request) -> int:
+        return (await self._answer(request)).prompt_tokens
+
+
+def client_of(dialect: Any, address: Address) -> Any:
+    settings: dict[str, Any] = {"api_key": address.secret, "max_retries": 0}
     if dialect is messages:
-        http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
-        return anthropic.AsyncAnthropic(base_url="http://gateway", http_client=http, **settings)
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(app))
-    return openai.AsyncOpenAI(base_url="http://gateway/v1", http_client=client, **settings)
+        return anthropic.AsyncAnthropic(base_url=address.root, **settings)
+    return openai.AsyncOpenAI(base_url=address.openai, **settings)
 
 
 def chat_back(reply: Any) -> list[Any]:
@@ -158,8 +170,10 @@ by_way = pytest.mark.parametrize("stream", [False, True])
 
 @by_way
 @by_package
-def test_a_reply_with_thoughts_and_calls(package: Package, stream: bool) -> None:
-    (events, reply), (request,) = package.talk(CALLING, lambda client: package.ask(client, stream))
+async def test_a_reply_with_thoughts_and_calls(package: Package, stream: bool) -> None:
+    (events, reply), (request,) = await package.talk(
+        CALLING, lambda client: package.ask(client, stream)
+    )
     found = heard(str(package), reply)
     assert (found["text"], found["thought"], found["ending"]) == (WORDS, THOUGHT, package.ending)
     assert found["calls"] == [(call.id, call.name, call.arguments) for call in CALLS]
@@ -176,10 +190,10 @@ def test_a_reply_with_thoughts_and_calls(package: Package, stream: bool) -> None
 
 @by_way
 @by_package
-def test_a_refusal_is_the_packages_own_error(package: Package, stream: bool) -> None:
+async def test_a_refusal_is_the_packages_own_error(package: Package, stream: bool) -> None:
     fields, said = package.refused
     with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)) as caught:
-        package.talk(
+        await package.talk(
             PLAIN,
             lambda client: package.part(client).create(**package.whole, **fields, stream=stream),
         )
@@ -191,7 +205,7 @@ def test_a_refusal_is_the_packages_own_error(package: Package, stream: bool) -> 
 @by_way
 @by_package
 @pytest.mark.parametrize("reply", [CALLING, SILENT], ids=["words", "no words"])
-def test_a_reply_that_is_sent_back_is_the_same(
+async def test_a_reply_that_is_sent_back_is_the_same(
     package: Package, reply: Reply, stream: bool
 ) -> None:
     async def ask(client: Any) -> None:
@@ -199,7 +213,7 @@ def test_a_reply_that_is_sent_back_is_the_same(
         again = {INPUT[str(package)]: [USER, *package.back(first)]}
         await package.part(client).create(**{**package.whole, **again})
 
-    _, (_, again) = package.talk(reply, ask)
+    _, (_, again) = await package.talk(reply, ask)
     assert again.messages == (
         Message("user", "How warm is it?"),
         Message("assistant", reply.choices[0].text, CALLS),
@@ -216,7 +230,7 @@ def test_a_reply_that_is_sent_back_is_the_same(
         assert set(again.ignored) == {"thinking"}
 
 
-def test_several_replies_with_log_probabilities() -> None:
+async def test_several_replies_with_log_probabilities() -> None:
     asking = {"model": "policy", "messages": [USER], "n": 2, "logprobs": True}
 
     async def pieces(client: Any) -> Any:
@@ -225,8 +239,8 @@ def test_several_replies_with_log_probabilities() -> None:
             state.handle_chunk(chunk)
         return state.current_completion_snapshot
 
-    whole, requests = CHAT.talk(TWO, lambda client: client.chat.completions.create(**asking))
-    pieced, _ = CHAT.talk(TWO, pieces)
+    whole, requests = await CHAT.talk(TWO, lambda client: client.chat.completions.create(**asking))
+    pieced, _ = await CHAT.talk(TWO, pieces)
     assert requests[0].count == 2
     for reply in (whole, pieced):
         assert [choice.index for choice in reply.choices] == [0, 1]
@@ -237,32 +251,34 @@ def test_several_replies_with_log_probabilities() -> None:
         assert read == [[-0.5, -0.25, -2.0, -0.125], [-0.5]]
 
 
-def test_a_reply_that_was_cut_off() -> None:
+async def test_a_reply_that_was_cut_off() -> None:
     async def ask(client: Any) -> Any:
         stream = await client.responses.create(**RESPONSES.whole, stream=True)
         whole = await client.responses.create(**RESPONSES.whole)
         return whole, [event async for event in stream]
 
-    (response, events), _ = RESPONSES.talk(CUT_OFF, ask)
+    (response, events), _ = await RESPONSES.talk(CUT_OFF, ask)
     assert events[-1].type == "response.incomplete"
     for one in (response, events[-1].response):
         assert one.status == one.output[0].status == "incomplete"
         assert one.output_text == "It is"
         assert one.incomplete_details.reason == "max_output_tokens"
-    (_, message), _ = MESSAGES.talk(CUT_OFF, lambda client: MESSAGES.ask(client, stream=True))
+    (_, message), _ = await MESSAGES.talk(CUT_OFF, lambda client: MESSAGES.ask(client, stream=True))
     assert (message.stop_reason, message.content[0].text) == ("max_tokens", "It is")
 
 
-def test_tokens_are_counted_without_a_bound() -> None:
+async def test_tokens_are_counted_without_a_bound() -> None:
     asking = {"model": "policy", "messages": [USER], "tools": MESSAGES.tools, "system": "Be brief."}
-    count, requests = MESSAGES.talk(PLAIN, lambda client: client.messages.count_tokens(**asking))
+    count, requests = await MESSAGES.talk(
+        PLAIN, lambda client: client.messages.count_tokens(**asking)
+    )
     assert count.input_tokens == 12
     assert requests[0].messages[0] == Message("system", "Be brief.")
 
 
-def test_the_beta_client_is_understood() -> None:
+async def test_the_beta_client_is_understood() -> None:
     edits = [{"type": "clear_thinking_20251015", "keep": "all"}]
-    message, requests = MESSAGES.talk(
+    message, requests = await MESSAGES.talk(
         PLAIN,
         lambda client: client.beta.messages.create(
             model="policy",
