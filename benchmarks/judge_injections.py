@@ -26,11 +26,11 @@ from turnwise.chat.recording import Recording
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn, Verdict
 from turnwise_judges.asking import Asker, Limits
 from turnwise_judges.base import Message
+from turnwise_judges.models import ScriptedModel
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import record_of
 from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge
-from turnwise_judges.scripted_model import ScriptedModel
 
 INJECTIONS = Path(__file__).parents[1] / "packages/turnwise-judges/tests/injections.json"
 WANTED = 10.0

@@ -45,7 +45,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.types import Trajectory
 from turnwise_judges.base import MalformedReplyError
-from turnwise_judges.engine_model import EngineModel, Policy
+from turnwise_judges.models import EngineModel, Policy
 from turnwise_judges.prompt import read_reply
 
 MAX_TOKENS, REPLY = 700, 90

@@ -102,7 +102,7 @@ if find_spec("turnwise_view") is not None:
     EXITS["dashboard"] = lambda played, row: [row["prompt"], turns_of(row)]
     EXITS["page"] = lambda played, row: html.unescape(_article("step-000001", 0, row))
 if find_spec("turnwise_judges") is not None:
-    from turnwise_judges.record import record_of
+    from turnwise_judges.prompt import record_of
 
     EXITS["judges"] = lambda played, row: record_of(played, 100_000)
 if find_spec("turnwise_studies") is not None:

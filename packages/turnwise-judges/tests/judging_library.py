@@ -18,7 +18,7 @@ from turnwise.types import (
     Verdict,
 )
 from turnwise_judges.asking import Asker, Limits
-from turnwise_judges.scripted_model import Script, ScriptedModel
+from turnwise_judges.models import Script, ScriptedModel
 
 
 def episode(

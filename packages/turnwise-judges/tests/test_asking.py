@@ -12,12 +12,11 @@ from judging_library import asker
 from turnwise.chat.endpoint import NoWordsError, Reply
 from turnwise.chat.recording import Recording
 from turnwise.errors import InfrastructureError
-from turnwise_judges.alarm import UnreadableReplies
-from turnwise_judges.asking import Asker, Counts, Limits
+from turnwise_judges.asking import Asker, Counts, Limits, UnreadableReplies
 from turnwise_judges.base import Judgement, Message
+from turnwise_judges.models import ScriptedModel, example_reply
 from turnwise_judges.pointwise import Score
 from turnwise_judges.prompt import Request
-from turnwise_judges.scripted_model import ScriptedModel, example_reply
 
 
 def request(data: str = "a", question: str = "How good?") -> Request[float]:

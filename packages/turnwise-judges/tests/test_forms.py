@@ -11,10 +11,10 @@ from judging_library import answering, asker, episode, group, longer, parts
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Group, Outcome
 from turnwise_judges.base import Message
+from turnwise_judges.models import example_reply
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import SELF_CRITIQUE, Criterion, RubricJudge
-from turnwise_judges.scripted_model import example_reply
 from turnwise_judges.section import regraded
 
 BY_LENGTH = answering(lambda data: {"score": len(data["answer"])})

@@ -18,7 +18,7 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA, groups_of, read_rows
 from turnwise_judges.judging import judge_rows
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import record_of
 from turnwise_judges.settings import load_judge
 
 TABLES = """

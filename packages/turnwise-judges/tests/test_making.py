@@ -9,8 +9,8 @@ from tests.fakes import byte_tokenizer
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
 from turnwise.rewards.parts import Scope
-from turnwise_judges.engine_model import EngineModel, Policy
 from turnwise_judges.making import make_judge, part_of, unasked_part
+from turnwise_judges.models import EngineModel, Policy
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge

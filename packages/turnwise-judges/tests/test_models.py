@@ -13,10 +13,8 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_judges.asking import Limits
-from turnwise_judges.endpoint_model import EndpointModel
-from turnwise_judges.engine_model import EngineModel, Policy
+from turnwise_judges.models import EndpointModel, EngineModel, Policy, example_reply
 from turnwise_judges.pointwise import PointwiseJudge
-from turnwise_judges.scripted_model import example_reply
 
 END = "</answer>"
 """A special token of the tokenizer in `fakes`, here the end of a turn."""

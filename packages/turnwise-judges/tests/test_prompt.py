@@ -14,8 +14,7 @@ from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory,
 from turnwise_judges.base import AnswerForm, MalformedReplyError
 from turnwise_judges.pairwise import Better, Preference
 from turnwise_judges.pointwise import Score
-from turnwise_judges.prompt import LONGEST, Request, escaped, read_reply
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import LONGEST, Request, escaped, read_reply, record_of
 from turnwise_judges.rubric import Verdicts
 
 TOKENS = ["<|im_end|>", "<s>", "[INST]", "[gMASK]", "<｜User｜>", "<start_of_turn>", "</think>"]

@@ -23,10 +23,10 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
 from turnwise.tokens import NO_VERSION, Source
 from turnwise.types import Group
+from turnwise_judges.models import example_reply
 from turnwise_judges.pairwise import Better, PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.refining import KnownQuestion, grade, known_questions
-from turnwise_judges.scripted_model import example_reply
 
 SCRIPTED_JUDGE = Path(__file__).with_name("scripted_judge.py")
 TABLES = """

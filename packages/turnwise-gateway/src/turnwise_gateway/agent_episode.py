@@ -27,11 +27,10 @@ from turnwise.times import Doing, Span
 from turnwise.types import Action, Group, Outcome, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_gateway.address import Address, blotted
 from turnwise_gateway.agents import Agent, FunctionPlayer, make_agent
-from turnwise_gateway.frozen import frozen_engines
 from turnwise_gateway.programs import Returned
 from turnwise_gateway.remote import RemotePlayer
 from turnwise_gateway.rendering import Scaffolds
-from turnwise_gateway.role_parts import by_role
+from turnwise_gateway.roles import by_role, frozen_engines
 from turnwise_gateway.sandboxed import SandboxedPlayer
 from turnwise_gateway.server import Gateway
 from turnwise_gateway.session import EndpointRole, Role, Session

@@ -26,10 +26,9 @@ from turnwise.types import Outcome, Turn, Verdict
 from turnwise_gateway.bounds import check_request
 from turnwise_gateway.contexts import Contexts, Exchange
 from turnwise_gateway.endpoints import EndpointSpeaker
-from turnwise_gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise_gateway.rendering import Scaffolds
 from turnwise_gateway.requests import RefusedError, Reply, Request
-from turnwise_gateway.sampling import Sampler
+from turnwise_gateway.sampling import EngineSessions, Sampler, ShortSessions
 from turnwise_gateway.usage import Usage
 
 if TYPE_CHECKING:

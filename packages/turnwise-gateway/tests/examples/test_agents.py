@@ -16,7 +16,7 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Group, Outcome, Task, ToolCall, Trajectory
 from turnwise_gateway.agent_episode import make_host
-from turnwise_gateway.role_parts import by_role
+from turnwise_gateway.roles import by_role
 from turnwise_gateway.settings import AnyAgentConfig, CommandAgent, FunctionAgent
 
 pytest.importorskip("uvicorn")

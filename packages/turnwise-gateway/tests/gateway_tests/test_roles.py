@@ -24,7 +24,7 @@ from turnwise.learning.signals.base import Signals
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_gateway.requests import Message, RefusedError, Reply
-from turnwise_gateway.role_parts import by_role
+from turnwise_gateway.roles import by_role
 from turnwise_gateway.session import EndpointRole, Role, Session
 from turnwise_gateway.settings import AgentConfig, FrozenPolicy
 

@@ -16,8 +16,8 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of
 from turnwise.types import Group, Trajectory, TrajectoryId
 from turnwise_judges.agreement import agreement, ranking
-from turnwise_judges.engine_model import Policy
 from turnwise_judges.making import Judge, make_judge
+from turnwise_judges.models import Policy
 from turnwise_judges.pairwise import Better, PairwiseJudge, schedule
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import RubricJudge

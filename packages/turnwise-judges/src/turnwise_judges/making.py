@@ -12,12 +12,10 @@ from turnwise.rewards.parts import RewardPart, Scope
 from turnwise_judges import pairwise, pointwise, rubric
 from turnwise_judges.asking import Asker, Limits
 from turnwise_judges.base import JudgeModel, Message
-from turnwise_judges.endpoint_model import EndpointModel
-from turnwise_judges.engine_model import EngineModel, Policy
+from turnwise_judges.models import EndpointModel, EngineModel, Policy, ScriptedModel, example_reply
 from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
-from turnwise_judges.scripted_model import ScriptedModel, example_reply
 from turnwise_judges.settings import (
     AnyJudgeConfig,
     EndpointJudgeModel,

@@ -15,8 +15,7 @@ from turnwise.interrupt import computes
 from turnwise.types import Group, Trajectory
 from turnwise_judges.asking import Asker
 from turnwise_judges.base import Judgement, MalformedReplyError
-from turnwise_judges.prompt import Request
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import Request, record_of
 from turnwise_judges.rubric import Criterion
 
 QUESTION = (

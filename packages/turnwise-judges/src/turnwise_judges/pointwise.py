@@ -7,8 +7,7 @@ from typing import Any
 from turnwise.types import Trajectory
 from turnwise_judges.asking import Asker
 from turnwise_judges.base import EpisodeJudge, Judgement, MalformedReplyError
-from turnwise_judges.prompt import Request
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import Request, record_of
 
 QUESTION = (
     "How well did the agent do the task that is under `task`? Count what it did and answered, not "

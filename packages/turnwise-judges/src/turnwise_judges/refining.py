@@ -19,8 +19,8 @@ from turnwise.storage.trajectory_rows import REFINEMENT
 from turnwise.tokens import Segment, Tokens
 from turnwise.types import Action, Group, Outcome, Task, Trajectory, Turn, Verdict
 from turnwise_judges.base import MalformedReplyError
-from turnwise_judges.engine_model import EngineModel
 from turnwise_judges.making import Judge
+from turnwise_judges.models import EngineModel
 from turnwise_judges.pairwise import Better, PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.prompt import Request, read_reply

@@ -9,8 +9,7 @@ from turnwise.errors import ConfigError
 from turnwise.types import Trajectory
 from turnwise_judges.asking import Asker
 from turnwise_judges.base import EpisodeJudge, Judgement, MalformedReplyError
-from turnwise_judges.prompt import Request
-from turnwise_judges.record import record_of
+from turnwise_judges.prompt import Request, record_of
 
 YES, NO, CANNOT_TELL = "yes", "no", "cannot tell"
 QUESTION = (

@@ -10,9 +10,9 @@ from turnwise.rewards.parts import RewardPart
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
 from turnwise.types import Group, Outcome, Trajectory
-from turnwise_judges.alarm import UnreadableReplies
-from turnwise_judges.engine_model import Policy
+from turnwise_judges.asking import UnreadableReplies
 from turnwise_judges.making import Judge, make_judge, part_of
+from turnwise_judges.models import Policy
 from turnwise_judges.refining import Refinement, make_refinement, refinement_metrics
 from turnwise_judges.settings import AnyJudgeConfig
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from turnwise.types import ToolCall
-from turnwise_gateway.dialects import response_events
 from turnwise_gateway.dialects.conversation import (
     Conversation,
     Kinds,
@@ -20,7 +19,7 @@ from turnwise_gateway.dialects.conversation import (
     read_tool,
 )
 from turnwise_gateway.dialects.fields import Fields
-from turnwise_gateway.dialects.writing import arguments_json, openai_error
+from turnwise_gateway.dialects.writing import arguments_json, event, openai_error, pieces
 from turnwise_gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 
 NAME = "responses"
@@ -89,7 +88,8 @@ def body(request: Request, reply: Reply) -> dict[str, Any]:
 
 def events(request: Request, reply: Reply) -> Iterator[str]:
     begun = {**_head(request, reply, "in_progress"), "output": [], "usage": None}
-    return response_events.events(begun, body(request, reply))
+    numbered = enumerate(_events(begun, body(request, reply)))
+    return (event({**one, "sequence_number": number}) for number, one in numbered)
 
 
 def error(refused: RefusedError) -> dict[str, Any]:
@@ -293,3 +293,60 @@ def _usage(reply: Reply) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": reply.thought},
         "total_tokens": read + written,
     }
+
+
+Event = dict[str, Any]
+
+
+def _events(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> Iterator[Event]:
+    """Events of a response; `begun` is it without output, `ended` with all of it. The order is
+    accumulators': what is added is empty, deltas fill it, what is done is complete."""
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(ended["output"]):
+        place = {"output_index": index}
+        yield {"type": "response.output_item.added", **place, "item": _opened(item)}
+        yield from _FILLED[item["type"]](item, {"item_id": item["id"], **place})
+        yield {"type": "response.output_item.done", **place, "item": item}
+    yield {"type": f"response.{ended['status']}", "response": ended}
+
+
+def _opened(item: Mapping[str, Any]) -> Event:
+    if item["type"] == "reasoning":
+        return {**item, "summary": []}
+    opened = {**item, "status": "in_progress"}
+    if item["type"] == "message":
+        return {**opened, "content": []}
+    return {**opened, "arguments": ""}
+
+
+def _thought(item: Mapping[str, Any], place: Event) -> Iterator[Event]:
+    for number, part in enumerate(item["summary"]):
+        here = {**place, "summary_index": number}
+        kind = "response.reasoning_summary"
+        yield {"type": f"{kind}_part.added", **here, "part": {**part, "text": ""}}
+        for piece in pieces(part["text"]):
+            yield {"type": f"{kind}_text.delta", **here, "delta": piece}
+        yield {"type": f"{kind}_text.done", **here, "text": part["text"]}
+        yield {"type": f"{kind}_part.done", **here, "part": part}
+
+
+def _said(item: Mapping[str, Any], place: Event) -> Iterator[Event]:
+    for number, part in enumerate(item["content"]):
+        here = {**place, "content_index": number}
+        yield {"type": "response.content_part.added", **here, "part": {**part, "text": ""}}
+        text = {**here, "logprobs": []}
+        for piece in pieces(part["text"]):
+            yield {"type": "response.output_text.delta", **text, "delta": piece}
+        yield {"type": "response.output_text.done", **text, "text": part["text"]}
+        yield {"type": "response.content_part.done", **here, "part": part}
+
+
+def _called(item: Mapping[str, Any], place: Event) -> Iterator[Event]:
+    kind = "response.function_call_arguments"
+    for piece in pieces(item["arguments"]):
+        yield {"type": f"{kind}.delta", **place, "delta": piece}
+    yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]}
+
+
+_FILLED = {"reasoning": _thought, "message": _said, "function_call": _called}

@@ -1,13 +1,18 @@
-"""A judge's model in one of turnwise's engines, with its tokenizer's chat template. What a message
-says is encoded apart from the template: a special token's name in it is only text."""
+"""The models of judges: behind an OpenAI-compatible endpoint, in one of turnwise's engines, and a
+function in a model's place.
 
+In an engine what a message says is encoded apart from the tokenizer's chat template: a special
+token's name in it is only text.
+"""
+
+import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from turnwise.chat.endpoint import Reply
+from turnwise.chat.endpoint import CHARACTERS_PER_TOKEN, ChatEndpoint, Reply
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.scaffolds.templates import pieces
@@ -19,6 +24,39 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from turnwise.parts.components import Components
+
+ATTEMPTS = 3
+"""Attempts at a call while an endpoint fails; the judge's deadline holds for all of them."""
+
+
+class EndpointModel:
+    """Example: EndpointModel("http://127.0.0.1:8000/v1", "qwen3", seconds=60)."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        *,
+        key_variable: str = "",
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        seconds: float = 60.0,
+    ) -> None:
+        """`name` is the model's there; `seconds` is the deadline of an attempt."""
+        self._endpoint = ChatEndpoint(
+            url, "the judge", seconds=seconds, attempts=ATTEMPTS, key_variable=key_variable
+        )
+        self._settings: dict[str, Any] = {
+            "model": name,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        self.identity = json.dumps([url, self._settings])
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        """The seed follows from the messages. Raises InfrastructureError without an answer."""
+        seed = derive("judge", *(message["content"] for message in messages)) % 2**31
+        return await self._endpoint.ask(self._settings | {"messages": list(messages), "seed": seed})
 
 
 _SESSIONS = count()
@@ -124,3 +162,25 @@ class EngineModel:
     def _template(self, text: str) -> Segment:
         tokens = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return Segment(tokens, Source.TEMPLATE)
+
+
+Script = Callable[[Sequence[Message]], str]
+
+
+class ScriptedModel:
+    """Example: ScriptedModel(example_reply)."""
+
+    def __init__(self, script: Script, name: str = "") -> None:
+        """Two scripts of one name are the same for the cache."""
+        self._script = script
+        self.identity = f"script {name or script}"
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        text = self._script(messages)
+        characters = sum(len(message["content"]) for message in messages) + len(text)
+        return Reply(text, characters // CHARACTERS_PER_TOKEN)
+
+
+def example_reply(messages: Sequence[Message]) -> str:
+    """The reply's example that ends every request: right in form, with values from the middle."""
+    return messages[-1]["content"].splitlines()[-1]
