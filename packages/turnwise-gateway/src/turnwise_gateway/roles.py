@@ -1,5 +1,5 @@
-"""Roles of an agent: engines of frozen ones, the policy at an earlier time; and the parts of roles in
-episodes, each a trajectory by itself.
+"""Roles of an agent: engines of frozen ones, the policy at an earlier time; and the parts of roles
+in episodes, each a trajectory by itself.
 
 A role's part has its contexts, its turns and its reward, and is compared with those of the same
 role in other episodes of the task.
