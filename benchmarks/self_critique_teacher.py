@@ -20,7 +20,7 @@ from turnwise.seeds import derive
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Turn, Verdict
 from turnwise_judges.asking import Asker, Limits
-from turnwise_judges.engine_model import EngineModel, Policy
+from turnwise_judges.models import EngineModel, Policy
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.prompt import escaped
 
