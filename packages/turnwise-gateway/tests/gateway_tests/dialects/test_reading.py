@@ -138,6 +138,7 @@ def test_a_conversation_is_read_block_by_block() -> None:
             "role": "user",
             "content": [
                 {**result, "is_error": False},
+                part("Well."),
                 {**result, "tool_use_id": "c2", "content": [quoted, image, part("18?")]}
                 | {"is_error": True},
                 part("Go on."),
@@ -163,6 +164,7 @@ def test_a_conversation_is_read_block_by_block() -> None:
         Message("user", "Look:\n!", images=(PNG,)),
         Message("assistant", "One moment.", (WARM, TIME)),
         Message("tool", "18", call="c1"),
+        Message("user", "Well."),
         Message("tool", "Error: One moment.\n18?", call="c2", images=(PNG,)),
         Message("user", "Go on."),
         Message("system", "Be quick."),
