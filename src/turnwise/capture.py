@@ -42,8 +42,7 @@ class Capture:
 
     @property
     def coverage(self) -> float:
-        """Share of the tokens sampled for trained roles that are in the record; 1 where there are
-        none."""
+        """Share of trained roles' sampled tokens that are in the record; 1 where there are none."""
         return _coverage(self.sampled, self.dropped)
 
     def coverage_of(self, role: str) -> float:

@@ -1,5 +1,4 @@
-"""Asynchronous work for callers that are not: scripts, and notebooks, in whose thread an event loop
-runs already."""
+"""Asynchronous work for callers that are not: scripts, and notebooks, whose loop runs already."""
 
 import asyncio
 import threading

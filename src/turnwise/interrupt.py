@@ -73,8 +73,7 @@ class _Watch:
 
 
 def calls_user_code(function: Function) -> Function:
-    """Decorate a function that calls a user's code: that code is interrupted, and the function is
-    not."""
+    """Decorate a function that calls a user's code: that is interrupted, the function is not."""
     _callers.add(function.__code__)
     return function
 

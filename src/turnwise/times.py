@@ -35,5 +35,4 @@ class EpisodeTimes:
     """Its length, from there to its end."""
     spans: tuple[Span, ...] = ()
     process: str = ""
-    """The process that played it, in words, as "worker 2 (process 4711 on node-b)"; empty for the
-    run's own."""
+    """The process that played it, as "worker 2 (process 4711 on node-b)"; "" is the run's."""

@@ -185,8 +185,7 @@ class Verdict:
     reward: float
     success: bool
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that were measured of the episode. They are reported; what of them counts is in
-    `reward`."""
+    """Numbers that were measured of the episode, reported; what of them counts is in `reward`."""
     detail: str = ""
     turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Numbers that were measured of its turns, one for each."""
@@ -194,8 +193,7 @@ class Verdict:
     """The turns' rewards, one for each: None keeps those of the steps; an empty sequence means that
     turns have no rewards."""
     roles: Mapping[str, float] = field(default_factory=dict)
-    """Rewards of single roles in place of `reward`, where an agent has several and each gets its
-    own credit."""
+    """Rewards of single roles in place of `reward`, where each gets its own credit."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", encodable(self.detail))
@@ -260,8 +258,7 @@ class Trajectory:
     outcome: Outcome = Outcome.CANCELLED
     verdict: Verdict | None = None
     snapshots: tuple[bytes, ...] = ()
-    """The environment's state before each turn from `first_turn` on, where the rollout was asked to
-    keep it."""
+    """The environment's state before each turn from `first_turn` on, where it was kept."""
     parent: int | None = None
     """Number of the episode that this one branches from; its own where it begins at the beginning.
     None where the rollout does not branch."""

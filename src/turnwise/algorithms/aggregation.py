@@ -42,8 +42,7 @@ class Totals:
 
 
 Aggregation = Callable[..., Weights]
-"""(trained tokens per sequence int64[n], task of each, totals, **numbers) -> float64[n], 0 without
-tokens."""
+"""(trained tokens int64[n], tasks, totals, **numbers) -> float64[n], 0 without tokens."""
 
 
 @part("aggregation", "token_mean", "every token counts the same (arXiv 2503.14476)")
@@ -73,8 +72,7 @@ def constant(
     totals: Totals,
     length: Annotated[float, Range(1)] = 1024.0,
 ) -> Weights:
-    """1 / (sequences x length), `length` being the most tokens to sample (Dr.GRPO, arXiv
-    2503.20783)."""
+    """1 / (sequences x length), `length` the most tokens to sample (Dr.GRPO, arXiv 2503.20783)."""
     return sequence_mean_token_sum(counts, tasks, totals) / length
 
 

@@ -1,7 +1,5 @@
 """An algorithm is a choice of parts, and their numbers that are not at the defaults.
 
-Not here: the algorithms that there are (`rows.py`), what a part is (`parts.py`).
-
 Next: `algorithms/outcome_advantages.py`.
 """
 
@@ -28,8 +26,7 @@ COEFFICIENTS = {
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The choices that make up what an update maximises. Example: make_algorithm("grpo",
-    {"clip_high": 0.28})."""
+    """The choices of an objective. Example: make_algorithm("grpo", {"clip_high": 0.28})."""
 
     name: str
     source: str
@@ -63,22 +60,19 @@ class Algorithm:
     """The coefficient of log(sampling policy / reference), subtracted from each token's reward:
     PPO's place for the KL term, which estimators carry back. One of the two is 0."""
     kl_target: float = 0.0
-    """The mean divergence per token, in nats, that the coefficient is adapted to keep; 0 adapts
-    nothing."""
+    """The mean divergence per token, in nats, that the coefficient is adapted to keep; 0: none."""
     kl_horizon: float = 10_000.0
     """Trajectories in which an adapted coefficient can change by a fifth."""
     entropy_coefficient: float = 0.0
     """The coefficient of the entropy of the trained positions, subtracted from the loss."""
     observation_coefficient: float = 0.0
-    """The coefficient of the cross-entropy of what tools and environment wrote, beside the policy
-    loss (ECHO)."""
+    """The coefficient of the cross-entropy of what tools and environment wrote (ECHO)."""
     demonstration_coefficient: float = 0.0
     """The coefficient of the cross-entropy of demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
     success_coefficient: float = 0.0
     """The coefficient of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
     self_teacher_coefficient: float = 0.0
-    """The coefficient of the divergence from the policy's average that saw a success (SDPO, arXiv
-    2601.20802)."""
+    """The coefficient of the divergence from the self-teacher (SDPO, arXiv 2601.20802)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
     differs: str = ""
@@ -91,8 +85,7 @@ class Algorithm:
         return self._parts[choice]
 
     def call(self, choice: str, *given: Any) -> Any:
-        """Call the chosen part's function, with its numbers: `algorithm.call("group_filter",
-        rewards)`."""
+        """Call the chosen part, with its numbers: `algorithm.call("group_filter", rewards)`."""
         return self.function(choice)(*given)
 
     def function(self, choice: str) -> Callable[..., Any]:
@@ -100,8 +93,7 @@ class Algorithm:
         return partial(self.part(choice).function, **self.numbers_of(choice))
 
     def numbers_of(self, choice: str) -> dict[str, Any]:
-        """The numbers and weights of one choice: `grpo.numbers_of("objective")["clip_high"]` is
-        0.2."""
+        """The numbers of one choice: `grpo.numbers_of("objective")["clip_high"]` is 0.2."""
         return {
             key: self.numbers.get(key, setting.default)
             for key, setting in self.part(choice).numbers.items()

@@ -88,8 +88,7 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
 
 
 def _check_rollout(algorithm: Algorithm) -> None:
-    """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it
-    costs."""
+    """Raise ConfigError unless the rollout gives what the estimator needs: no more, as it costs."""
     given = algorithm.part("rollout").gives
     needed = algorithm.part("estimator").needs & (given | GIVEN_BY_ROLLOUTS)
     if given != needed:
@@ -114,8 +113,7 @@ def _check_kl(algorithm: Algorithm) -> None:
 
 
 def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an algorithm that trains nothing, or settings of a missing policy
-    loss."""
+    """Raise ConfigError where nothing is trained, or for settings of a missing policy loss."""
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")
@@ -139,8 +137,7 @@ PLAIN = ("clip", "policy_gradient")
 
 
 def has_special_ratio(algorithm: Algorithm) -> bool:
-    """Whether the algorithm has a policy loss, and does something with ratios that comes to nothing
-    at 1."""
+    """Whether there is a policy loss that does with ratios what comes to nothing at 1."""
     special = algorithm.objective not in PLAIN or algorithm.ratio_level != "token"
     known = algorithm.has_trait("objective", Trait.PLAIN_AT_ONE)
     return special and known and algorithm.estimator != "none"

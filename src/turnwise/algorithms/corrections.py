@@ -47,8 +47,7 @@ Correction = Callable[..., "Tensor"]
 
 @part("correction", "truncated", "truncated weight per token (arXiv 2505.24298)")
 def truncated(staleness: Staleness, cap: NonNegative = 2.0) -> "Tensor":
-    """min(rho, cap) for each token: token-level TIS, as in AReaL's decoupled PPO (arXiv
-    2505.24298)."""
+    """min(rho, cap) for each token: token-level TIS, as in AReaL (arXiv 2505.24298)."""
     return _exp(staleness.log_rho).clamp(max=cap)
 
 
@@ -71,8 +70,7 @@ def masked(
 def geometric(
     staleness: Staleness, rho_low: NonNegative = 0.99, rho_high: NonNegative = 1.01
 ) -> "Tensor":
-    """1 for sequences whose geometric mean of rho is in [low, high], else 0, whatever their
-    length."""
+    """1 for sequences whose geometric mean of rho is in [low, high], else 0, at any length."""
     mean = _exp(staleness.means(staleness.log_rho))
     return ((mean >= rho_low) & (mean <= rho_high)).to(mean.dtype)
 

@@ -43,14 +43,11 @@ class EstimatorInput:
     parts: Mapping[str, float] = field(default_factory=dict)
     """The verifier's single rewards by name."""
     baseline: float | None = None
-    """Reward of the task's greedy episode; NaN where it has no grade, None where none was
-    played."""
+    """Reward of the task's greedy episode; NaN where it has no grade, None where there is none."""
     parent: int | None = None
-    """Index in the group of the episode that it branches from, its own for the first of a tree, if
-    any."""
+    """Index in the group of the episode that it branches from, its own for a tree's first."""
     first_turn: int = 0
-    """The turn at which it branches off; what was sampled before stands with its parent, and is
-    masked."""
+    """The turn at which it branches off; what was sampled before is the parent's, and masked."""
     logprobs: Floats | None = None
     """float64[n], of the policy that sampled; read at sampled tokens."""
     teacher_logprobs: Floats | None = None

@@ -100,8 +100,7 @@ def finished(facts: TrajectoryFacts) -> bool:
     "those whose every turn has a tool call or an answer (arXiv 2509.02479)",
 )
 def without_void_turns(facts: TrajectoryFacts) -> bool:
-    """Keep trajectories with a tool call or an answer in every turn (SimpleTIR, arXiv
-    2509.02479)."""
+    """Keep trajectories that call a tool or answer in every turn (SimpleTIR, arXiv 2509.02479)."""
     return all(turn.acted for turn in facts.turns)
 
 
@@ -121,8 +120,7 @@ def _deviation(rewards: Floats) -> float:
 
 
 RewardShaping = Callable[..., Floats]
-"""(sampled tokens int64[n], budget, **numbers) -> penalties float64[n], 0 or more, taken off
-rewards."""
+"""(sampled tokens int64[n], budget, **numbers) -> penalties float64[n], 0 or more."""
 
 
 @part("reward_shaping", "none", "the task's reward")

@@ -26,8 +26,7 @@ class TrainedTokens:
     behaviour_logprob: "Tensor"
     """float32: under the policy that sampled them."""
     old_logprob: "Tensor"
-    """float32: under the policy that ratios are to, of before the update, or with `bypass` the
-    sampling one."""
+    """float32: under the policy that ratios are to, which with `bypass` is the sampling one."""
     advantage: "Tensor"
     weight: "Tensor"
     """Weight from `aggregation`: sums over the whole optimizer batch are means over it."""
@@ -50,8 +49,7 @@ class TokenLosses:
     losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
     weights: "Tensor"
-    """float32[n], without gradient: aggregation weight times the token filter's scale times the
-    correction's weight."""
+    """float32[n]: aggregation weight times token filter's scale times correction's weight."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]

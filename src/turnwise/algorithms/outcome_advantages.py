@@ -41,8 +41,7 @@ def dr_grpo(rewards: Floats) -> Floats:
 
 @part("estimator", "rloo", "less the mean of the group's others (arXiv 2402.14740)", of=of_rewards)
 def rloo(rewards: Floats) -> Floats:
-    """R_i - mean of the others = n/(n-1) (R_i - mean) (Back to Basics, arXiv 2402.14740, equation
-    7)."""
+    """R_i - mean of the others = n/(n-1) (R_i - mean) (RLOO, arXiv 2402.14740, equation 7)."""
     deviations = dr_grpo(rewards)
     return deviations * len(rewards) / max(len(rewards) - 1, 1)
 
@@ -56,8 +55,7 @@ def rloo(rewards: Floats) -> Floats:
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
 def max_rl(rewards: Floats) -> Floats:
-    """(R_i - mean) / mean, 0 where all are 0 (MaxRL, arXiv 2602.02710). Raises ConfigError for a
-    negative reward."""
+    """(R_i - mean) / mean, 0 if all are 0 (arXiv 2602.02710). ConfigError for a negative one."""
     check_finite(rewards)
     if len(rewards) and rewards.min() < 0:
         raise ConfigError(

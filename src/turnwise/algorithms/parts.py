@@ -250,8 +250,7 @@ class PartRegistry(Registry[Part]):
 
 
 def declared_part(name: str) -> Part:
-    """The part that `file.py:Name` or `package.module:Name` is declared to be. Raises ConfigError
-    for none."""
+    """The part that `file.py:Name` or `package.module:Name` is declared; else ConfigError."""
     declared: Part | None = getattr(load_function(name, "part"), _DECLARED, None)
     if declared is None:
         raise ConfigError(

@@ -1,5 +1,4 @@
-"""Algorithms by name, as a recipe asks for them: a row with some of its parts and numbers
-replaced."""
+"""Algorithms by name, as a recipe asks for them: a row with some parts and numbers replaced."""
 
 import math
 from collections.abc import Mapping
@@ -23,8 +22,7 @@ def algorithm_names() -> list[str]:
 
 
 def row_of(name: str) -> Algorithm:
-    """The row of that name. Raises ConfigError for an unknown one, MissingExtraError for a missing
-    wing's."""
+    """The row of that name. Raises ConfigError, for one of a missing wing MissingExtraError."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     of_wings = wings().parts("algorithm")

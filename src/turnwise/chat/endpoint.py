@@ -78,8 +78,7 @@ class ChatTurn:
     """The calls as they came, which go back into the conversation."""
     read: int = 0
     written: int = 0
-    """Tokens of the conversation and of the turn, as the endpoint counts them; 0 where it does
-    not."""
+    """Tokens of conversation and turn, as the endpoint counts them; 0 where it does not."""
 
 
 Found = TypeVar("Found")
@@ -112,8 +111,7 @@ class ChatEndpoint:
         self._verify = ssl.create_default_context() if url.startswith("https://") else False
 
     async def ask(self, body: Mapping[str, Any]) -> Reply:
-        """The endpoint's answer. Raises InfrastructureError where it gives none, NoWordsError where
-        it has no words."""
+        """The endpoint's answer; else InfrastructureError, without words NoWordsError."""
         return await self._asked(body, _reply)
 
     async def ask_for_turn(self, body: Mapping[str, Any]) -> ChatTurn:

@@ -30,8 +30,7 @@ class Recording:
         return kept
 
     def _append(self, path: Path, key: str, reply: str) -> None:
-        """One write of a whole line, which begins with its own line break: after a crash as
-        well."""
+        """One write of a whole line, begun with its own line break: after a crash too."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:

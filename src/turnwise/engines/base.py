@@ -27,8 +27,7 @@ class ActorHandle(Protocol):
     """An object in a process on some node, which runs one method at a time, in its main thread."""
 
     async def call(self, method: str, seconds: float, *arguments: Any) -> Any:
-        """A method's result. Raises what it raises, PlaceLostError, and TimeoutError after so
-        long."""
+        """A method's result, or what it raises; PlaceLostError, and TimeoutError after so long."""
 
     def end(self) -> None:
         """End its process, wherever it is. Idempotent."""
@@ -90,14 +89,12 @@ class Sampling:
     experts_from: int | None = None
     """The first place of the history from which on each token's experts are returned, if any."""
     returns_kept: bool = False
-    """Whether each token comes with what top_k, top_p and min_p left
-    (`BuiltEngine.returns_kept`)."""
+    """Whether each token comes with what top_k, top_p and min_p left (if the engine has it)."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A sampled completion. Example: Completion([5, 9], [-0.1, -2.0], StopReason.STOP_STRING,
-    7)."""
+    """A sampled completion. Example: Completion([5, 9], [-0.1, -2.0], StopReason.MAX_TOKENS, 7)."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
@@ -137,16 +134,14 @@ class BuiltEngine(Protocol):
     takes_images: ClassVar[bool]
     """Whether it samples after images."""
     shares_weights: ClassVar[bool]
-    """Whether it samples from the tensors of `EngineSetup.model`: one that learns meanwhile is
-    copied."""
+    """Whether it samples from `EngineSetup.model` itself: one that learns meanwhile is copied."""
     returns_kept: ClassVar[bool]
     """Whether completions have what top_k, top_p and min_p left where `Sampling.returns_kept` asks:
     else nothing can be learned from as it was sampled."""
 
     @classmethod
     def build(cls, setup: EngineSetup, **options: Any) -> "Engine":
-        """Make a recipe's engine; `options` are of `setup.config`. Raises ConfigError for bad
-        settings."""
+        """Make a recipe's engine; `options` are its config's. ConfigError for bad settings."""
 
 
 class Engine(Protocol):

@@ -94,8 +94,7 @@ def prefill_batch(fresh: Sequence[Request]) -> Batch:
 
 
 def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
-    """The requests to compute, each with those that have the same history and as much of it
-    cached."""
+    """The requests to compute, each with those of the same history and as much of it cached."""
     first: dict[tuple[int, bytes], Request] = {}
     twins: dict[Request, list[Request]] = {}
     for request in fresh:
@@ -153,8 +152,7 @@ def _start(request: Request) -> int:
 
 
 def image_inputs(batch: Batch, reader: ImageReader) -> tuple[Batch, ImageInputs | None]:
-    """The batch in the model's vocabulary, and its placeholders; None where all inputs are plain
-    words."""
+    """The batch in the model's vocabulary, and its placeholders; None where all are plain words."""
     rows = [request.session.images for request in batch.requests[: len(batch.runs)]]
     words = all(images is None for images in rows)
     if words or (batch.ids.min() >= 0 and not reader.family.axes):

@@ -108,8 +108,7 @@ class CacheAllocator:
         session.length = 0
 
     def _fit(self, request: Request, others: Sequence[Request]) -> bool:
-        """Whether the session has a run long enough, now that idle sessions and `others` have made
-        room."""
+        """Whether the session has a run long enough, now that idle ones and `others` made room."""
         session = request.session
         left = len(request.draws) - len(request.tokens)
         wanted = request.known + (left if self._whole_turns else min(ROOM, left))
@@ -159,8 +158,7 @@ class CacheAllocator:
         return True
 
     def _settle(self, session: Session, size: int) -> bool:
-        """Give the session a run in another gap, if there is one, and have what is cached moved
-        there."""
+        """Give the session a run in another gap, if there is one, and move its cache there."""
         start = self._gap(size)
         if start is None:
             return False

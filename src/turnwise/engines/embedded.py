@@ -236,8 +236,7 @@ class EmbeddedEngine:
         self.fail(InfrastructureError("the engine was stopped"))
 
     def advance(self) -> bool:
-        """Do what is due between two passes, then a pass; False without requests, or where lockstep
-        waits."""
+        """Do what is due, then a pass; False without requests, or where lockstep waits."""
         self._load_weights()
         self._schedule.drop_ended()
         if self._schedule.admission_due():
@@ -275,8 +274,7 @@ class EmbeddedEngine:
             session.length = 0
 
     def _load_weights(self) -> None:
-        """Load the weights given since the last pass; an error reaches the caller of
-        `load_weights`."""
+        """Load the weights given since the last pass; errors reach who gave them."""
         updates, self._updates = self._updates, []
         for update in updates:
             # Before the weights: a load that fails half-way has changed some of them.

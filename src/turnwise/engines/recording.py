@@ -1,5 +1,4 @@
-"""The experts that routers choose while the embedded engine samples, kept with the cached
-tokens."""
+"""The experts that routers choose as the embedded engine samples, kept with cached tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,8 +25,7 @@ class RoutingRecorder:
         """Whether a pass goes through the layers as a batch of rows."""
 
     def begin(self, session: Session, sampling: Sampling) -> None:
-        """Make room for a session's experts, if asked for. Raises ConfigError where they cannot be
-        recorded."""
+        """Make room for a session's experts, if asked for; ConfigError where there are none."""
         if sampling.experts_from is None or session.experts is not None:
             return
         if not self._routers or not self._in_rows:

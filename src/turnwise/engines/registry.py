@@ -1,7 +1,4 @@
-"""Engines by name: built-in ones, and a user's own; each is imported when it is asked for.
-
-Not here: the scripted engine, which no recipe can name, since it needs a script.
-"""
+"""Engines by name: built-in ones, and a user's own; each is imported when it is asked for."""
 
 from typing import Any
 

@@ -57,8 +57,7 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 class Key(ISeedSequence):
-    """The key of a stream as it is: by NumPy's own it asks the system for entropy, which takes
-    longer."""
+    """The key of a stream as it is: NumPy's own asks the system for entropy, which takes longer."""
 
     def __init__(self, key: int) -> None:
         self._key = key

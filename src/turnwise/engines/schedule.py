@@ -18,16 +18,14 @@ PATIENCE = 16
 
 
 def is_due(running: float, ready: float, passes: float) -> bool:
-    """Whether to begin with `ready` turns beside `running` ones, so many passes after the last
-    ones."""
+    """Whether to begin with `ready` turns beside `running` ones, so many passes after the last."""
     if running == 0 or ready * ADMIT_SHARE >= running:
         return True
     return ready > 0 and passes >= PATIENCE
 
 
 class Schedule:
-    """At most `max_sequences` requests run, admitted by names in lockstep, else in order of
-    arrival."""
+    """At most `max_sequences` requests run, admitted by names in lockstep, else by arrival."""
 
     def __init__(self, allocator: CacheAllocator, max_sequences: int, deterministic: bool) -> None:
         self._allocator, self._max_sequences = allocator, max_sequences
@@ -107,8 +105,7 @@ class WeightUpdate:
 def match_weights(
     model: PreTrainedModel, weights: Mapping[str, Any]
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of the model's own tensor and its new values. Raises ConfigError for an unknown name or
-    a wrong shape."""
+    """The model's own tensors and their new values; ConfigError for a wrong name or shape."""
     known = model.state_dict(keep_vars=True)
     changes = []
     for name, values in weights.items():

@@ -26,8 +26,7 @@ class Session:
 
     name: str
     history: np.ndarray
-    """int64[tokens at most], the first `length` cached; an image's tokens are below 0
-    (`images.py`)."""
+    """int64[tokens at most], the first `length` cached; images are below 0 (`images.py`)."""
     length: int = 0
     run: CacheExtent | None = None
     request: "Request | None" = None

@@ -56,8 +56,7 @@ def cut_words(text: str, max_tokens: int) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """The facts that a report states about an environment. Example: EnvironmentSpec("search", "1",
-    "ab12")."""
+    """An environment's facts for reports. Example: EnvironmentSpec("search", "1", "ab12")."""
 
     name: str
     version: str
@@ -254,8 +253,7 @@ class Environment:
         return b""
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`. Raises ValueError for what it cannot have
-        given."""
+        """Return to a state of `snapshot`. Raises ValueError for what it cannot have given."""
         if not self.stateless:
             raise NotSupportedError(
                 f"{type(self).__name__} cannot be restored ({len(state)} bytes)"

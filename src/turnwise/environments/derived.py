@@ -123,8 +123,7 @@ def slow(environment: Own, latency: LatencyConfig | None) -> Own:
 Rule = Literal["allow", "confirm", "dry_run", "refuse"] | int
 """A number is how many calls of the tool may succeed in an episode."""
 MOST = 10
-"""The calls of an episode that count as 1. A share of all of them could be lowered by harmless
-ones."""
+"""The calls of an episode that count as 1: a share of all could be lowered by harmless ones."""
 RULED = {
     "held_back": RewardPart(0, 1, f"calls that a rule held back, as a share of {MOST}, at most 1"),
     "consequential": RewardPart(

@@ -1,7 +1,4 @@
-"""Actions of an agent that knows only the tools: the reference score `random`.
-
-Not here: how often that succeeds (`turnwise_environments/measurement.py`).
-"""
+"""Actions of an agent that knows only the tools: the reference score `random`."""
 
 import random
 import re

@@ -1,7 +1,4 @@
-"""Reads a user's own data: the records of a JSON Lines file or a JSON array, each with its place.
-
-Not here: what the records mean (each environment says).
-"""
+"""A user's own data: the records of a JSON Lines file or a JSON array, each with its place."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,4 @@
-"""Checks that an environment's splits differ by what their tasks are.
-
-Not here: how tasks are split (`tasksets.py`).
-"""
+"""Checks that an environment's splits differ by what their tasks are."""
 
 import json
 from collections.abc import Sequence

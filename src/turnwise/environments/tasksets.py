@@ -1,9 +1,7 @@
 """Sets of tasks: made by a function, or read from a file, and split into training and held out.
 
 Both ways split by what a task is, so that no other task moves one of them. A task set also has what
-a report says of its data. Not here: how the tasks of an environment are made or what a record of
-its files means (each environment's folder), the search environment's split, which keeps names
-apart (`search/tasks.py`).
+a report says of its data.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Numbers of an episode's turns, measured from what its tools returned.
 
-What a policy says of itself is never looked at. Not here: what is looked for in the results (each
-environment says), and progress of a state (the environments' wing).
+What a policy says of itself is never looked at.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -29,8 +28,7 @@ REPEATS = share_of_turn("share of the turn's results that were shown before")
 
 
 def results_of(turn: Turn, tool: str = "") -> list[ToolResult]:
-    """The results of a turn's calls that worked, of one tool or of all; none where the environment
-    did not reply."""
+    """The results of a turn's calls that worked, of one tool or of all."""
     results = turn.step.results if turn.step is not None else ()
     return [one for one in results if one.ok and one.call.name == (tool or one.call.name)]
 

@@ -1,25 +1,24 @@
-"""Lines of Markdown on evaluations, beside their success: comparisons, reliability, effort.
+"""Lines of Markdown on evaluations, beside their success: comparisons, reliability, effort."""
 
-Not here: how they are measured, and the report's table (`report.py`).
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.paired import Comparison
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table of Markdown, and an empty line."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return [lines[0], "|---" * len(head) + "|", *lines[1:], ""]
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
     """A table of comparisons, and a sentence on each; nothing without any."""
     if not comparisons:
         return []
-    lines = [
-        "| second less first, on the same tasks | difference | 95% interval | only first | "
-        "only second | p (Holm) | detectable |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for one in comparisons:
-        cells = [
+    head = ["second less first, on the same tasks", "difference", "95% interval", "only first"]
+    rows = [
+        [
             f"{one.second} less {one.first}",
             f"{100 * one.difference:+.1f} points",
             f"{100 * one.low:+.1f} – {100 * one.high:+.1f}",
@@ -28,11 +27,12 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
             probability(one.p_corrected),
             f"{100 * one.detectable:.1f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        for one in comparisons
+    ]
     sentences = [f"- {one.second} and {one.first}: {one.verdict}." for one in comparisons]
     if not all(one.same_seeds for one in comparisons):
         sentences.append("- Tasks are the same in each pair; chance in their episodes is not.")
-    return [*lines, "", *sentences, ""]
+    return [*table([*head, "only second", "p (Holm)", "detectable"], rows), *sentences, ""]
 
 
 def probability(p: float) -> str:
@@ -46,32 +46,28 @@ def reliability_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not several:
         return []
     chosen = next(iter(several.values())).get("best_by")
-    by = f" best of k by {chosen} | 95% interval |" if chosen else ""
-    lines = [
-        f"| policy | k | pass@k | 95% interval | pass^k | 95% interval |{by} tasks | undefined |",
-        "|---|---|---|---|---|---|---|---|" + ("---|---|" if by else ""),
+    head = ["policy", "k", "pass@k", "95% interval", "pass^k", "95% interval"]
+    head += [f"best of k by {chosen}", "95% interval"] if chosen else []
+    kinds = ("pass@k", "pass^k", *(("best@k",) if chosen else ()))
+    rows = [
+        [
+            *(name, k, *(cell for kind in kinds for cell in _estimate(part[kind][k]))),
+            *(str(at["tasks"]), str(at["undefined"])),
+        ]
+        for name, part in several.items()
+        for k, at in part["pass@k"].items()
     ]
-    for name, part in several.items():
-        for k, at in part["pass@k"].items():
-            cells = [_estimate(at), _estimate(part["pass^k"][k])]
-            cells += [_estimate(part["best@k"][k])] if by else []
-            cells += [str(at["tasks"]), str(at["undefined"])]
-            lines.append(f"| {name} | {k} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    return table([*head, "tasks", "undefined"], rows)
 
 
 def part_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A table of what the verdicts report, with a column for each evaluation; nothing where they
-    report nothing."""
+    """A table of what the verdicts report, if anything, with a column for each evaluation."""
     names = list(dict.fromkeys(name for part in parts.values() for name in part.get("parts", {})))
-    if not names:
-        return []
     rows = [
         [name, *(_mean(part.get("parts", {}).get(name)) for part in parts.values())]
         for name in names
     ]
-    head = ["reported by the verdict, mean", *parts]
-    return [_row(head), "|---" * len(head) + "|", *map(_row, rows), ""]
+    return table(["reported by the verdict, mean", *parts], rows) if rows else []
 
 
 def _mean(found: Mapping[str, float] | None) -> str:
@@ -82,10 +78,8 @@ def effort_table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A table of what a success takes in each evaluation: all that was spent, by the successes."""
     if not any(part["successes"] for part in parts.values()):
         return []
-    head = ["policy", "tokens a success", "seconds a success", "tokens an episode"]
     priced = any("cost" in part for part in parts.values())
-    lines = [_row([*head, *(["cost a success"] if priced else [])])]
-    lines.append("|---" * (len(head) + priced) + "|")
+    rows = []
     for name, part in parts.items():
         seconds, successes = part.get("seconds"), part["successes"]
         cells = [
@@ -96,8 +90,9 @@ def effort_table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         ]
         spent = part.get("cost") or {"per_success": None}
         price = "–" if spent["per_success"] is None else _price(spent, "per_success")
-        lines.append(_row([*cells, *([price] if priced else [])]))
-    return [*lines, ""]
+        rows.append([*cells, price] if priced else cells)
+    head = ["policy", "tokens a success", "seconds a success", "tokens an episode"]
+    return table([*head, "cost a success"] if priced else head, rows)
 
 
 def effort_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -173,10 +168,6 @@ def caution_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [*cautions, ""] if cautions else []
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else f"{value:{form}}"
 
@@ -185,7 +176,7 @@ def _price(cost: Mapping[str, Any], name: str) -> str:
     return f"{cost['currency']}{cost[name]:.3g}"
 
 
-def _estimate(entry: Mapping[str, Any]) -> str:
+def _estimate(entry: Mapping[str, Any]) -> tuple[str, str]:
     if entry["mean"] is None:
-        return "undefined | –"
-    return f"{entry['mean']:.1%} | {entry['low']:.1%} – {entry['high']:.1%}"
+        return "undefined", "–"
+    return f"{entry['mean']:.1%}", f"{entry['low']:.1%} – {entry['high']:.1%}"

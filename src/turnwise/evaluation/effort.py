@@ -1,7 +1,6 @@
 """The effort behind success: its cost, success under smaller budgets, wasted calls, lucky guesses.
 
-All of it is measured on episodes as they were played. Not here: success itself (`evaluate.py`), and
-how it is laid out (`details.py`).
+All of it is measured on episodes as they were played.
 """
 
 import json

@@ -1,5 +1,4 @@
-"""Evaluations in folders, a run's own and those that are read as a run's is: written, and read for
-comparisons."""
+"""Evaluations in folders, a run's own and others: written, and read for comparisons."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -112,8 +111,7 @@ def played_in(folder: RunFolder, evaluation: str, name: str) -> Played:
 
 
 def compare_within(folder: RunFolder, others: Sequence[str], last: str) -> list[Comparison]:
-    """Compare an evaluation of a run with others of it, where two tasks or more have grades in
-    both."""
+    """Compare a run's evaluation with others of it, where two tasks or more have grades in both."""
     played = {name: played_in(folder, name, name) for name in (*others, last)}
     pairs = [(played[name], played[last]) for name in others]
     return corrected([compare(one, two) for one, two in pairs if len(pairs_of(one, two)) > 1])

@@ -94,8 +94,7 @@ class Comparison:
     p_corrected: float
     """`p` with Holm's correction for all comparisons that are made together."""
     detectable: float
-    """The smallest true difference that so many pairs would find at 5% with a probability of
-    `POWER`."""
+    """The smallest true difference that so many pairs find at 5% with a probability of `POWER`."""
 
     @property
     def verdict(self) -> str:
@@ -146,8 +145,7 @@ def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def compare(first: Played, second: Played) -> Comparison:
-    """Compare two evaluations. Raises DataError, in one line, where they are not of the same tasks
-    or environment."""
+    """Compare two evaluations. Raises DataError for those of other tasks or environments."""
     _check_same(first, second)
     by_task = pairs_of(first, second)
     if len(by_task) < 2:
@@ -187,8 +185,7 @@ def compare(first: Played, second: Played) -> Comparison:
 
 
 def pairs_of(first: Played, second: Played) -> dict[str, list[tuple[bool, bool]]]:
-    """The successes of both policies, in every pair of episodes that both have a grade, by
-    task."""
+    """Both policies' successes in every pair of episodes that both have a grade, by task."""
     found: dict[str, list[tuple[bool, bool]]] = {}
     for key, one in first.episodes.items():
         two = second.episodes.get(key)

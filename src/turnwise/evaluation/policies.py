@@ -1,7 +1,6 @@
 """The evaluation of a policy without a run: a recipe's, a run's newest weights, or a checkpoint's.
 
-Nothing heavy is imported before names are checked and threads are set. Not here: what is counted
-(`evaluate.py`), and the stage of a run (`training/evaluations.py`).
+Nothing heavy is imported before names are checked and threads are set.
 """
 
 from collections.abc import Callable
@@ -32,8 +31,7 @@ RECIPE, SUMS = "config.toml", "SHA256SUMS"
 
 
 def run_of(policy: Path) -> Path | None:
-    """The run whose folder a path is, or whose checkpoint; None for anything else, such as the name
-    of a recipe."""
+    """The run whose folder a path is, or whose checkpoint; None for anything else."""
     if (policy / RECIPE).is_file():
         return policy
     if not (policy / SUMS).is_file():

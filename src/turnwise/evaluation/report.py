@@ -1,7 +1,6 @@
 """The report of an evaluation or a run: its measurements, and what is needed to interpret them.
 
-Everything that was measured is in report.json; report.md has it on one page. Not here: the facts
-that stand below the figures (`statement.py`).
+Everything that was measured is in report.json; report.md has it on one page.
 """
 
 import json
@@ -19,6 +18,7 @@ from turnwise.evaluation.details import (
     effort_table,
     part_lines,
     reliability_lines,
+    table,
 )
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.paired import Comparison
@@ -31,39 +31,10 @@ MAIN = ("trained", "evaluated", "as_trained")
 """Evaluations that a report is about; the others are there to be compared with."""
 
 
-def build_report(
-    recipe: Recipe,
-    environment: Environment,
-    heldout: Sequence[Task],
-    evaluations: Mapping[str, Mapping[str, Any]],
-    comparisons: Sequence[Comparison],
-    signal: Mapping[str, Any],
-    seconds: float,
-    policy: str,
-) -> dict[str, Any]:
-    """The report as data: one key for each evaluation (`cold_start`, `trained`, ablations such as
-    `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `comparisons` of
-    the trained policy with those before it (`paired.py`); `learning_signal`, how many RL steps
-    taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and `statement`, in which
-    `policy` says whose figures they are."""
-    return {
-        "name": recipe.name,
-        "seed": recipe.seed,
-        **{name: dict(summary) for name, summary in evaluations.items()},
-        "comparisons": [asdict(comparison) for comparison in comparisons],
-        "constant_answer": best_constant_answer(heldout),
-        "learning_signal": dict(signal),
-        "statement": statement(recipe, environment, heldout, policy),
-        "seconds": round(seconds, 1),
-        "commit": commit(),
-        "version": version("turnwise"),
-    }
-
-
 def report_markdown(report: Mapping[str, Any]) -> str:
     """The report for people, on one page."""
     parts = {name: one for name, one in report.items() if isinstance(one, dict) and "n" in one}
-    lines = [f"# {report['name']}, seed {report['seed']}", "", *_table(parts), ""]
+    lines = [f"# {report['name']}, seed {report['seed']}", "", *_table(parts)]
     lines += _ungraded(parts)
     lines += comparison_lines([Comparison(**one) for one in report["comparisons"]])
     lines += caution_lines({name: part for name, part in parts.items() if name in POLICIES})
@@ -82,26 +53,23 @@ def report_markdown(report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report_json(report: Mapping[str, Any]) -> str:
-    """The report for programs."""
-    return json.dumps(report, indent=2) + "\n"
-
-
 def _table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not parts:
-        return ["No evaluation was asked for."]
-    return [
-        "| policy | success | 95% interval | n | ungraded | outcome reward | tool calls |",
-        "|---|---|---|---|---|---|---|",
-        *(f"| {name} | {_cells(part)} |" for name, part in parts.items()),
+        return ["No evaluation was asked for.", ""]
+    head = ["policy", "success", "95% interval", "n", "ungraded", "outcome reward", "tool calls"]
+    rows = [
+        [
+            name,
+            f"{part['success']:.1%}",
+            f"{part['low']:.1%} – {part['high']:.1%}",
+            str(part["n"]),
+            str(part["ungraded"]),
+            "–" if part["reward"] is None else f"{part['reward']:.2f}",
+            f"{part['tool_calls']:.2f}",
+        ]
+        for name, part in parts.items()
     ]
-
-
-def _cells(part: Mapping[str, Any]) -> str:
-    reward = "–" if part["reward"] is None else f"{part['reward']:.2f}"
-    counts = f"{part['n']} | {part['ungraded']}"
-    rate = f"{part['success']:.1%} | {part['low']:.1%} – {part['high']:.1%}"
-    return f"{rate} | {counts} | {reward} | {part['tool_calls']:.2f}"
+    return table(head, rows)
 
 
 def _ungraded(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -120,11 +88,11 @@ def _breakdown(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for label in dict.fromkeys(label for part in parts.values() for label in part["breakdown"]):
         of_label = {name: part["breakdown"].get(label, {}) for name, part in parts.items()}
-        lines += [f"| {label} | {' | '.join(of_label)} |", "|---" * (1 + len(of_label)) + "|"]
-        for value in sorted({value for values in of_label.values() for value in values}):
-            cells = [_short(values.get(value)) for values in of_label.values()]
-            lines.append(f"| {value} | {' | '.join(cells)} |")
-        lines.append("")
+        rows = [
+            [value, *(_short(values.get(value)) for values in of_label.values())]
+            for value in sorted({value for values in of_label.values() for value in values})
+        ]
+        lines += table([label, *of_label], rows)
     return lines
 
 
@@ -139,11 +107,9 @@ def _signal(signal: Mapping[str, Any]) -> list[str]:
     if not signal["without"]:
         return []
     head = f"{signal['without']} of {signal['steps']} RL steps had no learning signal:"
-    rows = [
-        f"| {count} | {signal['when'][why]} | {why} |" for why, count in signal["reasons"].items()
-    ]
-    table = ["| steps | which | why nothing was learned |", "|---|---|---|", *rows]
-    return ["## Learning signal", "", head, "", *table, ""]
+    rows = [[str(count), signal["when"][why], why] for why, count in signal["reasons"].items()]
+    found = table(["steps", "which", "why nothing was learned"], rows)
+    return ["## Learning signal", "", head, "", *found]
 
 
 def _pairs(counts: Mapping[str, int]) -> str:
@@ -160,17 +126,24 @@ def write_report(
     seconds: float,
     policy: str,
 ) -> dict[str, Any]:
-    """Write and return the report; `policy` says whose figures they are."""
-    report = build_report(
-        recipe,
-        environment,
-        heldout,
-        evaluations,
-        comparisons,
-        summary(len(folder.lines("metrics.jsonl")), folder.lines("no_signal.jsonl")),
-        seconds,
-        policy,
-    )
-    folder.write_text("report.json", report_json(report))
+    """Write and return the report: one key for each evaluation (`cold_start`, `trained`, ablations
+    such as `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean;
+    `comparisons` of the trained policy with those before it (`paired.py`); `learning_signal`, how
+    many RL steps taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and
+    `statement`, in which `policy` says whose figures they are."""
+    steps, without = folder.lines("metrics.jsonl"), folder.lines("no_signal.jsonl")
+    report = {
+        "name": recipe.name,
+        "seed": recipe.seed,
+        **{name: dict(found) for name, found in evaluations.items()},
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+        "constant_answer": best_constant_answer(heldout),
+        "learning_signal": summary(len(steps), without),
+        "statement": statement(recipe, environment, heldout, policy),
+        "seconds": round(seconds, 1),
+        "commit": commit(),
+        "version": version("turnwise"),
+    }
+    folder.write_text("report.json", json.dumps(report, indent=2) + "\n")
     folder.write_text("report.md", report_markdown(report))
     return report

@@ -1,8 +1,7 @@
 """The facts that a reader must know to compare an evaluation's figures with others.
 
 A result names its environment, tools, budgets, scaffold, sampling, verifier, and how failures are
-dealt with: a number without them is not comparable with any other. Not here: the figures
-(`evaluate.py`), and the page (`report.py`).
+dealt with: a number without them is not comparable with any other.
 """
 
 import os
@@ -100,8 +99,7 @@ def _processor() -> str:
 
 
 def _simple(environment: Environment, heldout: Sequence[Task]) -> dict[str, float]:
-    """Success of policies without a model: as the environment states it, and that of a constant
-    answer."""
+    """Success of policies without a model: as the environment states it, and a constant's."""
     constant = best_constant_answer(heldout)
     more = {} if constant is None else {"best constant answer": constant}
     return {**environment.spec.reference_scores, **more}

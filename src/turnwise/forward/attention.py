@@ -49,8 +49,7 @@ def attend(
 
 
 def recompute_layers(model: Any) -> None:
-    """Recompute a model's layers for their gradients, by the attention that they were computed
-    with."""
+    """Recompute a model's layers for their gradients, by the attention they were computed with."""
     same = partial(_recomputing, model.config.get_text_config())
     model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": same})
 

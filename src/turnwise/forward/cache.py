@@ -104,8 +104,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.placement
 
     def views(self) -> list[tuple[Span, torch.Tensor, torch.Tensor]]:
-        """Each span of the placement, with the keys and values it sees, [rows, heads, length,
-        size]."""
+        """Each span, with the keys and values it sees, [rows, heads, length, size]."""
         assert self.placement is not None  # something has been written
         spans = self.placement.spans
         return [(span, _view(self.keys, span), _view(self.values, span)) for span in spans]
@@ -135,8 +134,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         self.tokens, self.by_spans = tokens, by_spans
 
     def place(self, runs: Sequence[CacheExtent], positions: np.ndarray, device: Any) -> Placement:
-        """Place the inputs of the next pass, at int64[n, inputs] positions in the runs of n rows,
-        or PADDING."""
+        """Place the next pass's inputs, at int64[n, inputs] positions in runs, or PADDING."""
         starts = np.array([run.start for run in runs])[:, None]
         # All rows are one tensor, so padding has to be written too: to the place behind the pool,
         # which belongs to no run. Which of several inputs stays there does not matter.
@@ -166,8 +164,7 @@ class PoolCache(Cache):  # type: ignore[misc]
 
     @torch.inference_mode()
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
-        """Take (source, target, length) of places elsewhere, all at once: sources may overlap
-        targets."""
+        """Take (source, target, length) of places elsewhere, all at once: they may overlap."""
         if not moves:
             return
         lengths = [length for _, _, length in moves]
@@ -207,8 +204,7 @@ def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
 
 
 def _spans(runs: Sequence[CacheExtent], lengths: Sequence[int], spare: int) -> list[Span]:
-    """Cut rows where runs are no neighbours of one size, or more than `spare` columns would be read
-    in vain."""
+    """Cut rows where runs are no neighbours of one size, or over `spare` columns read in vain."""
     spans = []
     start, longest = 0, lengths[0]
     for row, length in enumerate(lengths):

@@ -25,8 +25,7 @@ from turnwise.forward.logprobs import token_logprobs
 FASTER = 1.2
 """How many times as fast bfloat16 has to be to be taken, since it rounds."""
 SMALL = 20_000_000
-"""Parameters. A smaller model's steps are not mainly products, and rounding shows once it is
-certain."""
+"""Parameters. A smaller model's steps are not mainly products, and rounding shows."""
 PARITY = 0.05
 """Largest mean distance, in nats, of log-probabilities in bfloat16 from those in float32."""
 FEWEST, MOST = 4, 65_536
@@ -87,8 +86,7 @@ def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeT
 
 
 def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
-    """The rate of bfloat16 over that of float32 for a model's sizes, and a remark where it was not
-    kept."""
+    """The rate of bfloat16 over that of float32, and a remark where it was not kept."""
     settings = base.config.get_text_config()
     width = int(settings.hidden_size)
     inner = int(getattr(settings, "intermediate_size", None) or 4 * width)

@@ -71,8 +71,7 @@ changes: of windows, of chunks, of selections among keys, and of the positions i
 
 
 def past_boundaries(model: Any, longest: int) -> int:
-    """The length of a history, at most `longest`, that passes every boundary that the configuration
-    names."""
+    """The length of a history, at most `longest`, past every boundary of the configuration."""
     settings = model.config.get_text_config().to_dict()
     found = [
         number
@@ -83,8 +82,7 @@ def past_boundaries(model: Any, longest: int) -> int:
 
 
 def ordinary_tokens(model: Any, count: int, seed: int = 0) -> list[int]:
-    """Token ids drawn without regard to meaning, none of which the configuration gives a special
-    one."""
+    """Token ids drawn without regard to meaning, none of them special by the configuration."""
     vocabulary: int = model.get_input_embeddings().num_embeddings
     special = {
         number
@@ -133,8 +131,7 @@ def distance(found: Tensor, own: Tensor) -> float:
 
 
 def expected_distance(found: Tensor, own: Tensor) -> float:
-    """Mean |difference| of log-probabilities [n, vocabulary], weighted by the model's own; infinite
-    for NaN."""
+    """Mean |difference| of log-probabilities [n, vocabulary], weighted by `own`; inf for NaN."""
     # A token that both leave out is 0 x NaN here, and counts as nothing. That hides a NaN in
     # `found`, which is therefore looked for by itself.
     apart = float((own.exp() * (found - own).abs()).nan_to_num(0, float("inf")).sum(-1).mean())
@@ -143,8 +140,7 @@ def expected_distance(found: Tensor, own: Tensor) -> float:
 
 
 def is_near(found: Tensor, own: Tensor, dtype: torch.dtype) -> bool:
-    """Whether each log-probability is within `tolerance` of the model's own, absolutely and
-    relatively."""
+    """Whether each log-probability is within `tolerance` of `own`, absolutely and relatively."""
     bound = tolerance(dtype)
     return torch.allclose(found, own, rtol=bound, atol=bound)
 
@@ -248,8 +244,7 @@ def _in_float32(value: Any) -> Any:
 
 @torch.no_grad()
 def rounding_to_bfloat16(function: Callable[[], Tensor], device: torch.device) -> Tensor:
-    """The distance of a function's results in bfloat16 from those in float32; 0 where one is not
-    finite."""
+    """The distance of a function's results in bfloat16 from float32's; 0 where one is infinite."""
     with torch.autocast(device.type, torch.bfloat16):
         rounded = function()
     with InFloat32():

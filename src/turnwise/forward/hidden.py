@@ -125,8 +125,7 @@ def longest_text(base: Any) -> int:
 
 
 def why_not_packed(model: nn.Module, autocast: bool) -> str:
-    """Say why the model's layers do not give of texts in a row what they give of each alone; ""
-    where they do."""
+    """Say why layers do not give of texts in a row what they give of each alone; "" if they do."""
     base = base_model(model)
     known = _packed.setdefault(base, {})
     if autocast not in known:

@@ -64,8 +64,7 @@ class Family:
     axes: bool = False
     """Whether rotary positions have three axes."""
     framed: bool = False
-    """Whether chat templates write what stands around an image's placeholders, and not one
-    placeholder alone."""
+    """Whether chat templates write all around placeholders, and not one placeholder alone."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the image processor, beside those of the model's folder."""
 
@@ -131,8 +130,7 @@ class ImageReader:
         processor: Any,
         files: Sequence[Path] = (),
     ) -> None:
-        """Freezes all of the model but its decoder and output layer; `files` are kept with a saved
-        model."""
+        """Freezes all but decoder and output layer; `files` are kept with a saved model."""
         self.family = FAMILIES[model.config.model_type]
         self.token: int = model.config.image_token_id
         """The placeholder."""
@@ -154,8 +152,7 @@ class ImageReader:
         return self
 
     def tokens(self, png: bytes) -> list[int]:
-        """The tokens that stand for an image. Raises InfrastructureError for bytes that are no
-        image."""
+        """The tokens that stand for an image; InfrastructureError for bytes that are none."""
         return list(self._read(png)[1])
 
     def templated(self, ids: Sequence[int], images: Sequence[Image]) -> list[int]:
@@ -193,8 +190,7 @@ class ImageReader:
         return joined(places, found, axes)
 
     def placeholders(self, ids: NDArray[np.int64], images: Sequence[Image]) -> NDArray[np.int64]:
-        """The places of int64[n] ids that stand for a feature; a sampled placeholder outside of
-        images does not."""
+        """The places of int64[n] ids that stand for a feature: placeholders within images."""
         inside = np.zeros(len(ids), np.bool_)
         for image in images:
             inside[image.start : image.start + image.length] = True
@@ -296,8 +292,7 @@ def opened(png: bytes) -> Any:
 
 
 def plain(png: bytes) -> bytes:
-    """The image as a PNG that others read as `opened` does: without transparency and camera
-    orientation."""
+    """The image as a PNG that others read as `opened` does: no transparency, no orientation."""
     import PIL.Image
 
     image = PIL.Image.open(io.BytesIO(png))

@@ -25,8 +25,7 @@ from turnwise.forward.token_scores import kept_at, token_scores, without_left_ou
 from turnwise.tokens import KeptTokens
 
 LOGITS_PER_CHUNK = 1 << 24
-"""float32 logits held at once: 64 MiB, and up to four times that with exponentials and gradients.
-"""
+"""float32 logits held at once: 64 MiB, up to four times that with exponentials and gradients."""
 
 
 def token_logprobs(

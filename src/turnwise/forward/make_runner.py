@@ -81,8 +81,7 @@ def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
 
 
 def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
-    """The ways to compute a model, the fastest first, each with what is said when it does not
-    agree."""
+    """The ways to compute a model, the fastest first, each with words for when it disagrees."""
     pool, own = "a pool of keys is", "its own caches are"
     reader, specialised = reader_of(model), is_small_llama(model)
     kind = Runner if reader is None else partial(ImageRunner, reader=reader)

@@ -31,8 +31,7 @@ BLOCK = 128
 
 
 class Slicing(Protocol):
-    """The ranks that compute a row together, seen by one; its methods are collective and
-    differentiable."""
+    """The ranks that compute a row together, seen by one; all is collective and differentiable."""
 
     @property
     def rank(self) -> int:
@@ -226,8 +225,7 @@ def _mixed(
 def _attended(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
 ) -> Tensor:
-    """One text's attention, [1, heads, n, size], causal and within a window, by blocks where it is
-    long."""
+    """One text's attention, [1, heads, n, size], causal, in a window; by blocks if long."""
     length, heads = query.shape[2], query.shape[1]
     key, value = (one.repeat_interleave(heads // one.shape[1], 1) for one in (key, value))
     attention = partial(functional.scaled_dot_product_attention, scale=scaling)

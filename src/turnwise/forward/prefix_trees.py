@@ -196,8 +196,7 @@ def batch_trees(
 
 
 def blocks_of(runs: Sequence[Run], device: torch.device, size: int) -> Iterator[Block]:
-    """Neighbouring inputs, `size` at a time, the inputs that they see, and which of these each
-    sees."""
+    """Neighbouring inputs, `size` at a time, the inputs that they see, and which each sees."""
     number, count = 0, runs[-1].end
     for start in range(0, count, size):
         end = min(start + size, count)

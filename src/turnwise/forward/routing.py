@@ -76,8 +76,7 @@ TOP_K = (torch.topk, Tensor.topk)
 
 @dataclass
 class Replay:
-    """The choices that routers are to repeat in a pass, and what they would have chosen in these
-    layers."""
+    """The choices that routers repeat in a pass, and how often they would have made others."""
 
     experts: Tensor
     """int64[B, T, routers, k]; below 0 where a token's own routers choose."""
@@ -141,8 +140,7 @@ def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) ->
 
 @torch.no_grad()
 def check_routing(model: Any) -> None:
-    """Raise NotSupportedError for a model without routers, or with some that do not choose by one
-    top-k of their own."""
+    """Raise NotSupportedError for a model without routers that choose by one top-k each."""
     name, routers = type(model).__name__, routers_in(model)
     if not routers:
         raise NotSupportedError(

@@ -23,8 +23,7 @@ from turnwise.forward.twin import shallow_twin_of
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that do not change with the length of the text."""
 LARGEST = 200_000_000
-"""Parameters. Above it products dominate, and a second copy of the weights costs more than it
-gains."""
+"""Parameters. Above it products dominate, and a second copy of the weights costs too much."""
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -134,8 +133,7 @@ class SmallLlama:
     def _forward(
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
     ) -> Tensor:
-        """`ids` and `seen`, the positions, are int64[n, inputs]; additive `masks` [n, 1, inputs,
-        length]."""
+        """`ids` and positions `seen` are int64[n, inputs]; `masks` [n, 1, inputs, length]."""
         count, inputs = ids.shape
         places = seen.view(-1)
         cosines, sines = (part[places][:, None] for part in self._rotation)
@@ -170,8 +168,7 @@ class SmallLlama:
         return heads[:, : self._heads], heads[:, self._heads :], values
 
     def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
-        """[inputs of all rows, heads * size]; query heads that share a key head are one longer
-        query."""
+        """[inputs of all rows, heads * size]; query heads that share a key head are one query."""
         count, groups = len(mask), self._heads // self._key_heads
         length = len(queries) // count
         grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)

@@ -110,8 +110,7 @@ class _Workspace:
         self._count = 0
 
     def fill(self, hidden: Tensor, piece: slice) -> tuple[Tensor, Tensor]:
-        """Logits over the temperature less each row's highest, and their exponentials; 0 for tokens
-        left out."""
+        """Logits over the temperature less each row's highest, and exponentials (0: left out)."""
         self._count = len(hidden)
         logits, masses = self.held()
         torch.mm(hidden, self._weight.t(), out=logits)

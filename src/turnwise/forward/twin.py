@@ -141,6 +141,5 @@ def _kind(layer: nn.Module) -> list[Any]:
 
 
 def _is_setting(name: str, value: Any) -> bool:
-    """Whether an attribute makes a kind; fractions do not, which some models derive from a layer's
-    place."""
+    """Whether an attribute makes a kind; fractions do not: some follow from a layer's place."""
     return isinstance(value, bool | int | str) and not any(part in name for part in PLACE)

@@ -29,8 +29,7 @@ OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
 @dataclass(frozen=True)
 class Example:
-    """One sequence to train on, a context of a trajectory; arrays of n tokens, up to the last
-    trained one."""
+    """A sequence to train on, a context; arrays of n tokens, up to the last trained one."""
 
     name: str
     group: str
@@ -42,14 +41,12 @@ class Example:
     behaviour_logprob: NDArray[np.float32]
     """Log-probabilities under the policy that sampled."""
     old_logprob: NDArray[np.float32]
-    """Log-probabilities under the policy that ratios are to: the sampling one, or one the learner
-    sets."""
+    """Log-probabilities under the policy that ratios are to: the sampling one, or the learner's."""
     advantage: NDArray[np.float32]
     weight: float = 0.0
     """Weight of each trained token in the loss: set by `weigh`."""
     loss_scale: NDArray[np.float32] | None = None
-    """Factor of each token's objective; like `kl_penalty` set by `apply_token_filter`, else
-    None."""
+    """Factor of each token's objective; as `kl_penalty` by `apply_token_filter`, else None."""
     kl_penalty: NDArray[np.float32] | None = None
     """Coefficient of each token's divergence from the policy before the update."""
     images: tuple[Image, ...] = ()
@@ -101,8 +98,7 @@ class MicroBatch:
     replay: Replay | None = None
     """The experts that the inputs are sent to; None where the model's routers choose."""
     kept: KeptTokens | None = None
-    """The tokens over which probabilities sum to 1 at each of N places; None is the vocabulary at
-    all."""
+    """The tokens over which probabilities sum to 1 at each of N places; None: the vocabulary."""
 
     def problem(self, numbers: Tensor) -> str:
         """Name the sequences in which a number, [N], is not finite. Losses come with
@@ -148,8 +144,7 @@ def policy_examples(
 def supervised_examples(
     tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None
 ) -> list[Example]:
-    """Examples to imitate, one for each context: tokens of the mask, or the model's, have advantage
-    1."""
+    """Examples to imitate, one a context: tokens of the mask, or the model's, advantage 1."""
     trained = tokens.mask if mask is None else mask
     return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
@@ -243,8 +238,7 @@ def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[l
 def shifted(
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
 ) -> tuple[Tensor, Tensor]:
-    """int64[B, T] all tokens but the last, padded, and bool[B, T]: whether the position predicts a
-    wanted token."""
+    """int64[B, T] all tokens but the last, and bool[B, T]: whether each predicts a wanted one."""
     length = max(len(ids) for ids, _ in sequences) - 1
     inputs = torch.zeros(len(sequences), length, dtype=torch.long)
     selected = torch.zeros(len(sequences), length, dtype=torch.bool)

@@ -41,8 +41,7 @@ class Certainty:
         return min(1.0, max(0.0, self._mean(trajectory, entropies) / math.log(size)))
 
     def self_certainty(self, trajectory: Trajectory) -> float:
-        """Mean KL(uniform || policy) at sampled tokens, in nats; 0 for none (INTUITOR, arXiv
-        2505.19590)."""
+        """Mean KL(uniform || policy) at sampled tokens, nats; 0 for none (INTUITOR, 2505.19590)."""
         return max(0.0, self._mean(trajectory, certainties))
 
     def _mean(self, trajectory: Trajectory, measure: Measure) -> float:

@@ -32,11 +32,9 @@ class Credits:
     trained: frozenset[TrajectoryId]
     """The graded trajectories that the algorithm's filters keep: all that are in the loss."""
     value_targets: Mapping[TrajectoryId, NDArray[np.float32]] = field(default_factory=dict)
-    """float32[n], what the critic is trained towards; NaN where it is not, empty without a
-    critic."""
+    """float32[n], what the critic is trained towards, else NaN; empty without a critic."""
     kl_reference: float | None = None
-    """Mean log(sampling policy / reference) over sampled tokens, where the KL term is in the
-    reward."""
+    """Mean log(sampling policy / reference) over sampled tokens, with the KL term a reward."""
 
     def merged_with(self, others: "Credits") -> "Credits":
         return replace(
@@ -114,8 +112,7 @@ def _input(
 
 
 def _baseline(group: Group) -> float | None:
-    """The reward of the greedy episode beside the group: NaN where it has no grade, None without
-    one."""
+    """The greedy episode's reward beside the group: NaN without a grade, None without one."""
     rewards = [episode.reward for episode in group.baseline_rollouts if episode.parent is None]
     if not rewards:
         return None
@@ -123,8 +120,7 @@ def _baseline(group: Group) -> float | None:
 
 
 def _turn_values(member: Trajectory, group: Group) -> NDArray[np.float64] | None:
-    """float64[turns+1], the mean reward of episodes played on from before each turn, and the own
-    reward."""
+    """float64[turns+1], mean rewards of episodes played on from before each turn, then the own."""
     children = [episode for episode in group.baseline_rollouts if episode.parent == member.episode]
     if not children:
         return None

@@ -43,8 +43,7 @@ class Stateful(Protocol):
         """All that a resumed run needs beside a model's weights, in one form whatever made it."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken; its tensors may still be in a checkpoint's
-        files."""
+        """Continue exactly where `state` was taken; its tensors may still be in files."""
 
 
 class Resumable(Stateful, Protocol):
@@ -64,8 +63,7 @@ class Resumable(Stateful, Protocol):
         fails, or did for the last."""
 
     def wait_until_saved(self) -> None:
-        """Wait until the last checkpoint is whole. Raises InfrastructureError where it cannot
-        be."""
+        """Wait until the last checkpoint is whole; InfrastructureError where it cannot be."""
 
     def close(self) -> None:
         """End the other processes of the learner, if there are any. Idempotent."""

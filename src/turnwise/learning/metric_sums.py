@@ -55,8 +55,7 @@ class GradientNoise:
         return {"policy/gradient_variance": variance, "policy/gradient_signal": total - variance}
 
     def _square(self, gradients: Sequence[Tensor]) -> float:
-        """The squared length of a gradient of which ranks have parts; undivided ones are added up
-        in place."""
+        """The squared length of a gradient that ranks have parts of, added up in place."""
         ranks = self._ranks
         ranks.sum_gradients(gradients)
         own = [ranks.local(one).square().sum() for one in gradients if ranks.counts(one)]
@@ -120,18 +119,9 @@ class MetricSums:
         return found
 
     def add(self, other: "MetricSums") -> None:
-        self.updates += other.updates
-        self.tokens += other.tokens
-        self.loss += other.loss
-        self.gradient_norm += other.gradient_norm
-        self.weights_changed += other.weights_changed
-        if other.weights_changed_rounded is not None:
-            known = self.weights_changed_rounded or 0.0
-            self.weights_changed_rounded = known + other.weights_changed_rounded
-        self.gap += other.gap
-        self.gap_tokens += other.gap_tokens
-        self.replayed += other.replayed
-        self.routing_changed += other.routing_changed
+        for name, value in vars(other).items():
+            if isinstance(value, int | float):
+                setattr(self, name, (getattr(self, name) or 0) + value)
         self._merge(other.sums, other.maxima, other.minima)
         for term, tokens in other.auxiliary_tokens.items():
             self.add_auxiliary(term, other.auxiliary_losses[term], tokens)
@@ -180,8 +170,7 @@ class UpdateMetrics:
     noise: GradientNoise | None
 
     def see(self, members: Sequence[Example], *numbers: Tensor) -> None:
-        """Keep the numbers of the members' trained tokens, float32[N] each, in the order of
-        `NUMBERS`."""
+        """Keep the members' trained tokens' numbers, float32[N] each, in the order of `NUMBERS`."""
         if self.tokens is None:
             return
         counts = [int(member.trained.sum()) for member in members]

@@ -53,8 +53,7 @@ class UpdateStats:
     gradient_norm: float
     """The norm before clipping."""
     weights_changed: float
-    """Share of trained weights, in float32, that changed, estimated from up to SAMPLE of each
-    tensor."""
+    """Share of trained weights, in float32, that changed, by up to SAMPLE of each tensor."""
     weights_changed_rounded: float | None
     """That share in the model's own type; None for float32, which rounds nothing."""
 
@@ -142,8 +141,7 @@ class Optimizer:
             parameter.grad = master.grad = None
 
     def state(self) -> dict[str, Any]:
-        """Moments and masters by the names of weights, divided as these are and in the optimizer's
-        memory."""
+        """Moments and masters by weights' names, divided as these, in the optimizer's memory."""
         divided = self._ranks.divided
         moments: dict[str, dict[str, Tensor]] = {}
         masters: dict[str, Tensor] = {}

@@ -287,8 +287,7 @@ class PolicyLearner:
         sums: MetricSums,
         watch: UpdateMetrics,
     ) -> str:
-        """Add the loss's gradient, by groups where its noise is measured; returns the first
-        problem."""
+        """Add the loss's gradient, by groups where its noise is measured; returns a problem."""
         problem = ""
         for part in by_group(examples) if watch.noise is not None else [examples]:
             for members, batch in self._micro_batches(part):

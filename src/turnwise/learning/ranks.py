@@ -19,8 +19,7 @@ Compute = Callable[..., Any]
 
 
 class Ranks(Protocol):
-    """One rank's view of all. Every rank calls all methods, in one order; properties are its
-    own."""
+    """One rank's view of all. Every rank calls all methods, in one order; properties are own."""
 
     @property
     def rank(self) -> int:
@@ -32,8 +31,7 @@ class Ranks(Protocol):
 
     @property
     def slicing(self) -> Slicing | None:
-        """The ranks that compute each row together, a slice each; None where each has rows of its
-        own."""
+        """The ranks that compute each row together, a slice each; None where each has its own."""
 
     def gather(self, value: Value) -> list[Value]:
         """The values that the ranks give, in order, on all of them."""
@@ -44,23 +42,19 @@ class Ranks(Protocol):
         only through what is returned, which gathers weights layer by layer."""
 
     def sum_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Add up gradients of undivided weights over all ranks, in place; those of divided ones are
-        sums already."""
+        """Add up undivided weights' gradients over all ranks, in place; others are sums."""
 
     def counts(self, weight: Tensor) -> bool:
-        """Whether this rank's part of a weight counts in a sum: an undivided one counts on one rank
-        alone."""
+        """Whether this rank's part of a weight counts in a sum: of an undivided one on one rank."""
 
     def dtype(self, weight: Tensor) -> dtype:
-        """The type in which the model computes with a weight, whose parts may be float32
-        masters."""
+        """The type that the model computes with a weight in; parts may be float32 masters."""
 
     def local(self, weight: Tensor) -> Tensor:
         """This rank's part of a weight or its gradient, in the same memory."""
 
     def divided(self, local: Tensor, weight: Tensor) -> Tensor:
-        """The tensor of which this is the rank's part, divided as a weight, in the same memory.
-        Nothing waits."""
+        """The tensor of which this is the rank's part, divided as a weight; nothing waits."""
 
     def whole(self, weight: Tensor) -> Tensor:
         """Put together what the ranks hold of a tensor, in the type that the model computes in."""

@@ -26,8 +26,7 @@ Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
 Score = Callable[..., list[NDArray[np.float32]]]
-"""`score` of some model and temperature: sequences -> float32[n] each; `measure`, `images`, `kept`
-as there."""
+"""`score` of a model and temperature: sequences -> float32[n] each; options as there."""
 
 
 def logprobs(
@@ -164,8 +163,7 @@ def sampled_logprobs(
     compute: Compute | None = None,
     slicing: Slicing | None = None,
 ) -> list[NDArray[np.float64]]:
-    """Log-probabilities of what was sampled, float64[n], over the tokens among which each was
-    drawn."""
+    """Log-probabilities of what was sampled, float64[n], over the tokens it was drawn among."""
     scored = scored_by(model, config, temperature, ranks=ranks, compute=compute, slicing=slicing)
     rows = score_contexts(scored, members, whole=False)
     return [row.astype(np.float64) for row in rows]

@@ -52,16 +52,14 @@ def evenly_mixed(members: Sequence[Member], others: Sequence[Member]) -> list[Me
 
 
 def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
-    """The graded members that stay in the loss; the others stay in the baseline, and a critic
-    learns from them."""
+    """The graded members that stay in the loss; the others stay in baseline and critic."""
     if algorithm.trajectory_filter == "none":
         return group.graded  # without asking for facts, which take a look at every result
     return [member for member in group.graded if algorithm.call("trajectory_filter", facts(member))]
 
 
 def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:
-    """The share of graded trajectories left out of the loss; empty without a filter on
-    trajectories."""
+    """The share of graded trajectories left out of the loss, where there is a filter."""
     graded = sum(len(group.graded) for group in groups)
     if algorithm.trajectory_filter == "none" or not graded:
         return {}

@@ -87,8 +87,7 @@ class SupervisedLearner:
         return self.steps_done >= self.config.steps
 
     def step(self) -> dict[str, float]:
-        """One update. A loss or gradient that is not finite changes nothing and counts in
-        `sft/skipped_updates`."""
+        """One update; one not finite changes nothing, and counts in `sft/skipped_updates`."""
         prepare_for_training(self.model)
         examples = weigh(self._batch(self.steps_done), token_mean)
         self.steps_done += 1

@@ -1,5 +1,4 @@
-"""The examples of a group that are computed as a tree (`forward/prefix_trees.py`), and their
-batches."""
+"""A group's examples that are computed as a tree (`forward/prefix_trees.py`), in batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -40,8 +39,7 @@ def build_prefix_trees(
 def own_tree_batches(
     ranks: Ranks, shared: Sequence[Shared], tokens_per_micro_batch: int, device: torch.device
 ) -> Iterator[tuple[list[Example], MicroBatch]]:
-    """Cut this rank's trees into micro-batches, as `own_micro_batches` does rows; a tree stays on
-    one rank."""
+    """Cut this rank's trees into micro-batches, as `own_micro_batches`; each stays on one rank."""
     cut = partial(pack_trees, tokens_per_micro_batch=tokens_per_micro_batch)
     for part, counts in own_batches(ranks, shared, _size, cut):
         members = [member for examples, _ in part for member in examples]

@@ -29,8 +29,7 @@ def copy_to_sample_from(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def copy_to_divide(model: Module) -> Any:
-    """The module again, in the same memory but for adapters: other weights are replaced by parts of
-    them."""
+    """The module again, in the same memory but for adapters; ranks replace weights by parts."""
     apart = adapters_of(model)
     shared: dict[int, Any] = {
         id(weight): Parameter(weight.detach(), requires_grad=weight.requires_grad)
@@ -59,8 +58,7 @@ def base_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:
-    """Let a model just loaded, on the processor, compute on a device with its weights in its
-    files."""
+    """Let a model just loaded, on the processor, compute on a device, its weights in files."""
     model.in_files = True
     if device.type == "cpu":
         return
@@ -99,8 +97,7 @@ def put_weights(model: nn.Module, other: nn.Module) -> None:
 
 
 def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
-    """Give the model what its state dict has, tied weights by one name. Raises OSError for what is
-    missing."""
+    """Give the model what its state dict has, tied weights once; OSError for a missing one."""
     kept = model.state_dict().keys()
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name in kept:
@@ -121,8 +118,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 
 class _Visit:
-    """The hooks of a layer whose weights are on a device while it computes, for one thread at a
-    time."""
+    """The hooks of a layer whose weights are on a device while it computes, a thread at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

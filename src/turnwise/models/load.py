@@ -72,8 +72,7 @@ def load_model(
 
 
 def takes_images(config: ModelConfig) -> bool:
-    """Whether the model reads images, by its configuration. Raises DataError for an unknown
-    model."""
+    """Whether the model reads images, by its configuration. Raises DataError for an unknown one."""
     return model_type(config) in FAMILIES
 
 

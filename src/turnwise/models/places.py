@@ -1,5 +1,4 @@
-"""Where a model lies: with turnwise, in a folder, in a GGUF file, or on a hub; and whether it is
-there. Loads no model library, but to make the folder of a GGUF file."""
+"""Where a model lies, and whether it is there: with turnwise, in a folder, a GGUF file or a hub."""
 
 import os
 from importlib import resources

@@ -29,8 +29,7 @@ class Thresholds:
     certainty: float = 4.0
     """Standard errors, of the difference of the two averages, that the fall must exceed."""
     gain: float = 0.02
-    """The reward counts as rising when its average is so much above that of the window before, or
-    of the first one."""
+    """The reward rises when its average is so much above the window before, or the first one."""
     solved: float = 0.75
     """Share of the highest possible reward: above it a small spread is success. Runs that learned
     what they can of the demo level off from 0.8 on."""

@@ -34,7 +34,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "rollout/turns": [len(m.turns) for m in members],
         "rollout/tool_calls": [m.tool_calls for m in members],
         "rollout/calling": [m.tool_calls > 0 for m in members],
-        "rollout/tool_success": _results(groups),
+        "rollout/tool_success": [ok for m in members for ok in _worked(m)],
         "rollout/recovered": [
             any(after) for after in map(_after_failure, members) if after is not None
         ],
@@ -59,10 +59,11 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     captures = [m.capture for m in members if m.capture is not None]
     metrics |= _captured(captures) | _by_role(captures, graded)
     outcomes = Counter(str(m.outcome) for m in members)
-    metrics |= _baseline_rollouts(
-        [member for group in groups for member in group.baseline_rollouts]
-    )
-    metrics |= _oversampled([member for group in groups for member in group.oversampled])
+    beside = [member for group in groups for member in group.baseline_rollouts]
+    metrics |= _beside("baseline_rollouts", beside)
+    found = [member.reward for member in beside if member.reward is not None]
+    metrics |= {"baseline_rollouts/reward": fmean(found)} if found else {}
+    metrics |= _beside("oversampled", [one for group in groups for one in group.oversampled])
     metrics |= repetition_metrics(groups) | _parts(graded) | _by_environment(members)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
@@ -140,46 +141,24 @@ def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
     return {name: float(fmean(values)) for name, values in sorted(found.items())}
 
 
-def _baseline_rollouts(members: Sequence[Trajectory]) -> dict[str, float]:
-    """The cost of the episodes that were played beside the groups, where there are any."""
+def _beside(name: str, members: Sequence[Trajectory]) -> dict[str, float]:
+    """The cost of episodes that are in no group, where there are any: played beside the groups, or
+    begun in excess and not used."""
     if not members:
         return {}
-    rewards = [member.reward for member in members if member.reward is not None]
-    return {
-        "baseline_rollouts/episodes": float(len(members)),
-        "baseline_rollouts/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
-        **({"baseline_rollouts/reward": fmean(rewards)} if rewards else {}),
-    }
+    sampled = float(sum(int(m.tokens.mask.sum()) for m in members))
+    return {f"{name}/episodes": float(len(members)), f"{name}/tokens_sampled": sampled}
 
 
-def _oversampled(members: Sequence[Trajectory]) -> dict[str, float]:
-    """The cost of the episodes that were begun in excess and not used, where there are any."""
-    if not members:
-        return {}
-    return {
-        "oversampled/episodes": float(len(members)),
-        "oversampled/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
-    }
-
-
-def _results(groups: Sequence[Group]) -> list[bool]:
+def _worked(member: Trajectory) -> list[bool]:
     """List for each tool call whether it was no mistake of the agent's."""
-    return [
-        result.ok
-        for group in groups
-        for member in group.trajectories
-        for turn in member.turns
-        if turn.step is not None
-        for result in turn.step.results
-    ]
+    steps = [turn.step for turn in member.turns if turn.step is not None]
+    return [result.ok for step in steps for result in step.results]
 
 
 def _after_failure(member: Trajectory) -> list[bool] | None:
-    """List for each result after an episode's first failed call whether it worked; None where no
-    call failed."""
-    worked = [
-        result.ok for turn in member.turns if turn.step is not None for result in turn.step.results
-    ]
+    """List for each result after a first failed call whether it worked; None without one."""
+    worked = _worked(member)
     return worked[worked.index(False) + 1 :] if False in worked else None
 
 

@@ -9,7 +9,7 @@ task X is what the policy sampled in its first turn, before any tool result:
 over the tasks x_j of the sample, x among them, as in RAGEN-2. In nats for a whole first turn, not
 for a token. With N tasks the estimate is at most log N.
 
-It costs N² sequences of prompt and first turn without gradient. Not here: when it is measured.
+It costs N² sequences of prompt and first turn without gradient.
 """
 
 from collections.abc import Sequence
@@ -70,8 +70,7 @@ def from_scores(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _first_turn(tokens: Tokens) -> FirstTurn | None:
-    """The first turn of an episode; None where nothing was sampled in it, or nothing stands before
-    it."""
+    """The first turn of an episode; None where nothing was sampled in it, or before it."""
     places = np.flatnonzero(tokens.mask & (tokens.turn == 0))
     if not len(places) or places[0] == 0:
         return None

@@ -1,8 +1,6 @@
 """The reason why a step taught nothing, in one sentence made from its metrics.
 
-A sentence is a cause, and after a colon what to do about it. Not here: what is measured
-(`metrics.py`, the learners), and updates that are skipped because a number is not finite, which the
-run logs by itself before it stops.
+A sentence is a cause, and after a colon what to do about it.
 """
 
 import math
@@ -113,8 +111,7 @@ def reason(metrics: Mapping[str, float], expected: Expected) -> str | None:
 
 
 def offline_reason(metrics: Mapping[str, float], learner: str) -> str | None:
-    """Why a step of `sft` or `preferences` has not taught the policy anything; None where it has,
-    or was skipped."""
+    """Why a step of `sft` or `preferences` taught nothing; None where it did, or was skipped."""
     if metrics[f"{learner}/skipped_updates"]:
         return None
     if metrics[f"{learner}/gradient_norm"] == 0:

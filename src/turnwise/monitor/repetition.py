@@ -1,7 +1,6 @@
 """Measures of repetition: of agents within an episode, and of each other within a group.
 
-Counted on what the policy sampled and did, never on what tools returned. Not here: whether it is a
-bad sign (`echo_trap.py` looks at rewards and entropy).
+Counted on what the policy sampled and did, never on what tools returned.
 """
 
 import json
@@ -41,8 +40,7 @@ def _repeated(items: Sequence[Hashable]) -> float | None:
 
 
 def _ngrams(tokens: Tokens, length: int = NGRAM) -> list[Hashable]:
-    """N-grams of neighbouring sampled tokens of one turn; none spans anything that was not
-    sampled."""
+    """N-grams of neighbouring sampled tokens of one turn, none over what was not sampled."""
     if len(tokens) < length:
         return []
     ids, turns, sampled = (

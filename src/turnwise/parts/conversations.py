@@ -5,7 +5,7 @@ A line is `{"messages": [...]}` in OpenAI's format for chat completions: `system
 episode, so that a model learns from it what it will be asked to write; assistant turns alone are
 trained, and of them none of `weight` 0. A turn that the scaffold could not read back is refused.
 A file in another format is read by a part of the kind `file_format`. Not here: how episodes are
-written as messages (`storage/messages.py`), demonstrations that are played
+written as messages by the package turnwise-studies, demonstrations that are played
 (`rollout/demonstrations.py`), and what is learned from any of them (`learning/sft.py`).
 """
 

@@ -9,7 +9,6 @@ these differences, because an answer here may be a program's name or a number:
 - nothing goes that would leave nothing: the answers `A` and `%` stay what they are.
 
 A whole answer is compared, never looked for inside a longer one: `tarfile or zipfile` is wrong.
-Not here: judging free text.
 """
 
 import re

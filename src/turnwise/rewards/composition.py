@@ -4,8 +4,7 @@
 
 The numbers of turns are the turns' rewards, all others are the outcome's. Success dominates if its
 lowest reward is above the highest of failure, whatever the parts are within their ranges; the
-check is made before a run begins. Not here: what is measured (`parts.py` and the modules that it
-names), and the loop (`rollout/loop.py`).
+check is made before a run begins.
 
 Next: `training/learners.py`.
 """

@@ -5,7 +5,7 @@
 The reward of an episode is less by multiplier times cost, so that together with the policy's update
 this is dual ascent on the constrained problem "as much reward as possible, at most so much cost".
 Source: Safe RLHF (arXiv 2310.12773), section 3.3, there with a learned cost and the logarithm of
-the multiplier. Not here: what costs measure (`parts.py`).
+the multiplier.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Deadlines of work that shares what is slow: waiting for others does not count.
 
 Several pieces that are done at once give each other time as they end (`Deadlines`); one piece's
-clock stops while it waits for a lock (`deadline`, `alone`). Not here: the work (`composition.py`).
+clock stops while it waits for a lock (`deadline`, `alone`).
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """A part's numbers for an episode or a group, checked before anything is made of them.
 
 A function may raise, return anything, or never end: then there is no number, which is never 0.
-Not here: what a number counts (`composition.py`).
 """
 
 import inspect
@@ -49,8 +48,7 @@ async def measured(
 
 
 def reported_number(name: str, scope: Scope, trajectory: Trajectory) -> Any:
-    """Find what the environment's verdict has under this name. Raises PartError where that is
-    nothing."""
+    """Find what the environment's verdict has under this name; PartError without it."""
     assert trajectory.verdict is not None  # it is judged
     found: Mapping[str, Any] = trajectory.verdict.parts
     if scope == Scope.TURNS:

@@ -7,7 +7,7 @@
 
 A part is declared beside its function, which gets a judged trajectory, or a group of them, and its
 options by name. What an environment's verifier reports are parts too (`EnvironmentSpec.parts`): a
-recipe names both in the same way. Not here: how much a part counts (`composition.py`).
+recipe names both in the same way.
 """
 
 import inspect
@@ -128,8 +128,7 @@ class RewardPartRegistry(Registry[RewardPart]):
         return super().descriptions() | {k: part.description for k, part in self._declared.items()}
 
     def get(self, name: str) -> RewardPart:
-        """See Registry. A function that is not declared is a part of a trajectory, without a
-        range."""
+        """See Registry. An undeclared function is a part of a trajectory, without a range."""
         return self._declared[name] if name in self._declared else super().get(name)
 
     def _accepted(self, target: str, found: Any) -> RewardPart:

@@ -1,8 +1,7 @@
 """A verifier's verdict, checked before anything is made of it.
 
 A verifier is a user's code and may return anything. What is not a verdict in every number leaves
-the episode without a grade: a success that is a text or NaN would count as one otherwise. Not here:
-parts that a recipe measures (`measuring.py`), and deadlines.
+the episode without a grade: a success that is a text or NaN would count as one otherwise.
 """
 
 import math

@@ -75,8 +75,7 @@ async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, fi
 async def oversampled_groups(
     runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str, extra: int
 ) -> list[Group]:
-    """The first `group_size` graded episodes of each task, of `extra` more that are begun:
-    `oversample`."""
+    """The first `group_size` graded episodes of each task, of `extra` more: `oversample`."""
     groups = new_groups(tasks, group_size + extra, seed, label)
     groups = await oversample(runner, groups, group_size)
     runner.check_ungraded([member for group in groups for member in group.trajectories])

@@ -15,8 +15,7 @@ from turnwise.tokens import Source, Tokens
 Places = NDArray[np.int64]
 
 KEPT = 0.5
-"""The share of `rollout.max_tokens` that a new context may fill: the next one is some turns away
-then."""
+"""The share of `rollout.max_tokens` that a new context may fill: the next is turns away."""
 SHOWN = 16
 """Tokens that are left of an observation that is cut short."""
 REQUEST = (
@@ -29,8 +28,7 @@ OBSERVED = (Source.TOOL, Source.ENVIRONMENT)
 
 
 def drop(tokens: Tokens, room: int) -> Places:
-    """The prompt, and as many of the latest turns as fit into `room` tokens; the last one
-    always."""
+    """The prompt, and as many of the latest turns as fit into `room` tokens; always the last."""
     prompt, later = _parts(tokens)
     kept = later[:0]
     for turn in np.unique(tokens.turn[later])[::-1]:

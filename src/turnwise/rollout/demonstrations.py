@@ -109,8 +109,7 @@ def premature(script: Script, other: Script) -> Script:
 
 @BEHAVIOURS.built_in("mistaken")
 def mistaken(script: Script, other: Script) -> Script:
-    """Does all the work and then answers with the name it looked up last, or another task's
-    answer."""
+    """Does all the work, then answers with the name looked up last, or another task's answer."""
     looked_up = len(script) > 1 and script[-2].calls
     answer = _argument(script[-2]) if looked_up else other[-1].answer
     return [*script[:-1], replace(script[-1], answer=answer)]

@@ -68,8 +68,7 @@ class Episode(EpisodeLoop):
         return [one for one in answers if isinstance(one, str) and one]
 
     def _truncate(self, text: str, max_tokens: int) -> str:
-        """The beginning of a text; notes right answers that are cut away while the episode is
-        played."""
+        """The beginning of a text; notes right answers that are cut away meanwhile."""
         left = self.scaffold.truncate(text, max_tokens)
         if len(left) < len(text) and self.outcome == Outcome.CANCELLED:
             self._cut_away |= {one for one in self._answers if one in text and one not in left}

@@ -103,8 +103,7 @@ class EpisodeLoop(ABC):
         )
 
     async def run(self) -> Trajectory:
-        """Play and judge the episode as soon as there is a place. Raises only for bugs and
-        cancellation."""
+        """Play and judge the episode once there is a place. Raises for bugs, cancellation."""
         async with self._place():
             self._begun = start = self.clock()
             try:

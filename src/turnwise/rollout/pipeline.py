@@ -65,8 +65,7 @@ class Pipeline:
         self._tasks[step] = playing
 
     async def step(self, step: int) -> Played:
-        """A step's episodes, when all are finished. Raises the rollout's error, which ends nothing
-        else."""
+        """A step's episodes, when all are finished; the rollout's error ends nothing else."""
         return await self._tasks.pop(step)
 
     async def close(self) -> None:
@@ -102,8 +101,7 @@ class StalenessError(RuntimeError):
 
 
 def staleness_of(groups: Sequence[Group], step: int) -> NDArray[np.int64]:
-    """int64, `step`, the version that the update begins with, less that of each token graded
-    members sampled."""
+    """int64, `step`, with whose version the update begins, less that of each sampled token."""
     members = [member for group in groups for member in group.graded]
     versions = [member.tokens.version[member.tokens.mask] for member in members]
     return step - np.concatenate([np.empty(0, np.int64), *versions])

@@ -30,8 +30,7 @@ Progress = Callable[[Trajectory], None]
 
 
 class Player(Protocol):
-    """Plays episodes in place of turnwise's own loop. A wing brings it, for a section of recipes
-    (`wings.py`)."""
+    """Plays episodes in place of turnwise's own loop, for a wing's section (`wings.py`)."""
 
     @abstractmethod
     def episode(self, **parts: Any) -> Episode:
@@ -76,8 +75,7 @@ class Workers(Player, Protocol):
 
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
-    """The name of each task's group, as "train/12/hop1/tarfile"; with "#2" where a task comes
-    again."""
+    """The name of each task's group, as "train/12/hop1/tarfile"; "#2" where one comes again."""
     names: list[str] = []
     for task in tasks:
         name, again = f"{label}/{task.id}", 1
@@ -112,8 +110,7 @@ class Runner(ABC):
 
     @abstractmethod
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> EpisodeLoop:
-        """The agent loop of a trajectory, the `index`th that is played with this priority
-        meanwhile."""
+        """The agent loop of a trajectory, the `index`th that is played with this priority."""
 
     async def collect(
         self, tasks: Sequence[Task], group_size: int, seed: int, label: str
@@ -138,8 +135,7 @@ class Runner(ABC):
         return _filled(groups, await self.play([(one, None) for one in members_of(groups)]))
 
     async def play(self, starts: Sequence[tuple[Trajectory, Branch | None]]) -> list[Trajectory]:
-        """Play what is planned, from its beginning or where it branches off; the ungraded are not
-        counted."""
+        """Play what is planned, from its beginning or branch; the ungraded are not counted."""
         async with asyncio.TaskGroup() as episodes:
             running = [
                 episodes.create_task(self.episode(index, planned, start).run())
@@ -148,8 +144,7 @@ class Runner(ABC):
         return [task.result() for task in running]
 
     async def judge(self, groups: Sequence[Group]) -> list[Group]:
-        """Add what the reward measures of whole played groups. Raises RunStoppedError for too many
-        ungraded."""
+        """Add what the reward measures of groups. Raises RunStoppedError for too many ungraded."""
         if self.reward is None or not self.reward.of_groups:
             return list(groups)
         judged = await self.reward.judge_groups(groups, self.weights, self.limits.max_seconds)

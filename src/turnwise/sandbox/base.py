@@ -1,8 +1,4 @@
-"""The seam of the sandbox: what tools and graders ask for, whatever it is that runs the code.
-
-Not here: what there is behind it (the package turnwise-sandbox), and which one a recipe gets
-(choice.py).
-"""
+"""The seam of the sandbox: what tools and graders ask for, whatever it is that runs the code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,8 +82,7 @@ class CodeSandbox(ABC):
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
     ) -> Session:
-        """A Python session that the caller closes. Raises NotSupportedError for sandboxes without
-        sessions."""
+        """A Python session that the caller closes; NotSupportedError where there are none."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,7 +1,4 @@
-"""The sandbox that a recipe's table `[sandbox]` asks for, of those that are installed.
-
-Not here: what the settings mean (settings.py).
-"""
+"""The sandbox that a recipe's table `[sandbox]` asks for, of those that are installed."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

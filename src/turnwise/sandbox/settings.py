@@ -1,8 +1,4 @@
-"""The settings of a sandbox: the tier of isolation, and limits.
-
-Not here: how a limit is enforced (the package turnwise-sandbox), and what a tier protects from
-(docs/reference/sandbox.md).
-"""
+"""The settings of a sandbox: the tier of isolation, and limits."""
 
 import dataclasses
 import math
@@ -80,8 +76,7 @@ class SandboxSettings:
     `sandbox_fusion`, at a service that speaks SandboxFusion's protocol; or a class of your own
     (`path/to/file.py:Name`)."""
     image: str = "python:3.13-slim"
-    """Image, for kind docker: it has to be there already, with Python 3.11 or later as
-    `python3`."""
+    """Image, for kind docker: there already, with Python 3.11 or later as `python3`."""
     docker: str = "docker"
     """Command line to use, for kind docker: `docker` or `podman`."""
     url: str = ""

@@ -94,8 +94,7 @@ class TagsScaffold(TextScaffold):
         return thought, _THOUGHT.sub("", turn)
 
     def _read(self, said: str) -> tuple[tuple[ToolCall, ...], str | None]:
-        """Exactly one complete tag beside the thoughts, or several of tools where parallel calls
-        are allowed."""
+        """Exactly one complete tag beside thoughts, or several of tools with parallel calls."""
         if "<information>" in said or "</information>" in said:
             raise ValueError("only the environment writes <information>")
         if "<think>" in said:

@@ -1,7 +1,4 @@
-"""A tokenizer's chat template around texts that are put in later: what it writes before and after.
-
-Not here: how the texts are encoded (`text.py`), and templates in Python (`native.py`).
-"""
+"""A tokenizer's chat template around texts that are put in later: what stands before and after."""
 
 import re
 from collections.abc import Sequence
@@ -64,8 +61,7 @@ def check_day(day: str) -> None:
 
 
 def opened(text: str) -> str:
-    """The thought that a text begins at its end and leaves open: "<think>" and the spaces after it,
-    or nothing."""
+    """The thought that a text leaves open at its end, "<think>" and spaces, or nothing."""
     found = OPENED.search(text)
     return found[0] if found else ""
 

@@ -1,9 +1,6 @@
 """The base of scaffolds whose syntax is text: instructions before the task, two ways to encode, for
 the scaffold's own words and for what others wrote, and images after the words that they come
-with.
-
-Not here: any syntax (`tags`, `react`, `code`), and the formats of model families (`native`).
-"""
+with."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""Audits in a run's folder: what was checked of it, each with its figure, its bound and its
-result."""
+"""Audits in a run's folder: what was checked of it, with figure, bound and result."""
 
 import json
 import math

@@ -155,8 +155,7 @@ def delete_drafts(root: Path) -> None:
 
 
 def load(folder: Path) -> Checkpoint:
-    """Open a checkpoint. Raises DataError, in one line, when a byte of any file is not what was
-    written."""
+    """Open a checkpoint. Raises DataError when a byte of any file is not what was written."""
     check(folder)
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
@@ -181,8 +180,7 @@ def check_learner(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise DataError for the first file that differs from its checksum, is missing or cannot be
-    read."""
+    """Raise DataError for the first file that is missing, unreadable, or not as its checksum."""
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
         sums = {match[2]: match[1] for match in map(SUM.fullmatch, text.splitlines()) if match}
@@ -209,8 +207,7 @@ def at(root: Path, step: int) -> Path | None:
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and that of step `best`, and what has been
-    replaced."""
+    """Delete all but the newest `keep` checkpoints and that of step `best`; and the replaced."""
     for folder in root.glob("step-*.replaced"):
         # Without its successor the replaced one is the last good checkpoint.
         if folder.with_suffix("").is_dir():
@@ -246,8 +243,7 @@ def checkpoints_beside(folder: Path) -> Path:
 
 
 def newest_of_stage(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """The newest whole checkpoint of one stage, if any, and damaged ones after it, with what is
-    wrong."""
+    """The newest whole checkpoint of a stage, if any, and the damaged ones after it."""
     damaged: dict[Path, str] = {}
     for folder in reversed(_all(root)):
         try:

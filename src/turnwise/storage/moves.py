@@ -1,5 +1,4 @@
-"""Runs that go on elsewhere: settings of the machine that `--resume` may change, and notes of
-it."""
+"""Runs that go on elsewhere: settings of the machine that `--resume` may change; notes of it."""
 
 import json
 import os

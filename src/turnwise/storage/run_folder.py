@@ -91,8 +91,7 @@ class RunFolder:
 
     @classmethod
     def for_evaluation(cls, path: Path) -> "RunFolder":
-        """A folder for an evaluation that is kept and read as a run's. Raises DataError unless it
-        is empty."""
+        """A folder for an evaluation, read as a run's. Raises DataError unless it is empty."""
         if path.exists() and not _holds_nothing(path):
             raise DataError(f"{path} is not empty: choose another folder with --out")
         try:
@@ -159,8 +158,7 @@ class RunFolder:
             file.write(json.dumps(dict(values)) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Complete lines of a .jsonl file. Raises DataError, with file and line, for a damaged
-        one."""
+        """Complete lines of a .jsonl file. Raises DataError, with file and line, if damaged."""
         path = self.path / name
         if not path.is_file():
             return []

@@ -32,8 +32,7 @@ class Owner:
 
     pid: int
     started: str
-    """The process's start in ticks, where the system tells: processes with one number differ in
-    it."""
+    """The process's start in ticks, where known: processes with one number differ in it."""
     host: str
     since: str
     """In UTC, for people."""

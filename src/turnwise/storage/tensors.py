@@ -39,8 +39,7 @@ class SavedTensor:
 
 
 def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A state with a SavedTensor in the place of each tensor, and the tensors by name; those in
-    lists stay."""
+    """A state with SavedTensors in place of tensors, and these by name; those in lists stay."""
     rest: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for key, value in state.items():
@@ -87,8 +86,7 @@ def write(
 
 
 def _order_metadata(path: Path) -> None:
-    """Sort a safetensors file's metadata, whose order its writer changes: equal tensors, equal
-    bytes."""
+    """Sort a safetensors file's metadata, in any order before: equal tensors, equal bytes."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))

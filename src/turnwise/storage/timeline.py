@@ -28,8 +28,7 @@ SCHEMA = pa.schema(
 LEARNER = "learner"
 """The process of phases, which have no group and no episode."""
 EPISODE = "episode"
-"""The kind of the span that is a whole episode, beside those of its parts
-(`turnwise.times.Doing`)."""
+"""The kind of a span that is a whole episode, beside those of its parts (`times.Doing`)."""
 MOST_SPANS = 200_000
 """Spans of one step, at most: where there are more, each episode has one."""
 Row = tuple[str, str, str | None, int | None, float, float]

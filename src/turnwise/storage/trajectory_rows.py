@@ -264,8 +264,7 @@ def completed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Some columns of one file's rows, those of `LATER` completed. Raises DataError for a damaged
-    file."""
+    """Some columns of a file's rows, those of `LATER` completed. DataError for a damaged file."""
     with _reading(file):
         lacking = set(names).intersection(LATER).difference(pq.read_schema(file).names)
     rows = _read(file, [name for name in names if name not in lacking])

@@ -2,7 +2,7 @@
 
 Identifiers stay whole. `tarfile.TarFile` is one word beside its parts, and `get_ident` is one word,
 so that a program's names can be searched for as they are written. It has neither a stemmer nor a
-list of stop words. Not here: what a result looks like, and how much of it an agent is shown.
+list of stop words.
 """
 
 import re

@@ -1,8 +1,5 @@
 """A tool is a method with types: `@tool` turns its signature into a schema and its calls into data.
 
-Not here: what runs inside a tool (that is the environment's business) and how a call is written in
-tokens (that is the scaffold's).
-
 Next: `scaffolds/tags.py`.
 """
 

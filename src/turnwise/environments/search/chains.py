@@ -1,8 +1,7 @@
 """Question candidates out of the graph: chains of one to three relations.
 
 Every candidate has exactly one answer over all documents, because each relation on its way is
-single-valued for the name it is asked of. Not here: intersections (`intersections.py`); whether a
-candidate can be guessed or searched for, and which split it belongs to (`tasks.py`).
+single-valued for the name it is asked of.
 """
 
 from collections.abc import Iterator
@@ -37,8 +36,7 @@ class Candidate:
     searches: tuple[tuple[str, str], ...]
     """(query, name to find) in order; the last name is the answer."""
     wanted: tuple[str, ...]
-    """The name to be found by each search, in the words of the cards; "" where the searches so far
-    do not give it."""
+    """The name that each search finds, in the words of the cards; "" where it is not known yet."""
     evidence: tuple[frozenset[int], ...]
     """Positions, for each search, of the documents that state what is to be found."""
     inverse: bool = False

@@ -2,7 +2,7 @@
 
 Names are bare, and a name may belong to several documents. A relation is therefore asked of all the
 documents with that name at once, whatever its case, because a search does not distinguish them; it
-is single-valued for a name only if they agree. Not here: questions.
+is single-valued for a name only if they agree.
 """
 
 from collections import defaultdict
@@ -87,8 +87,7 @@ class Graph:
         return sorted(name for found in spellings.values() if len(found) == 1 for name in found)
 
     def package(self, name: str) -> str:
-        """Top-level package of the first document with that name; the name itself without such a
-        document."""
+        """Top-level package of the first document with that name, or the name itself."""
         return self._packages.get(name.lower(), name)
 
     def neighbours(self, relation: Relation, name: str) -> Sequence[Edge]:

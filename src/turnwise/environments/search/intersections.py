@@ -1,7 +1,6 @@
 """Question candidates with two conditions on a class, of which neither alone is enough.
 
-Exactly one class over all documents meets both, and several meet either. Not here: chains of
-relations (`chains.py`), and the checks that make a task of a candidate (`tasks.py`).
+Exactly one class over all documents meets both, and several meet either.
 """
 
 import itertools

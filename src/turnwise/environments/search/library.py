@@ -1,7 +1,4 @@
-"""Documents and the tasks that ask for what is in them: the built-in ones, or a user's own.
-
-Not here: how they are made (`corpus.py`, `tasks.py`) and read (`documents.py`).
-"""
+"""Documents and the tasks that ask for what is in them: the built-in ones, or a user's own."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -20,8 +20,7 @@ class SignalArrays:
     penalty: float | None = None
     """Taken off the outcome's reward for the estimator alone, 0 or more."""
     token_rewards: NDArray[np.float64] | None = None
-    """float64[n], added to the environment's rewards, as a KL penalty; 0 where nothing was
-    sampled."""
+    """float64[n], added to the environment's rewards, as a KL penalty; 0 if not sampled."""
     values: NDArray[np.float32] | None = None
     """float32[n], the critic's value of what stands before each sampled token; else NaN."""
     teacher_logprobs: NDArray[np.float32] | None = None
@@ -29,8 +28,7 @@ class SignalArrays:
     hindsight_logprobs: NDArray[np.float32] | None = None
     """float32[n], of each sampled token with the reward in its context; else NaN."""
     score_norms: NDArray[np.float32] | None = None
-    """float32[n], squared norm of the gradient of log pi of each sampled token by the logits; else
-    NaN."""
+    """float32[n], squared norm of log pi's gradient by the logits; NaN if not sampled."""
     information_gains: NDArray[np.float64] | None = None
     """float64[K-1], by how much each turn but the last raised the right answer's probability."""
 
@@ -52,8 +50,7 @@ class Signals:
         return self.by_trajectory.get(member.id, NOTHING)
 
     def merged_with(self, others: "Signals") -> "Signals":
-        """Join measurements of other trajectories; the numbers for the log stay as they are
-        here."""
+        """Join measurements of other trajectories; the numbers for the log stay as here."""
         return replace(self, by_trajectory={**self.by_trajectory, **others.by_trajectory})
 
 
@@ -69,8 +66,7 @@ def measure(signals: Iterable[Signal], groups: Sequence[Group]) -> Signals:
 
 
 def merged(parts: Sequence[Signals]) -> Signals:
-    """All measurements. Raises ValueError where two have one array of a trajectory, or one
-    metric."""
+    """All measurements; ValueError where two have one array of a trajectory, or one metric."""
     found: dict[TrajectoryId, dict[str, Any]] = {}
     metrics: dict[str, float] = {}
     for part in parts:

@@ -185,15 +185,13 @@ class Critic(nn.Module):
         return values
 
     def _rows(self, members: Sequence[Trajectory]) -> tuple[Tensor, Tensor]:
-        """int64[B, T] contexts, and bool[B, T]: whether the place is before a token that has a
-        value."""
+        """int64[B, T] contexts, and bool[B, T]: whether each is before a token that has a value."""
         return shifted(
             [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
         )
 
     def _hidden(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
-        """[N, width] before each of those tokens; of a row that ranks compute together this one's
-        slice, and the row."""
+        """[N, width] before each of those tokens; of a sliced row the own slice, and the row."""
         inputs, selected = self._rows(members)
         autocast = self.learning.autocast
         ids, chosen = inputs.to(self.device), selected.to(self.device)
@@ -218,8 +216,7 @@ class Critic(nn.Module):
             yield [lessons[place] for place in places], counts
 
     def _micro_batches(self, members: Sequence[Trajectory]) -> list[tuple[list[int], bool]]:
-        """Places of this rank's trajectories that have values, and whether they count: see
-        `own_batches`."""
+        """Places of this rank's trajectories that have values, and whether they count."""
         sampled = [place for place, member in enumerate(members) if _wanted(member).any()]
 
         def cost(place: int) -> int:

@@ -64,8 +64,7 @@ class KLReward:
     """The coefficient of this step."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
-        """The metric is the mean of log(sampling policy / reference), absent without a sampled
-        token."""
+        """The metric: the mean of log(sampling policy / reference), if anything was sampled."""
         members = graded(groups)
         arrays, total, count = [], 0.0, 0
         for member, reference in zip(members, self.reference(members), strict=True):
