@@ -87,10 +87,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
 
 
 def wrong_value(key: str, problem: Mapping[str, Any]) -> ConfigError:
-    """Build the error for a value of the wrong type or range; says what to write instead.
-
-    `problem` is one of pydantic's error details. Example: "steps is 'x': give a whole number".
-    """
+    """Build the error for a value of the wrong type or range; says what to write instead. `problem`
+    is one of pydantic's error details. Example: "steps is 'x': give a whole number"."""
     kind, context = str(problem["type"]), problem.get("ctx", {})
     bounds = [f"{word} {context[name]:g}" for name, word in _BOUNDS.items() if name in context]
     if kind == "missing":
@@ -137,10 +135,8 @@ def located(error: BaseException) -> str:
 
 
 def own_place(error: BaseException) -> str:
-    """Find the deepest line of a user's own file in a traceback: "file.py, line 12", or "".
-
-    A user's own file belongs neither to turnwise, nor to Python, nor to an installed package.
-    """
+    """Find the deepest line of a user's own file in a traceback: "file.py, line 12", or "". A
+    user's own file belongs neither to turnwise, nor to Python, nor to an installed package."""
     lines = [
         (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
     ]

@@ -91,8 +91,7 @@ _watches: list[_Watch] = []
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Inside, a user's code that blocks the loop for longer than that gets a DeadlineError. Does
-    nothing outside of the main thread."""
+    """Inside, a user's code that blocks the loop for longer gets a DeadlineError; main thread."""
     if not _installed():
         yield
         return

@@ -35,8 +35,7 @@ class Source(IntEnum):
     TOOL = 3
     ENVIRONMENT = 4
     INHERITED = 5
-    """Sampled in another trajectory that this one branches from, or in an earlier context of this
-    one; trained there, and only there."""
+    """Sampled in another trajectory, or an earlier context of this one; trained only there."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ class KeptTokens:
         counts = self.counts[places]
         ends, total = np.cumsum(counts), int(counts.sum())
         starts = (np.cumsum(self.counts) - self.counts)[places]
-        # arange counts through all chosen ids; less those of the places before, it counts within
-        # one.
+        # arange counts through all chosen ids; less those before, within one place.
         which = np.repeat(starts - (ends - counts), counts) + np.arange(total)
         return KeptTokens(self.ids[which], counts.copy())
 
@@ -238,8 +236,7 @@ class Tokens:
         """The number of first tokens of the last context whose experts are recorded."""
         if self.experts is None:
             return 0
-        # All routers of a token are recorded together: the first expert of the first stands for
-        # all.
+        # All routers of a token are recorded together: the first expert stands for all.
         missing = np.flatnonzero(self.experts[self.spans[-1], 0, 0] == NO_EXPERT)
         return int(missing[0]) if len(missing) else len(self) - self.spans[-1].start
 
@@ -271,11 +268,8 @@ class Tokens:
         return replace(copied, contexts=contexts)
 
     def with_segments(self, segments: Sequence[Segment], turn: int) -> "Tokens":
-        """The record with tokens after it that no policy sampled.
-
-        Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
-        through `with_sampled` only.
-        """
+        """The record with tokens after it that no policy sampled. Raises ValueError for a MODEL
+        segment: sampled tokens come with their log-probabilities through `with_sampled` only."""
         if any(segment.source == Source.MODEL for segment in segments):
             raise ValueError("model tokens are appended by with_sampled, from the engine")
         ids = [token for segment in segments for token in segment.tokens]

@@ -49,8 +49,7 @@ def top_spread(rewards: Sequence[Floats], share: Share = 0.25) -> list[bool]:
 
 @part("group_filter", "top_variance", "those with most of the rewards' variance (arXiv 2604.06268)")
 def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
-    """The fewest groups that together have that share of all variance of rewards: linear top-p of
-    RAGEN-2 (arXiv 2604.06268)."""
+    """The fewest groups with that share of all variance of rewards (RAGEN-2, arXiv 2604.06268)."""
     variances = np.array([_deviation(group) ** 2 for group in rewards])
     order = np.argsort(-variances, kind="stable")
     before = np.cumsum(variances[order]) - variances[order]
@@ -141,10 +140,8 @@ def overlong(
     overlong_penalty: NonNegative = 1.0,
 ) -> Floats:
     """0 up to budget - band, then growing with each token to `overlong_penalty` at the budget; the
-    band is that share of the budget.
-
-    Source: DAPO (arXiv 2503.14476), equation 13, with a band of a fifth of 20,480 tokens, and 1.
-    """
+    band is that share of the budget. Source: DAPO (arXiv 2503.14476), equation 13, with a band of a
+    fifth of 20,480 tokens, and 1."""
     band = overlong_band * budget
     share: Floats = np.clip((lengths - (budget - band)) / band, 0.0, 1.0)
     return overlong_penalty * share
@@ -187,8 +184,7 @@ def clip_cov(
     covariance_low: NonNegative = 1.0,
     covariance_high: NonNegative = 5.0,
 ) -> Treatment:
-    """Takes out the share of the tokens, one at least, with the largest covariance between low and
-    high; the paper draws them by lot."""
+    """Takes out the share of the tokens, at least one, with the largest covariance in bounds."""
     treatment = none(advantages, logprobs)
     if len(advantages):
         covariance = covariances(advantages, logprobs)

@@ -43,8 +43,7 @@ def k2(sampler: "Tensor", other: "Tensor") -> "Tensor":
 
 @part("divergence", "k3", "never negative, the right value (Schulman 2020)", of=_of_two)
 def k3(sampler: "Tensor", other: "Tensor") -> "Tensor":
-    """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient (Schulman 2020, "Approximating KL
-    divergence"; GRPO, arXiv 2402.03300 (4))."""
+    """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient (arXiv 2402.03300, 4)."""
     difference = (sampler - other).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return (-difference).exp() + difference - 1
 
@@ -69,10 +68,7 @@ def adapted_coefficient(
     coefficient: float, measured: float, target: float, horizon: float, trajectories: int
 ) -> float:
     """c (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon), after a step of n trajectories;
-    positive while n < 5 horizon.
-
-    Source: Ziegler et al., arXiv 1909.08593, section 2.2.
-    """
+    positive while n < 5 horizon. Source: Ziegler et al., arXiv 1909.08593, section 2.2."""
     error = min(max(measured / target - 1, -MAX_KL_ERROR), MAX_KL_ERROR)
     return coefficient * (1 + error * trajectories / horizon)
 

@@ -65,11 +65,9 @@ def token_log_ratio(tokens: TrainedTokens) -> "Tensor":
     "ratio_level", "sequence", "the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)"
 )
 def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
-    """The mean of a sequence's log-ratios, on each of its trained tokens.
-
-    Value s_i, gradient that of each token's own log-probability: GSPO-token (arXiv 2507.18071,
-    equation 14), which is GSPO where a sequence's tokens share one advantage.
-    """
+    """The mean of a sequence's log-ratios, on each of its trained tokens. Value s_i, gradient that
+    of each token's own log-probability: GSPO-token (arXiv 2507.18071, equation 14), which is GSPO
+    where a sequence's tokens share one advantage."""
     means = sequence_means(token_log_ratio(tokens).detach(), tokens.sequence)
     return means + (tokens.logprob - tokens.logprob.detach())
 

@@ -55,10 +55,8 @@ def clip(
     clip_high: NonNegative = 0.2,
     dual_clip: Annotated[float, Range(1)] = math.inf,
 ) -> "tuple[Tensor, Tensor]":
-    """max(-r A, -clip(r, 1 - low, 1 + high) A), and at most -dual_clip A where A < 0.
-
-    Source: PPO (arXiv 1707.06347), equation 7; the second bound arXiv 1912.09729, where it is 3.
-    """
+    """max(-r A, -clip(r, 1 - low, 1 + high) A), and at most -dual_clip A where A < 0. Source: PPO
+    (arXiv 1707.06347), equation 7; the second bound arXiv 1912.09729, where it is 3."""
     ratio, advantage = inputs.ratio, inputs.advantage
     plain = -ratio * advantage
     clipped = -ratio.clamp(1 - clip_low, 1 + clip_high) * advantage
@@ -82,8 +80,7 @@ def policy_gradient(inputs: Inputs) -> "tuple[Tensor, Tensor]":
 def cispo(
     inputs: Inputs, clip_low: NonNegative = 1.0, clip_high: NonNegative = 4.0
 ) -> "tuple[Tensor, Tensor]":
-    """-sg(clip(r, 1 - low, 1 + high)) A log pi: a bounded weight, and no token without gradient
-    (MiniMax-M1, arXiv 2506.13585, equation 4)."""
+    """-sg(clip(r, 1 - low, 1 + high)) A log pi: a bounded weight (arXiv 2506.13585, 4)."""
     weight = inputs.ratio.detach().clamp(1 - clip_low, 1 + clip_high)
     losses = -weight * inputs.advantage * inputs.logprob
     return losses, _nowhere(inputs)
@@ -93,8 +90,7 @@ def cispo(
 def sapo(
     inputs: Inputs, gate_positive: Positive = 1.0, gate_negative: Positive = 1.05
 ) -> "tuple[Tensor, Tensor]":
-    """-f(r) A with f(r) = 4/g sigmoid(g (r - 1)), g by the advantage's sign: a soft trust region
-    (SAPO, arXiv 2511.20347)."""
+    """-f(r) A, f(r) = 4/g sigmoid(g (r - 1)), g by the advantage's sign (arXiv 2511.20347)."""
     gate = inputs.advantage.new_full(inputs.advantage.shape, gate_negative)
     gate = gate.masked_fill(inputs.advantage > 0, gate_positive)
     return -4 / gate * (gate * (inputs.ratio - 1)).sigmoid() * inputs.advantage, _nowhere(inputs)
@@ -128,10 +124,8 @@ def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Te
 )
 def sequence_squared(inputs: Inputs, temperature: NonNegative = 0.1) -> "tuple[Tensor, Tensor]":
     """-A x + temperature S x / 2 for the log-ratio x of each token, S their sum over its sequence.
-
     The sum over a sequence is (A - temperature S)^2 / (2 temperature) less what has no gradient.
-    Source: Kimi K2 (arXiv 2507.20534), after Kimi k1.5 (arXiv 2501.12599), equation 3.
-    """
+    Source: Kimi K2 (arXiv 2507.20534), after Kimi k1.5 (arXiv 2501.12599), equation 3."""
     x = inputs.log_ratio
     sums = sequence_sums(x, inputs.sequence)
     return -inputs.advantage * x + temperature * sums * x / 2, _nowhere(inputs)

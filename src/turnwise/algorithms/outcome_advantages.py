@@ -20,8 +20,7 @@ STANDARD_DEVIATION_FLOOR = 1e-6
 
 
 def grpo(rewards: Floats) -> Floats:
-    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom (DeepSeekMath, arXiv 2402.03300,
-    equation 3 with outcome supervision, 4.1.2)."""
+    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom (arXiv 2402.03300, 4.1.2)."""
     deviations = dr_grpo(rewards)
     if not differing(rewards):
         return deviations
@@ -31,8 +30,7 @@ def grpo(rewards: Floats) -> Floats:
 
 @part("estimator", "dr_grpo", "less the group's mean (arXiv 2503.20783)", of=of_rewards)
 def dr_grpo(rewards: Floats) -> Floats:
-    """R_i - mean: without a division easy and hard groups are not weighted up (Understanding
-    R1-Zero-like Training, arXiv 2503.20783, 3.2)."""
+    """R_i - mean: no division weights easy and hard groups up (arXiv 2503.20783, 3.2)."""
     check_finite(rewards)
     if not differing(rewards):
         return np.zeros(len(rewards))

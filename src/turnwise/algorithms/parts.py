@@ -158,11 +158,9 @@ def part(
     traits: Iterable[Trait] = (),
     check_size: Callable[..., None] | None = None,
 ) -> Callable[[Function], Function]:
-    """Declare the decorated function a part of an algorithm.
-
-    `name` is for built-in parts. `of` makes the choice's function from a simpler one, as those in
-    `estimators.py`. Raises ConfigError for arguments with defaults that are no numbers.
-    """
+    """Declare the decorated function a part of an algorithm. `name` is for built-in parts. `of`
+    makes the choice's function from a simpler one, as those in `estimators.py`. Raises ConfigError
+    for arguments with defaults that are no numbers."""
 
     def declare(function: Function) -> Function:
         declared = Part(

@@ -59,11 +59,9 @@ def decode_batch(running: Sequence[Request]) -> Batch:
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
-    """Batch the uncached tokens of the request with most to do, and of similar ones.
-
-    Of requests with one history, as in a group, the first is computed and the others get its keys,
-    values and logits.
-    """
+    """Batch the uncached tokens of the request with most to do, and of similar ones. Of requests
+    with one history, as in a group, the first is computed and the others get its keys, values and
+    logits."""
     twins = _twins(fresh)
     chosen = _similar(list(twins))
     width = min(chosen[0].missing, PREFILL_TOKENS)
@@ -180,8 +178,7 @@ WORTH = 16
 
 
 def find_donor(request: Request, seated: Iterable[Session]) -> tuple[Session, int] | None:
-    """The session in whose run most of what the request lacks is cached, and how many tokens are
-    the same there; None where it saves nothing."""
+    """The session that has most of what the request lacks, and how many tokens, if any gain."""
     best, longest = None, request.session.length + WORTH - 1
     for session in seated:
         cached = min(session.length, request.known - 1)

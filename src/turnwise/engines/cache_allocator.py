@@ -141,8 +141,7 @@ class CacheAllocator:
             return True
         if self._tokens - self.used + own < size:
             return False
-        # There are places enough, but scattered. The session goes last, with all free places
-        # behind.
+        # Places enough, but scattered: the session goes last, with all free places behind.
         self._compact(session)
         return self._extend(session, size) or self._settle(session, size)
 
@@ -163,8 +162,7 @@ class CacheAllocator:
         if start is None:
             return False
         if session.run is not None:
-            # setdefault: if it moves twice before `_follow`, its tensors are where they were at
-            # first.
+            # setdefault: if it moves twice before `_follow`, its tensors are at the first place.
             self._left.setdefault(session, session.run.start)
             self.seated.remove(session)
         session.run = CacheExtent(start, size)

@@ -153,11 +153,9 @@ class EmbeddedEngine:
         session: str,
         images: Sequence[Image] = (),
     ) -> Completion:
-        """See Engine. A prompt that leaves no room gives an empty completion with CONTEXT.
-
-        Raises ConfigError for a prompt, sampling or images that make no sense, InfrastructureError
-        when the engine is stopped, RuntimeError for a session that is not open or has a request.
-        """
+        """See Engine. A prompt that leaves no room gives an empty completion with CONTEXT. Raises
+        ConfigError for a prompt, sampling or images that make no sense, InfrastructureError when
+        the engine is stopped, RuntimeError for a session that is not open or has a request."""
         prepared = self.prepare(prompt, sampling, images)
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self.submit(prepared, session, future)
@@ -170,8 +168,7 @@ class EmbeddedEngine:
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, images: Sequence[Image] = ()
     ) -> PreparedRequest:
-        """The argument of `submit`; any thread may make it. Raises ConfigError for a prompt,
-        sampling or images that make no sense."""
+        """The argument of `submit`, from any thread; ConfigError for what makes no sense."""
         check_sampling(sampling)
         history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
@@ -294,8 +291,7 @@ class EmbeddedEngine:
     def _keep_pumping(self) -> None:
         self._wake.set()
         if self._has_work() and (self._pump is None or self._pump.done()):
-            # A new one: an event stays with the loop that first waited for it, and this may be
-            # another.
+            # A new one: an event stays with the loop that first waited for it.
             self._wake = asyncio.Event()
             self._pump = asyncio.get_running_loop().create_task(self._work())
             self._pump.add_done_callback(self._work_ended)

@@ -97,8 +97,7 @@ class ThreadedEngine:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            # wrap_future would cancel it in the loop's next round: the session may have asked again
-            # by then.
+            # wrap_future cancels in the loop's next round: the session may have asked again.
             future.cancel()
             raise
 

@@ -73,8 +73,7 @@ class EnvironmentSpec:
 
 
 class Budget(NamedTuple):
-    """Bounds of one task's episode where they are below the recipe's `rollout`; None for these.
-    Example: Budget(max_turns=3)."""
+    """Bounds of one task's episode below the recipe's `rollout`. Example: Budget(max_turns=3)."""
 
     max_turns: int | None = None
     max_turn_tokens: int | None = None
@@ -173,8 +172,7 @@ class Environment:
 
     @property
     def restorable(self) -> bool:
-        """Whether an episode can go on from a snapshot; by default, whether it is stateless, or
-        both methods are there."""
+        """Whether episodes go on from a snapshot: they are stateless, or have both methods."""
         kind = type(self)
         both = kind.snapshot != Environment.snapshot and kind.restore != Environment.restore
         return self.stateless or both
@@ -262,8 +260,7 @@ class Environment:
             raise ValueError(f"not a snapshot of {self.spec.name}: {len(state)} bytes")
 
     def reseed(self, seed: int) -> None:
-        """Draw from now on what is left to chance from another seed, after a `restore`. Nothing to
-        do where nothing is."""
+        """Draw from now on what is left to chance, if anything, from another seed."""
         del seed
 
     async def close(self) -> None:
@@ -286,8 +283,7 @@ class Environment:
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain method as one that is awaited; it may return what is awaited in its turn, such as
-    `super().reset(task, seed)`."""
+    """A plain method as one that is awaited; it may return what is awaited in its turn."""
 
     @functools.wraps(method)
     async def awaited(*arguments: Any, **named: Any) -> Any:

@@ -64,10 +64,8 @@ class Equipped(Environment):
 
 
 def equipped(environment: Own, names: Sequence[str]) -> Own:
-    """The environment with further tools by name; itself where there are none.
-
-    Raises ConfigError for a name that is no tool, and for a tool of a name that is there already.
-    """
+    """The environment with further tools by name; itself where there are none. Raises ConfigError
+    for a name that is no tool, and for a tool of a name that is there already."""
     if not names:
         return environment
     there = {tool.name for tool in environment.tools()}
@@ -111,8 +109,7 @@ class Slow(Environment):
 
 
 def slow(environment: Own, latency: LatencyConfig | None) -> Own:
-    """The environment with tools that take so long; itself without a latency. Raises ConfigError
-    where it has no tools."""
+    """The environment with tools that take so long, if any. Raises ConfigError without tools."""
     if latency is None:
         return environment
     if not environment.tools():
@@ -266,10 +263,8 @@ def joined(steps: Sequence[Step]) -> Step:
 
 def guarded(environment: Own, rules: Mapping[str, Any]) -> Own:
     """The environment under rules by a tool's name or a consequence; a name's rule comes before a
-    consequence's. The environment itself if there are none.
-
-    Raises ConfigError for a name that is neither, and for a number below 0.
-    """
+    consequence's. The environment itself if there are none. Raises ConfigError for a name that is
+    neither, and for a number below 0."""
     if not rules:
         return environment
     tools = {tool.name: tool for tool in environment.tools()}

@@ -10,10 +10,8 @@ from turnwise.errors import DataError
 
 def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where, record) for each object of a .jsonl or .json file, which has an array of them or a
-    single one; `where` names file and line.
-
-    Raises DataError for a missing file, another kind of file, and broken or unexpected JSON.
-    """
+    single one; `where` names file and line. Raises DataError for a missing file, another kind of
+    file, and broken or unexpected JSON."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file or folder")
     if path.suffix not in (".jsonl", ".json"):

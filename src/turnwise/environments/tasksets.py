@@ -57,8 +57,7 @@ def every(tasks: Tasks) -> Iterator[tuple[Split, Task]]:
 
 
 def checked_tasks(found: Any, place: str) -> Sequence[Task]:
-    """Return what was found, as it is. Raises DataError, which begins with its place, for anything
-    but a sequence of tasks."""
+    """Return what was found. Raises DataError, after its place, for no sequence of tasks."""
     if isinstance(found, Mapping | str) or not hasattr(found, "__len__"):
         raise DataError(f"{place}: {type(found).__name__} instead of a list of Task")
     for number, task in enumerate(found):
@@ -138,10 +137,8 @@ class TaskSet:
         content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
         """The first `count` sound drafts for each split, which a hash of their content decides;
-        `name` is the environment's, for messages; `content` is as in `of`.
-
-        Raises ConfigError where there are not so many drafts.
-        """
+        `name` is the environment's, for messages; `content` is as in `of`. Raises ConfigError where
+        there are not so many drafts."""
         tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
         seen: set[str] = set()
         for draft in drafts:
@@ -182,8 +179,7 @@ class TaskSet:
 def kept(
     read: Iterable[Task | str], place: Path, what: str = "records"
 ) -> tuple[list[Task], list[str]]:
-    """The tasks among what was read, and a sentence for each reason of what was left out. Raises
-    DataError where no task is left."""
+    """The tasks among what was read, and sentences on what was left out. DataError without any."""
     found = list(read)
     tasks = [one for one in found if isinstance(one, Task)]
     reasons = Counter(one for one in found if isinstance(one, str))

@@ -28,8 +28,7 @@ ORACLE_ERRORS = (
     TypeError,
     ValueError,
 )
-"""Errors by which an oracle says that it has no way for a task, and those that plain code raises of
-a task that it did not expect."""
+"""An oracle's errors where it has no way for a task, and plain code's of an unexpected one."""
 POINTS = 20
 """Points of a budget curve, at most."""
 
@@ -114,10 +113,8 @@ def without_evidence(succeeded: Sequence[Trajectory]) -> dict[str, int] | None:
 
 
 def plot_budgets(evaluations: Mapping[str, Mapping[str, Any]], file: Path) -> None:
-    """Draw the budget curves of evaluations, a panel for each kind of budget.
-
-    Raises ConfigError without matplotlib.
-    """
+    """Draw the budget curves of evaluations, a panel for each kind of budget. Raises ConfigError
+    without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -122,10 +122,8 @@ def part_means(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> float | None:
-    """Success of always giving the most frequent accepted answer: a score that needs no model.
-
-    None unless the tasks' secrets list their `answers`.
-    """
+    """Success of always giving the most frequent accepted answer: a score that needs no model. None
+    unless the tasks' secrets list their `answers`."""
     accepted = [task.secret.get("answers") for task in tasks]
     if not tasks or not all(isinstance(answers, list | tuple) for answers in accepted):
         return None

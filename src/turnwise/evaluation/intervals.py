@@ -32,11 +32,9 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, count: int) -> Interval:
-    """95% Wilson score interval of a success rate; (0, 1) when nothing was counted.
-
-    Unlike the normal approximation it stays inside [0, 1] and is honest at 0 and 1:
-    0 of 1000 gives (0, 0.0038). Source: Wilson 1927, J. Am. Stat. Assoc. 22.
-    """
+    """95% Wilson score interval of a success rate; (0, 1) when nothing was counted. Unlike the
+    normal approximation it stays inside [0, 1] and is honest at 0 and 1: 0 of 1000 gives (0,
+    0.0038). Source: Wilson 1927, J. Am. Stat. Assoc. 22."""
     return _score(successes / count, count, Z_95) if count else Interval(0.0, 1.0)
 
 
@@ -94,9 +92,7 @@ def student_t(probability: float, degrees: int) -> float:
 
 def student_t_probability(value: float, degrees: int) -> float:
     """The probability that a variable with Student's t distribution is at most `value`, for a whole
-    number of degrees of freedom from 1 on.
-
-    Source: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
+    number of degrees of freedom from 1 on. Source: Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
     """
     angle = math.atan(abs(value) / math.sqrt(degrees))
     cosine, first = math.cos(angle), 2 + degrees % 2

@@ -54,11 +54,9 @@ def write_evaluations(
     step: int = 0,
     comparisons: Sequence[Comparison] = (),
 ) -> None:
-    """Write the recipe, evaluations by their names, and a report of them.
-
-    `policy` says whose figures they are, `tokenizer` decodes their tokens, if there are any, and
-    `step` is the step of RL whose reward the episodes have.
-    """
+    """Write the recipe, evaluations by their names, and a report of them. `policy` says whose
+    figures they are, `tokenizer` decodes their tokens, if there are any, and `step` is the step of
+    RL whose reward the episodes have."""
     with folder.locked():
         folder.begin(recipe)
         if tokenizer is not None:

@@ -132,8 +132,7 @@ class Difference(NamedTuple):
 
 
 def compare_all(evaluations: Sequence[Played]) -> list[Comparison]:
-    """Compare each pair of evaluations, with Holm's correction. Raises DataError for those of other
-    tasks or another environment."""
+    """Compare each pair of evaluations, with Holm's correction; raises as `compare`."""
     found = [compare(one, other) for one, other in combinations(evaluations, 2)]
     return corrected(found)
 

@@ -133,8 +133,7 @@ def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:
 
 
 def checkpoint_of(policy: Path, display: Display) -> "Checkpoint":
-    """The checkpoint that a folder is, or the newest one of the run that it is. Raises DataError
-    where it is damaged, or there is none."""
+    """The checkpoint that a folder is, or its run's newest. DataError for none, or damage."""
     from turnwise.storage import checkpoint
 
     if (policy / RECIPE).is_file():
@@ -143,8 +142,7 @@ def checkpoint_of(policy: Path, display: Display) -> "Checkpoint":
 
 
 def newest_checkpoint(run: Path, display: Display) -> "Checkpoint":
-    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over. Raises
-    DataError where there is none."""
+    """A run's newest undamaged checkpoint, with a warning of others. DataError for none."""
     from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")

@@ -37,8 +37,7 @@ CPUINFO = Path("/proc/cpuinfo")
 def statement(
     recipe: Recipe, environment: Environment, heldout: Sequence[Task], policy: str
 ) -> dict[str, str]:
-    """List them, each by a short name. `heldout` are the tasks that were played, and `policy` says
-    which weights played them."""
+    """List them by short names; `heldout` was played, by the weights that `policy` says."""
     spec = environment.spec
     return {
         "policy": policy,
@@ -74,8 +73,7 @@ def versions() -> str:
 
 
 def commit() -> str:
-    """The source's git commit, with `+changes` when files differ from it; "unknown" for a copy
-    that git does not track."""
+    """The source's git commit, `+changes` when files differ; "unknown" where git has none."""
     folder = Path(__file__).parent
     try:
         _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)

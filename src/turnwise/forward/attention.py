@@ -82,8 +82,7 @@ def _named(settings: Any, name: str) -> Iterator[None]:
 
 @contextmanager
 def attention_in_float32(base: Any) -> Iterator[None]:
-    """Let a model that attends by `sdpa` do so by `attend` inside; not one with gradient
-    checkpointing, whose layers are computed again outside."""
+    """Let a model attend by `attend` in place of `sdpa`; not with checkpointed layers."""
     replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
     if not replaceable or getattr(base, "is_activation_checkpointing", False):
         yield

@@ -61,11 +61,9 @@ class Placement:
 
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values of one layer, [heads, places, head size], allocated at first use.
-
-    A head of a history lies in one piece, which is read at the rate of memory: a product of one
-    query with keys that lie apart takes twice as long.
-    """
+    """Keys and values of one layer, [heads, places, head size], allocated at first use. A head of a
+    history lies in one piece, which is read at the rate of memory: a product of one query with keys
+    that lie apart takes twice as long."""
 
     def __init__(self, places: int, by_spans: bool) -> None:
         super().__init__()
@@ -124,10 +122,8 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class PoolCache(Cache):  # type: ignore[misc]
-    """The transformers cache of all layers. `place` comes before each forward pass.
-
-    The pool has one place more than `tokens`: padding is written there.
-    """
+    """The transformers cache of all layers. `place` comes before each forward pass. The pool has
+    one place more than `tokens`: padding is written there."""
 
     def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
         super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
@@ -172,8 +168,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         sources = np.repeat([source for source, _, _ in moves], lengths) + within
         targets = np.repeat([target for _, target, _ in moves], lengths) + within
         for states in self._stored():
-            # index_select copies all sources before anything is written: so they may overlap
-            # targets.
+            # index_select copies all sources before anything is written: they may overlap.
             here, there = (torch.from_numpy(p).to(states.device) for p in (sources, targets))
             states.index_copy_(1, there, states.index_select(1, here))
 
@@ -247,11 +242,8 @@ SLIDING = "sliding_attention"
 
 
 class Masks:
-    """The masks of a model's layers, one for each of its `kinds` of attention.
-
-    Raises ConfigError for attention that takes no mask, NotSupportedError for layers of another
-    kind.
-    """
+    """The masks of a model's layers, one for each of its `kinds` of attention. Raises ConfigError
+    for attention that takes no mask, NotSupportedError for layers of another kind."""
 
     def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
         settings = model.config.get_text_config()

@@ -57,8 +57,7 @@ def hidden_in_a_row(model: nn.Module, row: Row, autocast: bool) -> Tensor:
 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
-    """Hidden states [B, T, width] of int64[B, T] inputs; `arguments` are the layers', with
-    `inputs_embeds` in place of the inputs if given."""
+    """Hidden states [B, T, width] of int64[B, T] inputs, or of `inputs_embeds` in `arguments`."""
     base = base_model(model)
     body = decoder_of(base)
     if "inputs_embeds" not in arguments:
@@ -71,16 +70,14 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
 
 
 def offloaded(base: Any) -> AbstractContextManager[object]:
-    """Keep what the backward pass needs of a model's layers in the processor's memory meanwhile, if
-    `model.offload_activations` asks for it."""
+    """Keep what the backward pass needs on the processor, if `offload_activations` asks for it."""
     if not getattr(base, "offload_activations", False):
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=base.device.type == "cuda")
 
 
 def inputs_of(model: Any, decoder: Any, inputs: Tensor, images: Images) -> dict[str, Any]:
-    """A decoder's arguments for int64[B, T] inputs with images; empty without images. Raises
-    NotSupportedError for a model that takes none."""
+    """A decoder's arguments for inputs with images, if any. Raises NotSupportedError."""
     if not any(images):
         return {}
     reader = reader_of(model)
@@ -96,8 +93,7 @@ def base_model(model: nn.Module) -> Any:
 
 
 def decoder_of(base: Any) -> Any:
-    """The part of a model before its output layer; of classes that call themselves their decoder,
-    the part that has the embeddings."""
+    """The part of a model before its output layer, which has the embeddings."""
     decoder = base.get_decoder()
     if decoder is not base or base.get_output_embeddings() is None:
         return decoder

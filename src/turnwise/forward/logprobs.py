@@ -96,8 +96,7 @@ def score_tokens(
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V], or
-    of the tokens that are kept in each row."""
+    """Hidden states [n, width] to log-probabilities, float32[n, V], of the vocabulary or kept."""
 
     head: Any
     temperature: float
@@ -127,8 +126,7 @@ class OutputLayer:
         return max(1, logits_per_chunk // int(self.head.weight.shape[0]))
 
     def __call__(self, hidden: Tensor, kept: KeptTokens | None = None) -> Tensor:
-        # The model's own order: its factor, then its bound. The temperature is the sampler's, and
-        # comes after them.
+        # The model's own order: its factor, then its bound; then the sampler's temperature.
         logits = self.head(hidden.to(self.head.weight.dtype)).float()
         if self.factor != 1:
             logits = logits * self.factor
@@ -150,19 +148,16 @@ def in_chunks(
 
 
 def check_supported(model: nn.Module) -> None:
-    """Compare `token_logprobs` with the model's own logits on a few tokens.
-
-    Raises NotSupportedError for a model that is not a body and an output layer of the usual kind,
-    or changes its logits in another way: it would silently learn from wrong numbers.
-    """
+    """Compare `token_logprobs` with the model's own logits on a few tokens. Raises
+    NotSupportedError for a model that is not a body and an output layer of the usual kind, or
+    changes its logits in another way: it would silently learn from wrong numbers."""
     base = base_model(model)
     name, tokens = type(base).__name__, ordinary_tokens(base, PROBE)
     inputs = torch.tensor([tokens], device=next(model.parameters()).device)
     selected = torch.ones_like(inputs, dtype=torch.bool)
     try:
         with torch.no_grad():
-            # Each token stands for the one after it: any target serves to compare, and nothing has
-            # to be shifted.
+            # Each token stands for the one after it: any target serves to compare.
             ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
             logits = model(input_ids=inputs, use_cache=False).logits[0].float()
     except FOREIGN_ERRORS as error:

@@ -58,8 +58,7 @@ class OwnCaches:
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Take (source, target, length) of places elsewhere, all at once."""
-        # All sources are taken out before any target is cleared, since a target may cover the
-        # source of another move.
+        # All sources first: a target may cover the source of another move.
         moved = {target: self.of_runs.pop(source) for source, target, _ in moves}
         for _, target, length in moves:
             self.begin(CacheExtent(target, length))
@@ -67,11 +66,9 @@ class OwnCaches:
 
 
 class OwnRunner:
-    """A `Runner` for a model whose caches are its own.
-
-    With `together`, rows with the same positions are computed at once; with `at_once`, all tokens
-    that come after a state. Raises NotSupportedError for a model without any cache.
-    """
+    """A `Runner` for a model whose caches are its own. With `together`, rows with the same
+    positions are computed at once; with `at_once`, all tokens that come after a state. Raises
+    NotSupportedError for a model without any cache."""
 
     specialised = False
 
@@ -185,8 +182,7 @@ def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torc
         return {name: _merged([part[name] for part in parts], merge) for name in first}
     if isinstance(first, list | tuple):
         return type(first)(_merged(several, merge) for several in zip(*parts, strict=True))
-    # Only transformers' own objects are taken apart. All else (numbers, devices, classes) is the
-    # same for every row.
+    # Only transformers' own objects are taken apart: all else is the same for every row.
     if not type(first).__module__.startswith("transformers.") or isinstance(first, type):
         return first
     # A copy, and not a new object: the arguments of its constructor are not known any more.

@@ -63,8 +63,7 @@ class Row:
     lengths: tuple[int, ...]
     """Tokens of each text of the whole row."""
     asked: Tensor
-    """int64[m], places in the slice whose hidden states are wanted; one stands in for none, so that
-    every rank uses every weight."""
+    """int64[m], places wanted in the slice; one stands in for none: all use every weight."""
     counts: list[int]
     """How many are wanted in each slice."""
     slicing: Slicing | None
@@ -151,8 +150,7 @@ def attend_in_a_row(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if unknown or not causal:
         raise ValueError(f"attention with {', '.join(unknown) or 'sight of later tokens'}")
-    # Before the exchange: each rank gets 1 / count of the key heads, of which there may be fewer
-    # than ranks.
+    # Before the exchange: each rank gets 1 / count of the key heads, which may be few.
     key, value = (_for_each_slice(one, query.shape[1], row.slicing) for one in (key, value))
     if row.slicing is not None:
         query, key, value = map(row.slicing.to_heads, (query, key, value))

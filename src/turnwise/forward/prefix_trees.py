@@ -65,8 +65,7 @@ class Tree:
             spans: tuple[tuple[int, int], ...] = ()
             if owner >= 0:
                 before = found[owner]
-                # Of the run that it parts from only the beginning, up to the parent, is an
-                # ancestor.
+                # Of the run that it parts from, the beginning up to the parent is an ancestor.
                 seen = int(self.parents[start]) - before.start + 1
                 spans = (*before.spans, (before.start, seen))
             found.append(Run(start, end - start, spans))
@@ -99,8 +98,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TreeBatch:
-    """Trees of sequences for one pass, one after the other; of N wanted tokens U pairs of place and
-    token are distinct."""
+    """Trees for one pass, one after the other; of N wanted tokens U pairs are distinct."""
 
     ids: Tensor
     """int64[T]"""
@@ -137,8 +135,7 @@ def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
     for number, inputs in enumerate(every):
         common = [_common(inputs, earlier) for earlier in every[:number]]
         shared = max(common, default=0)
-        # A path has all ancestors of its nodes, those of still earlier sequences too: the longest
-        # common beginning is enough.
+        # A path has all ancestors of its nodes: the longest common beginning is enough.
         before = places[common.index(shared)][:shared] if shared else np.empty(0, np.int64)
         path = np.concatenate([before, np.arange(count, count + len(inputs) - shared)])
         parents.append(np.concatenate([[-1], path])[shared : len(inputs)])
@@ -164,8 +161,7 @@ def batch_trees(
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
     device: torch.device,
 ) -> TreeBatch:
-    """Tensors of one pass. `sequences` are those of the trees in order, ids and wanted tokens; a
-    first token is never wanted."""
+    """Tensors of one pass. `sequences` are ids and wanted tokens of the trees, in order."""
     rest = iter(sequences)
     predictors, targets, start = [], [], 0
     runs: list[Run] = []
@@ -200,8 +196,7 @@ def blocks_of(runs: Sequence[Run], device: torch.device, size: int) -> Iterator[
     number, count = 0, runs[-1].end
     for start in range(0, count, size):
         end = min(start + size, count)
-        # Runs cover the tokens in order, so the first run of a block is never before that of the
-        # block before it.
+        # Runs cover the tokens in order: no block's first run is before an earlier block's.
         while runs[number].end <= start:
             number += 1
         parts = [
@@ -221,8 +216,7 @@ def blocks_of(runs: Sequence[Run], device: torch.device, size: int) -> Iterator[
             rows = slice(inputs.start - start, inputs.stop - start)
             for place, length in before:
                 mask[rows, columns[place] : columns[place] + length] = True
-            # All tokens of a run up to here are seen, so their columns are neighbours; among them
-            # attention is causal.
+            # A run's tokens up to here are all seen: neighbours, and among them causal.
             own = np.arange(first, inputs.stop) <= np.array(inputs)[:, None]
             mask[rows, columns[first] : columns[inputs.stop - 1] + 1] = own
         yield Block(
@@ -288,11 +282,9 @@ def _attend(
 
 
 def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
-    """Gather what each block sees, [1, heads, seen, size], of states [1, heads, T, size].
-
-    In one piece, since the gradient of each piece is as large as the states, and by an embedding,
-    whose gradient is summed by several threads.
-    """
+    """Gather what each block sees, [1, heads, seen, size], of states [1, heads, T, size]. In one
+    piece, since the gradient of each piece is as large as the states, and by an embedding, whose
+    gradient is summed by several threads."""
     _, heads, tokens, size = states.shape
     seen = torch.cat([block.seen for block in blocks])
     rows = functional.embedding(seen, states[0].transpose(0, 1).reshape(tokens, -1))

@@ -21,11 +21,9 @@ from turnwise.forward.equality import PROBE, InFloat32, ordinary_tokens
 
 
 def route_in_float32(model: nn.Module) -> None:
-    """Let every router of a model compute in float32, in place; saved models are as before.
-
-    Rounded to bfloat16, many of its logits are equal or change places, and the engine and the
-    learner, whose batches differ, would send a token to other experts.
-    """
+    """Let every router of a model compute in float32, in place; saved models are as before. Rounded
+    to bfloat16, many of its logits are equal or change places, and the engine and the learner,
+    whose batches differ, would send a token to other experts."""
     for block in model.modules():
         for router in routers_of(block):
             kind: Any = type(router)

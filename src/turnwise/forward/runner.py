@@ -137,8 +137,7 @@ def attend_in_spans(
     pool: PoolCache | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """With a pool, what `key` and `value` hold is in it; a model that loses it on the way sees no
-    more than that, and is found out."""
+    """With a pool, keys and values are in it; a model that loses it is found out."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if pool is None or attention_mask is None:
         # A model that loses `pool` on the way has a mask longer than its keys. Cut to them it runs,

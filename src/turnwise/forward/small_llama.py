@@ -51,8 +51,7 @@ def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLla
     twin = shallow_twin_of(model)
     ids = torch.tensor([ordinary_tokens(model, min(PROBE, longest))])
     found = _probed(SmallLlama(twin, longest, masks), ids.numpy(), len(twin.model.layers))
-    # Only now: `double` changes the twin in place, and the written-out pass had to see its own
-    # type.
+    # Only now: `double` changes the twin, whose own type the written-out pass had to see.
     exact, ids = twin.double(), ids.to(twin.device)
 
     def own() -> list[Tensor]:
@@ -116,8 +115,7 @@ class SmallLlama:
         if self._model.dtype != self._dtype:
             raise RuntimeError(f"the model was {self._dtype}, and is {self._model.dtype} now")
         body = self._model.model
-        # Copies throughout: an update changes the model's weights in place while another thread
-        # samples with these.
+        # Copies throughout: an update changes weights in place while a thread samples.
         self._layers = [self._packed(layer) for layer in body.layers]
         self._embedding = body.embed_tokens.weight.detach().clone()
         self._last_norm = body.norm.weight.detach().clone()

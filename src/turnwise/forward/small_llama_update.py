@@ -131,8 +131,7 @@ def _turned(heads: Tensor, norm: Any, rotation: Rotation) -> Tensor:
 
 @torch.inference_mode(False)
 def _agrees(base: Any) -> bool:
-    """Whether hidden states and gradients are, up to rounding, the model's own in float64, with
-    weights of a fixed seed."""
+    """Whether hidden states and gradients are, up to rounding, float64's, with drawn weights."""
     twin = shallow_twin_of(base)
     texts, tokens = TEXTS
     inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)

@@ -25,11 +25,9 @@ FURTHEST = 8.0
 @torch.inference_mode(False)
 @torch.no_grad()
 def twin_of(model: Any) -> Any:
-    """A copy of the model, hooks included, with drawn weights, in evaluation mode.
-
-    Products keep the size of their inputs, norms scale by 0.5 to 1.5 in either direction, biases
-    are as large, and gates (decays, steps of time, sinks) go from -FURTHEST to FURTHEST.
-    """
+    """A copy of the model, hooks included, with drawn weights, in evaluation mode. Products keep
+    the size of their inputs, norms scale by 0.5 to 1.5 in either direction, biases are as large,
+    and gates (decays, steps of time, sinks) go from -FURTHEST to FURTHEST."""
     return _drawn(_copied(model, []))
 
 

@@ -67,10 +67,8 @@ def demonstration_terms(
 
 def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
     """bool[n]: replies of tools and environment to actions that were sampled in this trajectory.
-
     What a branch or a context has from the one before is left out, since it is trained there, and
-    so is what stands for an image.
-    """
+    so is what stands for an image."""
     own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.image_mask
     observed: NDArray[np.bool_] = own & np.isin(tokens.source, OBSERVATIONS)
     return observed

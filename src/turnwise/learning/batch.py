@@ -63,10 +63,8 @@ class Example:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The input of one forward and backward pass; N trained tokens, in row-major order.
-
-    Sequences are padded on the right with id 0: no real token of a causal model sees a later one.
-    """
+    """The input of one forward and backward pass; N trained tokens, in row-major order. Sequences
+    are padded on the right with id 0: no real token of a causal model sees a later one."""
 
     names: tuple[str, ...]
     inputs: Tensor
@@ -111,11 +109,9 @@ class MicroBatch:
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
-    """bool[n]: which tokens are trained, from their provenance alone.
-
-    `mask_observations=False` adds what tools and the environment wrote, which trains the model to
-    invent tool output, and exists only to show the harm. Images are never trained.
-    """
+    """bool[n]: which tokens are trained, from their provenance alone. `mask_observations=False`
+    adds what tools and the environment wrote, which trains the model to invent tool output, and
+    exists only to show the harm. Images are never trained."""
     if mask_observations:
         return tokens.mask
     observed: NDArray[np.bool_] = np.isin(tokens.source, OBSERVATIONS) & ~tokens.copied
@@ -168,8 +164,7 @@ def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> 
 
 
 def apply_token_filter(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
-    """Let the algorithm's token filter rank the trained tokens of an optimizer batch, by advantages
-    and old log-probabilities."""
+    """Let the algorithm's token filter rank the trained tokens of an optimizer batch."""
     if algorithm.token_filter == "none" or not examples:
         return list(examples)
     treatment = algorithm.call(

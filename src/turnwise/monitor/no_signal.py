@@ -95,8 +95,7 @@ class Expected:
     learning_rate: float
     """Rate of the policy's updates, once warm."""
     logprob_gap: float = math.inf
-    """The largest `policy/logprob_gap` of weights that have arrived, in nats; infinite where
-    learner and engine have to disagree."""
+    """The largest `policy/logprob_gap` of weights that have arrived, nats; infinite: any."""
 
 
 def reason(metrics: Mapping[str, float], expected: Expected) -> str | None:

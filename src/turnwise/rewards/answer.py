@@ -55,11 +55,9 @@ def states(text: str, accepted: Sequence[str]) -> bool:
 
 
 def f1(answer: str | None, accepted: Sequence[str]) -> float:
-    """Harmonic mean of word precision and recall against the best accepted answer, 0 to 1.
-
-    For reports, not for rewards: naming every candidate earns a part of it. `yes`, `no` and
-    `noanswer` count only when they are the whole answer.
-    """
+    """Harmonic mean of word precision and recall against the best accepted answer, 0 to 1. For
+    reports, not for rewards: naming every candidate earns a part of it. `yes`, `no` and `noanswer`
+    count only when they are the whole answer."""
     given = normalise(answer or "")
     return max((_overlap(given, normalise(candidate)) for candidate in accepted), default=0.0)
 

@@ -162,11 +162,8 @@ class Reward:
         }
 
     async def judge(self, trajectory: Trajectory, weights: Mapping[str, float]) -> Verdict:
-        """The verdict of an episode that its environment has judged, with this reward, but for
-        what is measured of groups.
-
-        Raises PartError where a part has no number for it.
-        """
+        """The verdict of an episode that its environment has judged, with this reward, but for what
+        is measured of groups. Raises PartError where a part has no number for it."""
         verdict = trajectory.verdict
         assert verdict is not None  # it is judged
         parts: dict[str, float] = dict(verdict.parts)

@@ -98,9 +98,7 @@ def reward_part(
     reads: str = "",
 ) -> Callable[[Function], Function]:
     """Declare the decorated function a part of rewards, described by its docstring's first line.
-
-    `name` is for built-in parts; one's own are named by file or module.
-    """
+    `name` is for built-in parts; one's own are named by file or module."""
 
     def declare(function: Function) -> Function:
         line = (inspect.getdoc(function) or "").partition("\n")[0]
@@ -112,8 +110,7 @@ def reward_part(
 
 
 class RewardPartRegistry(Registry[RewardPart]):
-    """The parts that belong to no environment; built-in ones are those that the given modules
-    and those of wings declare."""
+    """The parts that belong to no environment: those that modules and wings declare."""
 
     def __init__(self, *modules: str) -> None:
         super().__init__("reward", callable, "give a function of a trajectory")

@@ -75,8 +75,7 @@ class Episode(EpisodeLoop):
         return left
 
     def _place(self) -> AbstractAsyncContextManager[None]:
-        # A lockstep engine waits for all open sessions: the next one opens in the moment in which
-        # this one closes.
+        # A lockstep engine waits for all open sessions: the next one opens as this one closes.
         return self.semaphore.held(self.priority, self._open_session, self._close_session)
 
     def _open_session(self) -> None:

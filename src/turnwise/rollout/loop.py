@@ -46,10 +46,8 @@ class EpisodeEnded(Exception):
 
 @dataclass(kw_only=True)
 class EpisodeLoop(ABC):
-    """One run of the loop, which keeps what was said so far.
-
-    A subclass says how an episode begins, how the policy acts, and how it is shown what came back.
-    """
+    """One run of the loop, which keeps what was said so far. A subclass says how an episode begins,
+    how the policy acts, and how it is shown what came back."""
 
     planned: Trajectory
     """The episode to play: its task, group, number and seed."""
@@ -250,8 +248,7 @@ class EpisodeLoop(ABC):
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except (Exception, SystemExit) as error:
-            # The scope is asked, and not the error: a TimeoutError of the user's own is no deadline
-            # of ours.
+            # The scope is asked: a TimeoutError of the user's own is no deadline of ours.
             too_late = isinstance(error, DeadlineError) or scope.expired()
             outcome = (late if too_late else None) or failure
             raise EpisodeEnded(outcome, located(error)) from error

@@ -77,8 +77,7 @@ class Pipeline:
 
 
 async def beside_sampling(work: Callable[[], Result]) -> Result:
-    """Do blocking work in a thread, so that episodes go on. A cancellation lets it end, and reaches
-    the caller at its next await."""
+    """Do blocking work in a thread. A cancellation lets it end, and comes at the next await."""
     task = asyncio.current_task()
     assert task is not None
     running = asyncio.ensure_future(asyncio.to_thread(work))

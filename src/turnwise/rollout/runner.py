@@ -41,8 +41,7 @@ class Player(Protocol):
         return
 
     def compared(self, groups: Sequence[Group]) -> Sequence[Group]:
-        """The groups whose members are compared with each other: those of whole episodes unless a
-        class says otherwise."""
+        """The groups whose members are compared with each other: whole episodes by default."""
         return groups
 
     def check(self, groups: Sequence[Group]) -> None:
@@ -203,8 +202,7 @@ class RolloutRunner(Runner):
             weights=self.weights,
             scaffold=self.scaffold,
             engine=self.engine,
-            # Lockstep admits sessions in the order of their names: with zeros these sort as numbers
-            # do.
+            # Lockstep admits sessions by names: with zeros these sort as numbers.
             session=f"{index:08d}-{self.priority}",
             semaphore=self.semaphore,
             priority=self.priority,

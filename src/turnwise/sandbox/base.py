@@ -23,11 +23,9 @@ class Session(ABC):
 
     @abstractmethod
     def run(self, source: str) -> Result:
-        """Run one cell; the value of its last expression is printed, as at a prompt.
-
-        Status ok, or nonzero if it raised (`error` has the class, stderr the traceback), or one
-        that says how the whole sandbox ended, by a limit, `sys.exit` or a crash.
-        """
+        """Run one cell; the value of its last expression is printed, as at a prompt. Status ok, or
+        nonzero if it raised (`error` has the class, stderr the traceback), or one that says how the
+        whole sandbox ended, by a limit, `sys.exit` or a crash."""
 
     @abstractmethod
     def close(self) -> None:

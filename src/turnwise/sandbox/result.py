@@ -44,8 +44,7 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The text for a model or a person to read: without NUL and escape sequences, and with a
-        line that says how much was left out."""
+        """The text to read: without NUL and escape sequences, and how much was left out."""
         left_out = self.count - len(self.head) - len(self.tail)
         if not left_out:
             return _readable(self.head + self.tail)

@@ -149,8 +149,7 @@ class NativeScaffold(TextScaffold):
         return self._written(action)
 
     def past(self, action: Action) -> list[int]:
-        """Tokens of an action that a user has spoken after, as the template has it there: without a
-        thought, unless the prompt begins one."""
+        """Tokens of an action before a user's words: no thought unless the prompt begins one."""
         message, results = (
             self._message(action),
             [self._result(call, place) for place, call in enumerate(action.calls)],
@@ -227,11 +226,9 @@ class NativeScaffold(TextScaffold):
     def _segments(
         self, rendered: Any, start: int, sources: Mapping[int, tuple[str, Source]]
     ) -> list[Segment]:
-        """The tokens from `start` on; `sources` has the text of some messages, and its source.
-
-        A text from outside that holds a token of the tokenizer's own is encoded anew, so that the
-        token's name in it is only text.
-        """
+        """The tokens from `start` on; `sources` has the text of some messages, and its source. A
+        text from outside that holds a token of the tokenizer's own is encoded anew, so that the
+        token's name in it is only text."""
         spans: list[tuple[int, list[int]]] = []
         rows = zip(rendered.token_ids, rendered.message_indices, rendered.is_content, strict=True)
         for token, message, is_content in list(rows)[start:]:

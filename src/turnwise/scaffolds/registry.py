@@ -56,8 +56,7 @@ def make_scaffold(
 
 
 def with_date(config: ScaffoldConfig, tokenizer: "PreTrainedTokenizerBase") -> ScaffoldConfig:
-    """The settings with today's date, where prompts hold it and it is not set: so that they stay
-    the same for as long as a run goes on."""
+    """The settings with today's date, if prompts hold it: a run's prompts stay the same."""
     takes = getattr(SCAFFOLDS.get(config.name), "takes_today", None)
     if takes is None or config.options.get("date") or not takes(tokenizer, config.options):
         return config

@@ -88,8 +88,7 @@ class TextScaffold:
         return self._opened + self._decode(tokens)
 
     def _thought_and_rest(self, turn: str) -> tuple[str, str]:
-        """The thought that a turn's prompt has opened, and what follows it. Raises ValueError, in
-        words for the agent, where it has no end."""
+        """The thought that a turn's prompt has opened, and the rest; ValueError without an end."""
         if not self._opened:
             return "", turn
         thought, closed, rest = turn.removeprefix(self._opened).partition(THOUGHT_END)
@@ -195,8 +194,7 @@ def contents(
 def texts_for_calls(
     observation: Observation, results: Sequence[ToolResult], calls: int
 ) -> list[str]:
-    """A text for each call of a turn, where every call has to have one: its result, or what was
-    shown after all of them, with the first."""
+    """A text for each call of a turn: its result, or with the first what was shown after all."""
     texts = [text for text, _ in contents(observation, results)]
     if len(texts) == calls or not calls:
         return texts[:calls]
@@ -219,8 +217,7 @@ def written_arguments(tool: Tool, call: ToolCall) -> str:
 
 
 def arguments_of(tool: Tool, content: str) -> Mapping[str, Any]:
-    """The argument of a tool that takes one string; of any other a JSON object. Raises ValueError,
-    in words for the agent, for anything else."""
+    """The argument of a tool of one string, else a JSON object. ValueError in words for agents."""
     if (single := single_argument(tool)) is not None:
         return {single: content}
     try:

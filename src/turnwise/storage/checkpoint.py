@@ -92,9 +92,7 @@ def save(
     learner: Mapping[str, Any],
 ) -> Path:
     """Write a step's checkpoint and return its folder, `root/step-000012`; raises as `save_with`.
-
-    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts.
-    """
+    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts."""
 
     def write(folder: Path) -> dict[str, str]:
         model.save_pretrained(str(folder))
@@ -184,8 +182,7 @@ def check(folder: Path) -> None:
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
         sums = {match[2]: match[1] for match in map(SUM.fullmatch, text.splitlines()) if match}
-        # A list that was cut short still checks what it names: so it must name what is always
-        # there.
+        # A list cut short checks what it names: it must name what is always there.
         if len(sums) != text.count("\n") or not {STATE, LEARNER} <= sums.keys():
             raise DataError(f"checkpoint {folder}: {SUMS} is damaged")
         for name, expected in sums.items():

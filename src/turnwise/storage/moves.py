@@ -47,8 +47,7 @@ def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
 
 
 def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") -> None:
-    """Write the recipe with which a run goes on, and note what has changed. The file's time stays
-    that of the run's beginning."""
+    """Write the recipe with which a run goes on, and what has changed; the file keeps its time."""
     before, now = (
         flattened(folder.recipe().model_dump(mode="json")),
         flattened(recipe.model_dump(mode="json")),

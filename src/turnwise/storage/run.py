@@ -97,6 +97,5 @@ class Run:
 
     @property
     def recorded(self) -> list[str]:
-        """The names of the tables of trajectories, oldest first, as in `demonstrations`,
-        `step-000001` and `evaluation-trained`."""
+        """The tables of trajectories, oldest first: `demonstrations`, `step-000001`, …."""
         return [file.stem for file in self._folder.trajectory_files()]

@@ -49,8 +49,7 @@ class Owner:
     @property
     def runs(self) -> bool:
         """Whether it is another process of this machine that still runs."""
-        # Our own number in a record is that of an earlier process, as numbers come again in
-        # containers.
+        # Our own number in a record is an earlier process's: in containers they come again.
         if not self.here or self.pid == os.getpid():
             return False
         try:
@@ -76,11 +75,9 @@ def started(pid: int) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make this process the only writer of the folder, which is made if need be.
-
-    The lock of a process that no longer runs is taken over. Raises DataError, in one line, when
-    another process, or machine, may hold it, or the folder cannot be written.
-    """
+    """Make this process the only writer of the folder, which is made if need be. The lock of a
+    process that no longer runs is taken over. Raises DataError, in one line, when another process,
+    or machine, may hold it, or the folder cannot be written."""
     there = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,8 +101,7 @@ def _opened(path: Path) -> TextIO:
         file = path.open("a+", encoding="utf-8")
         try:
             _take(file, path)
-            # The lock is on the file that was opened: since then its name may have gone, or be
-            # another's.
+            # The lock is on the opened file: its name may have gone since, or be another's.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return _signed(file)
         except BaseException:

@@ -35,8 +35,7 @@ Row = tuple[str, str, str | None, int | None, float, float]
 
 
 def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]) -> pa.Table:
-    """The spans of a step's episodes and of the learner's phases (name, start, end), in times of
-    this process's `time.monotonic()`."""
+    """The spans of a step's episodes and of phases (name, start, end), in `time.monotonic()`."""
     zero = time.time() - time.monotonic()
     timed = [(one, one.times) for one in _episodes(groups) if one.times is not None]
     spans = sum(1 + len(times.spans) for _, times in timed)

@@ -41,11 +41,9 @@ class BM25Index:
     """
 
     def __init__(self, texts: Sequence[str], names: Sequence[str], *, b: float = 0.3) -> None:
-        """Index `texts[i]`, whose own name is `names[i]`; the two are of one length.
-
-        `b` is how much long texts are marked down (0 not at all, 1 fully). Raises DataError when
-        there is not one word in all the texts.
-        """
+        """Index `texts[i]`, whose own name is `names[i]`; the two are of one length. `b` is how
+        much long texts are marked down (0 not at all, 1 fully). Raises DataError when there is not
+        one word in all the texts."""
         vocabulary: dict[str, int] = {}
         documents = [
             _identify(words(text) + _own_words(name), vocabulary)
@@ -61,9 +59,7 @@ class BM25Index:
 
     def search(self, query: str, k: int) -> list[int]:
         """Positions of the best `k` texts or fewer, best first; equal scores in order of position.
-
-        A text without any of the query's words is left out; words that no text has are ignored.
-        """
+        A text without any of the query's words is left out; words that no text has are ignored."""
         asked = dict.fromkeys([*words(query), *_exact(query)])
         known = [self._vocabulary[word] for word in asked if word in self._vocabulary]
         if not known or k < 1:

@@ -181,11 +181,9 @@ def readable(text: str) -> str:
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
-    """Run a blocking function in a thread of its own.
-
-    Not `asyncio.to_thread`: a few hung tools would fill its pool, and the program could not end
-    before they do. A daemon thread does not keep it alive.
-    """
+    """Run a blocking function in a thread of its own. Not `asyncio.to_thread`: a few hung tools
+    would fill its pool, and the program could not end before they do. A daemon thread does not keep
+    it alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 

@@ -23,11 +23,9 @@ Record = dict[str, Any]
 def cached(
     name: str, sources: Sequence[Path], build: Callable[[], Sequence[Record]]
 ) -> list[Record]:
-    """The records that `build` makes, from disk where they were made before.
-
-    They are made anew when Python's version or installation, or the text of a file in `sources`
-    (those that hold the builder), is another one.
-    """
+    """The records that `build` makes, from disk where they were made before. They are made anew
+    when Python's version or installation, or the text of a file in `sources` (those that hold the
+    builder), is another one."""
     path = cache_folder() / f"{name}-{_key(sources)}.jsonl"
     records = _read(path)
     if records is None:

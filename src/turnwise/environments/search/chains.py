@@ -40,8 +40,7 @@ class Candidate:
     evidence: tuple[frozenset[int], ...]
     """Positions, for each search, of the documents that state what is to be found."""
     inverse: bool = False
-    """Whether a thing has to be found by what its card states, as a class by its base; else each
-    search is for a thing by its name."""
+    """Whether a thing is to be found by what its card states, and not each by its name."""
 
     @property
     def answer(self) -> str:

@@ -29,11 +29,9 @@ _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
 def index_documents(documents: Sequence[Document]) -> BM25Index:
-    """An index in which a search for a document's name finds that document first.
-
-    Base classes count once more, so that subclasses come before methods and whatever else names
-    a class in passing.
-    """
+    """An index in which a search for a document's name finds that document first. Base classes
+    count once more, so that subclasses come before methods and whatever else names a class in
+    passing."""
     texts = []
     for document in documents:
         bases = [target for fact, target in document.facts if fact == "base"]
@@ -42,11 +40,9 @@ def index_documents(documents: Sequence[Document]) -> BM25Index:
 
 
 def read_documents(path: Path) -> list[Document]:
-    """The documents of a folder (.txt, .md, at any depth), a .jsonl or a .json file, in order.
-
-    A JSON document has `title` (or `name`) and `text` (or `contents`). Raises DataError, naming
-    file and line, for what is missing, empty, or not readable.
-    """
+    """The documents of a folder (.txt, .md, at any depth), a .jsonl or a .json file, in order. A
+    JSON document has `title` (or `name`) and `text` (or `contents`). Raises DataError, naming file
+    and line, for what is missing, empty, or not readable."""
     if path.is_dir():
         documents = [document for file in _text_files(path) for document in _passages(file, path)]
     else:
@@ -112,11 +108,9 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a file whose lines have `question`, and `answer` or `answers`.
-
-    An answer is a string or a list of strings. A question that occurs again is one question with
-    the answers of all. Raises DataError, naming file and line, for what is missing or broken.
-    """
+    """The questions of a file whose lines have `question`, and `answer` or `answers`. An answer is
+    a string or a list of strings. A question that occurs again is one question with the answers of
+    all. Raises DataError, naming file and line, for what is missing or broken."""
     merged: dict[str, Question] = {}
     for where, record in read_records(path):
         question = Question(_question(record, where), _answers(record, where))

@@ -45,10 +45,8 @@ Condition = tuple[Relation, str]
 
 
 def intersections(graph: Graph) -> Iterator[Candidate]:
-    """All intersections, in an order that depends on the documents only.
-
-    A module may be named, or be what a chain leads to; the latter count as two or three hops.
-    """
+    """All intersections, in an order that depends on the documents only. A module may be named, or
+    be what a chain leads to; the latter count as two or three hops."""
     for (one, two), name, evidence in _unique_pairs(graph):
         last = ((f"{two[1]} {one[1]}", name), wanted_with(one, two), evidence)
         first = one[1] if one[0] == BASE else describe((), "module", one[1])
@@ -60,8 +58,7 @@ def intersections(graph: Graph) -> Iterator[Candidate]:
 
 
 def _unique_pairs(graph: Graph) -> Iterator[tuple[tuple[Condition, Condition], str, Evidence]]:
-    """A module and a base class, or two base classes, and the one class whose document states
-    both, where either is stated of other classes too."""
+    """Two conditions, of which each is stated of several classes, and the one that states both."""
     members: dict[tuple[Condition, Condition], dict[str, Evidence]] = defaultdict(dict)
     for name in graph.names("class"):
         for (one, first), (two, second) in itertools.combinations(_conditions(graph, name), 2):
@@ -141,8 +138,7 @@ def _is_shared(graph: Graph, *conditions: Condition) -> bool:
 
 
 def _of_methods(graph: Graph) -> Iterator[Candidate]:
-    """Two methods that only one class has both of: one search for each of them. And, as three
-    hops, what a relation leads to from that class."""
+    """Two methods that only one class has; and, as three hops, what a relation leads to from it."""
     for name in graph.names("class"):
         shared = [
             edge

@@ -49,9 +49,7 @@ TASK_BUILDER = (
 
 def standard_tasks(documents: Sequence[Document], index: BM25Index) -> dict[Split, list[Task]]:
     """The tasks of both splits, shuffled by a hash; from the cache where they are in it.
-
-    `documents` are those of `corpus.standard_library` and `index` is over them.
-    """
+    `documents` are those of `corpus.standard_library` and `index` is over them."""
     records = cached("tasks", TASK_BUILDER, lambda: build_tasks(documents, index))
     tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
     for record in records:
@@ -76,9 +74,7 @@ def build_tasks(documents: Sequence[Document], index: BM25Index) -> list[Record]
 
 def is_guessable(candidate: Candidate) -> bool:
     """Whether the question's text holds the answer or a part of it, or the answer a name asked of.
-
-    Any text in common counts, `io` in "function" too: too many are dropped rather than too few.
-    """
+    Any text in common counts, `io` in "function" too: too many are dropped rather than too few."""
     question = normalise(candidate.question)
     wanted = normalise(candidate.answer)
     held = any(part in question for part in (wanted, *wanted.split(".")))
@@ -87,9 +83,7 @@ def is_guessable(candidate: Candidate) -> bool:
 
 def has_shortcut(candidate: Candidate, documents: Sequence[Document]) -> bool:
     """Whether a document that is needed for an earlier hop of a chain states the answer already.
-
-    The module of a base class is often that of the class: then the last search is not needed.
-    """
+    The module of a base class is often that of the class: then the last search is not needed."""
     if candidate.hops == "intersection":
         return False
     earlier = {position for evidence in candidate.evidence[:-1] for position in evidence}

@@ -75,11 +75,9 @@ def describe(relations: Sequence[Relation], kind: str, name: str) -> str:
 
 
 def intersection_question(kind: str, first: str, second: str) -> str:
-    """The question for the class that meets two conditions.
-
-    `kind` says which: "module" for a module, as `describe` words it, and a base class; "base" for
-    two base classes, "method" for two methods.
-    """
+    """The question for the class that meets two conditions. `kind` says which: "module" for a
+    module, as `describe` words it, and a base class; "base" for two base classes, "method" for two
+    methods."""
     return _pick(_INTERSECTIONS[kind], f"{first} {second}", 0).format(first, second)
 
 

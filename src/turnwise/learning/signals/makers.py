@@ -45,10 +45,8 @@ class Sources(NamedTuple):
 
 
 class SignalMaker:
-    """Makes one signal: of the policy, of a second model that learns, or of a teacher.
-
-    A wing derives from it and names its class as a part of the kind "signal".
-    """
+    """Makes one signal: of the policy, of a second model that learns, or of a teacher. A wing
+    derives from it and names its class as a part of the kind "signal"."""
 
     def check(self, run: Sources) -> None:
         """Raise ConfigError where a run lacks what the signal is made of."""

@@ -53,10 +53,7 @@ Scores = Callable[[Sequence[Trajectory]], list[NDArray[np.float64]]]
 @dataclass(frozen=True)
 class KLReward:
     """`token_rewards`: -coefficient log(sampling policy / reference) of each sampled token, 0 where
-    that is not finite.
-
-    Source: arXiv 1909.08593, equation 2; REINFORCE++ (arXiv 2501.03262).
-    """
+    that is not finite. Source: arXiv 1909.08593, equation 2; REINFORCE++ (arXiv 2501.03262)."""
 
     reference: Scores
     """Scores under the reference model."""
