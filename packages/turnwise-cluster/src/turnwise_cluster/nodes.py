@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
-from turnwise_cluster.placement import PlacementGroup, ProcessSpec, is_ready, resources
+from turnwise_cluster.placement import PlacementGroup, ProcessSpec, resources, table
 from turnwise_cluster.settings import ClusterConfig
 
 STORE_BYTES = 80 * 2**20
@@ -56,7 +56,6 @@ def connected(config: ClusterConfig, kinds: Sequence[ProcessSpec]) -> "Iterator[
 
 
 def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[ProcessSpec]) -> None:
-    """Start a cluster, or join one."""
     if config.address == "local":
         start(ray, sum(kind.all[0] for kind in kinds))
         return
@@ -184,9 +183,8 @@ class Cluster:
             remove_placement_group(group)
 
     def _wait_for(self, kind: ProcessSpec, group: Any) -> None:
-        """Wait until Ray has found room."""
         deadline = time.monotonic() + self._start_seconds
-        while not is_ready(group):
+        while table(group).get("state") != "CREATED":
             if time.monotonic() > deadline:
                 free = _sizes(self._ray.available_resources())
                 raise ConfigError(

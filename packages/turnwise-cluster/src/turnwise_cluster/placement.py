@@ -109,7 +109,7 @@ class PlacementGroup:
 
     def _one_of_each_node(self) -> list[int]:
         """A place of each node but this machine's, in order; of places that are there."""
-        nodes, found = nodes_of(self._group), dict[str, int]()
+        nodes, found = table(self._group).get("bundles_to_node_id", {}), dict[str, int]()
         for index, bundle in enumerate(self._bundles):
             node = nodes.get(bundle)
             if node and node != self._own_node:
@@ -269,20 +269,11 @@ def _end(error: BaseException) -> ExitStatus:
     return ExitStatus(why.partition(". ")[0].rstrip("."), lost=True)
 
 
-def is_ready(group: Any) -> bool:
-    """Whether the places of a placement group are there."""
+def table(group: Any) -> dict[str, Any]:
+    """Ray's account of a placement group; empty where Ray has forgotten it."""
     from ray.util.placement_group import placement_group_table
 
-    found = placement_group_table(group)  # empty where Ray has forgotten it
-    return bool(found) and found["state"] == "CREATED"
-
-
-def nodes_of(group: Any) -> dict[int, str]:
-    """The node of each bundle of a placement group that is on one, as Ray names it."""
-    from ray.util.placement_group import placement_group_table
-
-    found: dict[int, str] = placement_group_table(group).get("bundles_to_node_id", {})
-    return found
+    return dict(placement_group_table(group))
 
 
 def resources(cpus: int, gpus: int) -> str:

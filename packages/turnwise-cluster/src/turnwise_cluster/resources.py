@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from transformers import PreTrainedModel
@@ -29,11 +28,8 @@ from turnwise.storage.run_folder import with_whole_paths
 from turnwise_cluster.learners.launcher import OnNodes
 from turnwise_cluster.learners.learner import DistributedLearner, DistributedOffline
 from turnwise_cluster.learners.team import Team
-from turnwise_cluster.placement import PlacementGroup, ProcessSpec
+from turnwise_cluster.placement import ProcessSpec
 from turnwise_cluster.settings import cluster_of
-
-if TYPE_CHECKING:
-    from turnwise.rollout.runner import Workers
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,10 @@ def allocated(recipe: Recipe, folder: Path | None = None) -> Iterator[Resources]
             hold, host = places["samplers"].hold, "127.0.0.1" if config.address == "local" else ""
             servers = ServerPlaces(config.samplers, hold, config.start_seconds, host)
         if "workers" in places:
-            workers = _workers(recipe, cluster.host, places["workers"])
+            from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
+
+            launcher = RayLauncher(cluster.host, places["workers"])
+            workers = WorkerPool(launcher, config.workers, config.start_seconds)
         yield ClusterResources(workers, servers, config.colocated, ranks, folder)
 
 
@@ -168,14 +167,6 @@ def _sharing(recipe: Recipe) -> int:
     return 1 + (config.samplers // config.learners if config.colocated else 0)
 
 
-def _workers(recipe: Recipe, host: str, places: PlacementGroup) -> "Workers":
-    """The processes that play the episodes of a recipe."""
-    from turnwise_cluster.workers.pool import RayLauncher, WorkerPool
-
-    config = cluster_of(recipe)
-    return WorkerPool(RayLauncher(host, places), config.workers, config.start_seconds)
-
-
 def _own_files(recipe: Recipe, name: str) -> list[str]:
     """The files and folders of a recipe that processes of a kind read: what an environment is made
     of, by workers."""
@@ -189,7 +180,6 @@ def _own_files(recipe: Recipe, name: str) -> list[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts of a recipe's value."""
     if isinstance(value, str):
         yield value
     for each in value.values() if isinstance(value, dict) else ():
@@ -236,7 +226,7 @@ def _on_gpus(recipe: Recipe) -> bool:
 def check_cluster(recipe: Recipe) -> None:
     """Raise ConfigError for what only one process can do; loads nothing."""
     count = cluster_of(recipe).learners
-    for sentence, given in done_alone(recipe).items():
+    for sentence, given in _done_alone(recipe).items():
         if given and count > 1:
             raise ConfigError(
                 f"cluster.learners is {count}, but {sentence}: set cluster.learners=1, or leave "
@@ -244,8 +234,7 @@ def check_cluster(recipe: Recipe) -> None:
             )
 
 
-def done_alone(recipe: Recipe) -> dict[str, bool]:
-    """Say what only one process can do, and whether the recipe asks for it."""
+def _done_alone(recipe: Recipe) -> dict[str, bool]:
     return {
         "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
             not (recipe.train.steps or recipe.sft.steps or recipe.policy_updates)
@@ -278,7 +267,6 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
 
 
 def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
-    """Raise ConfigError for a model whose rows ranks cannot compute together."""
     slices = cluster_of(recipe).sequence_ranks
     if slices == 1:
         return
@@ -296,7 +284,6 @@ def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
 
 
 def _check_experts(recipe: Recipe, model: PreTrainedModel) -> None:
-    """Raise ConfigError where experts are to stay where they are, and cannot."""
     if not cluster_of(recipe).expert_parallel:
         return
     counts = [count for part in model.modules() for _, count in experts_of(part)]

@@ -98,31 +98,20 @@ class ClusterConfig(WingSection):
             yield Claim("cluster.colocated", needs, shared, "set cluster.colocated=false")
 
     @model_validator(mode="after")
-    def _servers_are_shared_out(self) -> "ClusterConfig":
+    def _numbers_divide(self) -> "ClusterConfig":
         if self.colocated and self.samplers % self.learners:
             raise ValueError(
                 f"cluster.colocated puts the same number of servers beside each learner, and "
                 f"cluster.samplers = {self.samplers} cannot be divided among cluster.learners = "
                 f"{self.learners}: change one of them, or set cluster.colocated=false"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _slices_divide(self) -> "ClusterConfig":
-        if self.learners % self.sequence_ranks:
-            raise ValueError(
-                f"cluster.sequence_ranks is {self.sequence_ranks}, which does not divide "
-                f"cluster.learners = {self.learners}: give a number that does"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _replicas_divide_the_learners(self) -> "ClusterConfig":
-        if self.learners % self.replicas:
-            raise ValueError(
-                f"cluster.replicas is {self.replicas}, which does not divide cluster.learners = "
-                f"{self.learners}: give a number that does"
-            )
+        parts = {"sequence_ranks": self.sequence_ranks, "replicas": self.replicas}
+        for key, count in parts.items():
+            if self.learners % count:
+                raise ValueError(
+                    f"cluster.{key} is {count}, which does not divide cluster.learners = "
+                    f"{self.learners}: give a number that does"
+                )
         if self.replicas > 1 and (self.expert_parallel or self.sequence_ranks > 1):
             raise ValueError(
                 f"cluster.replicas is {self.replicas}, and cluster.expert_parallel and "

@@ -32,7 +32,7 @@ from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
 from turnwise.tokens import KeptTokens
 from turnwise.types import Group, Trajectory
-from turnwise_cluster.learners.parts import offline_parts, policy_parts
+from turnwise_cluster.learners.parts import Parts, policy_parts
 from turnwise_cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise_cluster.learners.team import Team
 
@@ -212,7 +212,7 @@ class DistributedOffline(DistributedModel):
         super().__init__(team, model)
         part = copy_to_divide(model)
         self._learner = team.build(
-            lambda: offline_parts(team.ranks, recipe, make, part, model),
+            lambda: Parts(team.ranks, recipe, part, model, lambda: make(recipe, part, team.ranks)),
             "build_offline",
             recipe,
             make,

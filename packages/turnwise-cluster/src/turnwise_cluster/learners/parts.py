@@ -141,19 +141,7 @@ def policy_parts(
 
 
 def algorithm_of(recipe: Recipe) -> Algorithm:
-    """The algorithm that a recipe names."""
     return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-
-
-def offline_parts(
-    ranks: ProcessGroup,
-    recipe: Recipe,
-    make: MakeOffline,
-    model: nn.Module,
-    whole: nn.Module | None,
-) -> Parts:
-    """The parts of a learner whose data is there before its first step."""
-    return Parts(ranks, recipe, model, whole, lambda: make(recipe, model, ranks))
 
 
 def _device(ranks: ProcessGroup) -> str:
@@ -179,7 +167,8 @@ def _policy_of_worker(
 
 
 def _offline_of_worker(ranks: ProcessGroup, recipe: Recipe, make: MakeOffline) -> Parts:
-    return offline_parts(ranks, recipe, make, _model_of_worker(ranks, recipe), None)
+    model = _model_of_worker(ranks, recipe)
+    return Parts(ranks, recipe, model, None, lambda: make(recipe, model, ranks))
 
 
 MAKERS: dict[str, Callable[..., Parts]] = {

@@ -89,11 +89,6 @@ class Team:
         finally:
             rendezvous.close()
 
-    @property
-    def alive(self) -> bool:
-        """Whether it was neither closed nor ended by a failure."""
-        return bool(self._processes)
-
     def build(self, own: Callable[[], Parts], name: str, *arguments: Any) -> Parts:
         """Make the parts of every rank: on this one by `own`, on others by the one of `MAKERS` that
         is named. Raises InfrastructureError as `call` does."""

@@ -1,8 +1,7 @@
 """Episodes that are played in another process, while their tokens are sampled here.
 
 The place, the engine's session and the deadline of a turn are this process's; environment, tools
-and verifier are the other's. Not here: the processes, and what is said to them
-(`turnwise_cluster/workers`).
+and verifier are the other's.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.rollout.episode import Episode
-from turnwise.types import Branch, Outcome, Trajectory
+from turnwise.types import Branch, Trajectory
 
 if TYPE_CHECKING:
     from turnwise_cluster.workers.pool import WorkerPool
@@ -73,8 +72,3 @@ class RemoteEpisode(Episode):
         self.outcome, self.verdict = played.outcome, played.verdict
         self.seconds, self.problem = played.seconds, played.problem
         self.times, self._cut = played.times, played.answer_cut
-
-
-def unplayed(assignment: Assignment, problem: str) -> Trajectory:
-    """The trajectory of an episode whose processes were lost: ungraded."""
-    return replace(assignment.planned, outcome=Outcome.INFRASTRUCTURE_STEP, problem=problem)

@@ -12,17 +12,17 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.runner import Workers
-from turnwise.types import Trajectory
+from turnwise.types import Outcome, Trajectory
 from turnwise_cluster.placement import PlacementGroup
-from turnwise_cluster.workers.episode import Assignment, RemoteEpisode, Sample, unplayed
+from turnwise_cluster.workers.episode import Assignment, RemoteEpisode, Sample
 from turnwise_cluster.workers.frames import (
     CLOSING,
     SECRET_BYTES,
@@ -45,25 +45,16 @@ HELLO = 10.0
 log = logging.getLogger(__name__)
 
 
-class Launcher(Protocol):
-    """Starts and ends processes."""
+class RayLauncher:
+    """Starts and ends processes in places of a cluster."""
 
-    host: str
-    """The address of this machine by which processes reach it."""
+    def __init__(self, host: str, places: PlacementGroup) -> None:
+        """`host` is the address of this machine by which processes reach it."""
+        self.host, self._places = host, places
 
     async def run(self, index: int, port: int, secret: bytes) -> str:
         """Start a process, which connects to this machine and says the secret; returns why it has
         ended. Cancelled, it ends the process."""
-        ...
-
-
-class RayLauncher:
-    """Processes in places of a cluster."""
-
-    def __init__(self, host: str, places: PlacementGroup) -> None:
-        self.host, self._places = host, places
-
-    async def run(self, index: int, port: int, secret: bytes) -> str:
         process = self._places.start(index, work, self.host, port, secret)
         try:
             return (await process.wait()).reason
@@ -98,7 +89,7 @@ class WorkerPool(Workers):
         start_seconds: deadline of one worker's start.
     """
 
-    def __init__(self, launcher: Launcher, count: int, start_seconds: float) -> None:
+    def __init__(self, launcher: RayLauncher, count: int, start_seconds: float) -> None:
         self._launcher, self._count, self._start_seconds = launcher, count, start_seconds
         self._setup: Setup | None = None
         self._facts = ""
@@ -175,7 +166,8 @@ class WorkerPool(Workers):
             replay.rewind()
             self._replayed += len(problems) < TRIES
         self._given_up += 1
-        keep(unplayed(assignment, "; ".join(problems)))
+        outcome, problem = Outcome.INFRASTRUCTURE_STEP, "; ".join(problems)
+        keep(replace(assignment.planned, outcome=outcome, problem=problem))
 
     async def _least_loaded(self) -> tuple[Link, Start]:
         """The worker with the fewest episodes. Raises RunStoppedError where none is left."""

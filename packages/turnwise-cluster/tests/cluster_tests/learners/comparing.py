@@ -105,13 +105,16 @@ def alone(
 
 
 def pair(
-    team: Team, recipe: Recipe, words: Words | None = None
+    team: Team,
+    recipe: Recipe,
+    words: Words | None = None,
+    load: Callable[[Recipe, int], PreTrainedModel] = loaded,
 ) -> tuple[RunLearner, DistributedLearner]:
     """The same learner on one process and on those of the team."""
     several = algorithm_of(recipe).has_reference and not recipe.model.lora_rank
 
     def models() -> tuple[PreTrainedModel, PreTrainedModel | None]:
-        return loaded(recipe, 1), loaded(recipe, 2) if several else None
+        return load(recipe, 1), load(recipe, 2) if several else None
 
     one = alone(recipe, *models(), words)
     return one, DistributedLearner(team, recipe, *models(), words)

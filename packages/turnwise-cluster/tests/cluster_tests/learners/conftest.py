@@ -39,7 +39,7 @@ class KeptTeam:
         self._team: Team | None = None
 
     def open(self) -> Team:
-        if self._team is None or not self._team.alive:
+        if self._team is None or not self._team._processes:
             self._team = Team(2, torch.device("cpu"), 1, 60.0, self._folder)
         return self._team
 

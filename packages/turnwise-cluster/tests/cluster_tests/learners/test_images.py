@@ -12,11 +12,11 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForImageTextToText, PreTrainedModel
 
 from cluster_tests.learners.comparing import (
-    alone,
     assert_same_critics,
     assert_same_update,
     assert_same_updates,
     names_in,
+    pair,
     recipe_of,
     save,
 )
@@ -24,11 +24,8 @@ from turnwise.config import Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_model, load_tokenizer
-from turnwise.parts.one_process import RunLearner
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
-from turnwise_cluster.learners.learner import DistributedLearner
-from turnwise_cluster.learners.parts import algorithm_of
 from turnwise_cluster.learners.team import Team
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
@@ -91,17 +88,6 @@ def seen(recipe: Recipe, seed: int) -> PreTrainedModel:
     return model
 
 
-def both(team: Team, recipe: Recipe) -> tuple[RunLearner, DistributedLearner]:
-    """The same learner on one process and on those of the team."""
-
-    def models() -> tuple[PreTrainedModel, PreTrainedModel | None]:
-        apart = algorithm_of(recipe).has_reference and not recipe.model.lora_rank
-        return seen(recipe, 1), seen(recipe, 2) if apart else None
-
-    one = alone(recipe, *models())
-    return one, DistributedLearner(team, recipe, *models())
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3_vl", "llava"])
 def test_two_ranks_make_the_update_of_one(
@@ -109,7 +95,7 @@ def test_two_ranks_make_the_update_of_one(
 ) -> None:
     """All is divided, the tower too, and the checkpoint is that of a model that reads images."""
     recipe = recipe_of(vision_folders[family], DAPO)
-    one, two = both(team, recipe)
+    one, two = pair(team, recipe, load=seen)
     made = [seeing(one.model, SEVERAL), seeing(one.model, [[2]], 1), seeing(one.model, [[0, 1]], 2)]
     assert_same_updates(one, two, made)
     assert all(isinstance(weight, DTensor) for weight in team.parts.learner.model.parameters())
@@ -128,7 +114,7 @@ def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_
     """Loss and gradient are those of one process; what rounding leaves of an adapter's gradient is
     not compared, since this model's logits are as peaked as they are."""
     recipe = recipe_of(vision_folders["llava"], DAPO, lora_rank=2)
-    one, two = both(team, recipe)
+    one, two = pair(team, recipe, load=seen)
     groups = seeing(one.model, SEVERAL)
     credits = estimate(groups, Signals(), one.algorithm)
     expected, found = (each.update(groups, credits).metrics for each in (one, two))
@@ -143,7 +129,7 @@ def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_
 @pytest.mark.long
 def test_a_critic_reads_images(team: Team, vision_folders: dict[str, Path]) -> None:
     recipe = recipe_of(vision_folders["qwen3_vl"], {"name": "ppo", "kl_coefficient": 0.1})
-    one, two = both(team, recipe)
+    one, two = pair(team, recipe, load=seen)
     groups = seeing(one.model, SEVERAL)
     (credits,) = assert_same_critics(one, two, [groups])
     assert_same_update(one, two, groups, credits)
