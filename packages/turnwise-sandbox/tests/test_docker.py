@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_making import LIMITS, wait_for_none_below
-from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.errors import ConfigError
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import SandboxSettings
 from turnwise_sandbox import container, docker
@@ -250,8 +250,6 @@ def test_no_docker_no_engine_no_image(state: Path) -> None:
     with pytest.raises(ConfigError, match="Cannot connect"):
         Sandbox(settings(fake(state))).find_tier()
     (state / "down").unlink()
-    with pytest.raises(NotSupportedError, match="no launcher"):
-        _ = Sandbox(settings(fake(state))).launcher_process
 
 
 def test_output_goes_before_the_end_however_much_is_written_meanwhile(

@@ -107,7 +107,7 @@ def _links(process: int) -> set[str]:
 def test_runs_leave_nothing_on_the_host(maker: Maker, nothing_left: Check, tier: str) -> None:
     """No descriptor in this process or in the launcher, no file, no mount."""
     with maker(tier) as sandbox:
-        launcher = sandbox.launcher_process
+        launcher = sandbox._launch.process.pid
         place = sandbox.run_python("import os; print(os.getcwd())").stdout.text.strip()
 
         def state() -> list[object]:

@@ -351,7 +351,7 @@ def ended(worker: Worker, sandbox: Sandbox) -> Result:
 
 def test_a_supervisor_that_dies_is_no_doing_of_the_code(maker: Maker) -> None:
     with maker("bubblewrap") as sandbox:
-        launcher = sandbox.launcher_process
+        launcher = sandbox._launch.process.pid
         worker = sandbox._begun(SLEEPING, sandbox.settings.limits)
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
             with contextlib.suppress(ProcessLookupError):  # ended with the one before

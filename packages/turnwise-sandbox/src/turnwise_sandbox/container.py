@@ -78,10 +78,9 @@ def _up(streams: dict[int, int]) -> None:
         ready = {descriptor for descriptor, _ in poller.poll()}
         # Read before the output and passed on after it: what was written before a message, the word
         # that the program has ended above all, is in the pipes when the message is read.
-        said = [
-            (one, _read(one)) for one in numbers if one in ready and not _is_output(numbers[one])
-        ]
-        for descriptor in [one for one in numbers if _is_output(numbers[one])]:
+        outputs = [one for one in numbers if numbers[one] in (STDOUT, STDERR)]
+        said = [(one, _read(one)) for one in numbers if one in ready and one not in outputs]
+        for descriptor in outputs:
             for _ in range(_IN_A_PIPE):
                 data = _read(descriptor)
                 if data:
@@ -97,10 +96,6 @@ def _up(streams: dict[int, int]) -> None:
             elif data == b"":
                 poller.unregister(descriptor)
                 del numbers[descriptor]
-
-
-def _is_output(stream: int) -> bool:
-    return stream in (STDOUT, STDERR)
 
 
 def _read(descriptor: int) -> bytes | None:

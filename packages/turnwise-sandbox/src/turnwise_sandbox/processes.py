@@ -40,8 +40,9 @@ class Children:
 
 def use() -> tuple[float, list[int]]:
     """Processor seconds of the code's processes so far, and the numbers of those that are there."""
-    below = _descendants()
-    return _of_children() + sum(map(usage.processor_seconds, below.values())), list(below)
+    below, ended = _descendants(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = sum(map(usage.processor_seconds, below.values()))
+    return ended.ru_utime + ended.ru_stime + seconds, list(below)
 
 
 def end(children: Children) -> tuple[int, int]:
@@ -94,11 +95,6 @@ def _descendants(without: Collection[int] = ()) -> dict[int, list[bytes]]:
         if ancestor == me and pid != me:
             stemming[pid] = seen[pid]
     return stemming
-
-
-def _of_children() -> float:
-    use = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return use.ru_utime + use.ru_stime
 
 
 def _signal(pid: int, number: int) -> None:

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import cache, partial
 
-from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.errors import ConfigError
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
 from turnwise_sandbox import launch as launching
@@ -62,15 +62,6 @@ class Sandbox(JobSandbox):
             if self._tier is None:
                 self._tier = self._first_that_works()
             return self._tier
-
-    @property
-    def launcher_process(self) -> int:
-        """Pid of the launcher, from which all that runs stems; starts it if need be."""
-        with self._lock:
-            launch = self._launcher()
-        if not isinstance(launch, Launch):
-            raise NotSupportedError(f"a sandbox of kind {self.settings.kind} has no launcher here")
-        return launch.process.pid
 
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None

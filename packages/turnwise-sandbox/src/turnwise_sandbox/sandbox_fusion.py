@@ -97,7 +97,8 @@ class SandboxFusion(JobSandbox):
         secure = self._url.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         connection = kind(self._url.hostname or "", self._url.port, timeout=deadline)
-        most = _longest_answer(limits)
+        # Both streams with every character escaped, and all files.
+        most = 12 * limits.output + 2 * limits.disk + MEBIBYTE
         try:
             connection.connect()
             left = max(0.0, start + deadline - time.monotonic())
@@ -159,11 +160,6 @@ def _hang_up(connection: socket.socket, late: threading.Event) -> None:
     late.set()
     with contextlib.suppress(OSError):  # it has just ended by itself
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _longest_answer(limits: Limits) -> int:
-    """Bytes: both streams with every character escaped, and all files."""
-    return 12 * limits.output + 2 * limits.disk + MEBIBYTE
 
 
 class _Run(BaseModel, strict=True):

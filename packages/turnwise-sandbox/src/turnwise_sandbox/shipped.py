@@ -5,21 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
-NAMES = (
-    "turnwise.prctl",
-    *(
-        f"turnwise_sandbox.{name}"
-        for name in (
-            "protocol",
-            "artefacts",
-            "snippets",
-            "usage",
-            "processes",
-            "start",
-            "supervisor",
-        )
-    ),
-)
+_OWN = "protocol artefacts snippets usage processes start supervisor"
+NAMES = ("turnwise.prctl", *(f"turnwise_sandbox.{name}" for name in _OWN.split()))
 """Each after those that it imports."""
 LOADER = """
 import os, sys, types
