@@ -79,6 +79,8 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     The KL term is GRPO's (arXiv 2402.03300), equation 3. Raises ValueError without the numbers it
     needs.
     """
+    import torch
+
     inputs = Inputs(
         log_ratio=algorithm.call("ratio_level", tokens),
         advantage=tokens.advantage,
@@ -90,9 +92,9 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     weights = tokens.weight
     drift = k3(tokens.behaviour_logprob, tokens.logprob.detach())
     sums = {
-        "policy/clip_fraction": stopped.sum().item(),
-        "policy/approx_kl": drift.sum().item(),
-        "policy/entropy": tokens.entropy.detach().sum().item(),
+        "policy/clip_fraction": stopped.sum(),
+        "policy/approx_kl": drift.sum(),
+        "policy/entropy": tokens.entropy.detach().sum(),
     }
     if algorithm.token_filter != "none":
         if tokens.loss_scale is None or tokens.kl_penalty is None:
@@ -102,13 +104,13 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         )
         weights = weights * tokens.loss_scale
         treated = (tokens.loss_scale != 1) | (tokens.kl_penalty != 0)
-        sums["policy/filtered_fraction"] = treated.sum().item()
+        sums["policy/filtered_fraction"] = treated.sum()
     if algorithm.correction != BYPASS:
         correction = correction_weights(tokens, algorithm)
         losses = losses * correction
         weights = weights * correction
-        sums["correction/weight"] = correction.sum().item()
-        sums["correction/rejected_fraction"] = (correction == 0).sum().item()
+        sums["correction/weight"] = correction.sum()
+        sums["correction/rejected_fraction"] = (correction == 0).sum()
     if algorithm.kl_coefficient:
         if tokens.reference_logprob is None:
             raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
@@ -116,13 +118,17 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
             "divergence", tokens.logprob, tokens.reference_logprob, tokens.behaviour_logprob
         )
         losses = losses + algorithm.kl_coefficient * divergence
-        sums["policy/kl_reference"] = divergence.detach().sum().item()
+        sums["policy/kl_reference"] = divergence.detach().sum()
     if algorithm.entropy_coefficient:
         losses = losses - algorithm.entropy_coefficient * tokens.entropy
     ratio = inputs.ratio.detach()
-    maxima = {"policy/ratio_max": ratio.max().item()} if len(ratio) else {}
-    minima = {"policy/ratio_min": ratio.min().item()} if len(ratio) else {}
-    return TokenLosses(losses * tokens.weight, weights, sums, maxima, minima)
+    ends = (ratio.max(), ratio.min()) if len(ratio) else ()
+    # One copy for all of them: a GPU is waited for each time that a number is asked for.
+    numbers = torch.stack([one.double() for one in (*sums.values(), *ends)]).tolist()
+    found, extremes = dict(zip(sums, numbers, strict=False)), numbers[len(sums) :]
+    maxima = dict(zip(["policy/ratio_max"], extremes[:1], strict=False))
+    minima = dict(zip(["policy/ratio_min"], extremes[1:], strict=False))
+    return TokenLosses(losses * tokens.weight, weights, found, maxima, minima)
 
 
 def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> "Tensor":

@@ -37,12 +37,13 @@ def hidden_states(
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
-    if selected.any() and not any(images) and is_written_out(base, autocast):
+    words = not any(images) and bool(selected.any())
+    if words and is_written_out(base, autocast):
         return hidden_of_row(base, Row.of(inputs, selected))
     arguments = inputs_of(base, decoder_of(base), inputs, images)
     kept = kept_places(selected)
     padded = kept.sum() < WORTH * kept.numel()
-    if padded and selected.any() and not any(images) and may_pack(model, inputs, autocast):
+    if padded and words and may_pack(model, inputs, autocast):
         with replayed_experts(base, replay, kept):
             return hidden_in_a_row(model, Row.of(inputs, selected), autocast)
     with replayed_experts(base, replay):
