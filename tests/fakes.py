@@ -6,11 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoTokenizer,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -34,14 +36,31 @@ SPECIAL_TOKENS = [PAD, END, *(f"<{slash}{tag}>" for tag in TAGS for slash in (""
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, and the tags of `tiny` as special tokens."""
+def byte_tokenizer(
+    special: Sequence[str] = SPECIAL_TOKENS, pad: str = PAD, end: str = END
+) -> PreTrainedTokenizerFast:
+    """One token a byte, and special tokens: the tags of `tiny`, or others."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(SPECIAL_TOKENS)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
+    tokenizer.add_special_tokens(list(special))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=pad, eos_token=end)
+
+
+def _sizes(tokenizer: PreTrainedTokenizerFast, positions: int = 512) -> dict[str, Any]:
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": False,
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
 
 
 def small_model(
@@ -49,60 +68,36 @@ def small_model(
 ) -> Qwen3ForCausalLM:
     """A random Qwen3 of 20,000 parameters."""
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=positions,
-        tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    return Qwen3ForCausalLM(config)
+    return Qwen3ForCausalLM(Qwen3Config(**_sizes(tokenizer, positions), intermediate_size=32))
+
+
+def _saved(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Path:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def save_small_model(folder: Path, seed: int = 0) -> Path:
     """A random model with its tokenizer on disk."""
     tokenizer = byte_tokenizer()
-    small_model(tokenizer, seed).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return _saved(folder, small_model(tokenizer, seed), tokenizer)
 
 
 def small_mixture(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3MoeForCausalLM:
     """A random Qwen3 with a mixture of eight experts in each of two layers, of which a token goes
     to three."""
+    experts = {"moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 3}
+    peaked = {"norm_topk_prob": True, "initializer_range": 0.3}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        config = Qwen3MoeConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            moe_intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            num_experts=8,
-            num_experts_per_tok=3,
-            norm_topk_prob=True,
-            max_position_embeddings=512,
-            initializer_range=0.3,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-        )
+        config = Qwen3MoeConfig(**_sizes(tokenizer), **experts, **peaked)
         return Qwen3MoeForCausalLM(config).eval()
 
 
 def save_small_mixture(folder: Path) -> Path:
     """A random mixture of experts with its tokenizer on disk."""
     tokenizer = byte_tokenizer()
-    small_mixture(tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return _saved(folder, small_mixture(tokenizer), tokenizer)
 
 
 def save_chat_model(folder: Path) -> Path:
@@ -110,9 +105,7 @@ def save_chat_model(folder: Path) -> Path:
     tokenizer of `tiny`, in which a request is short enough for it."""
     tokenizer = AutoTokenizer.from_pretrained(str(tiny_folder("tiny")))
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}judge:"
-    small_model(tokenizer, positions=1024).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return _saved(folder, small_model(tokenizer, positions=1024), tokenizer)
 
 
 class Capitals(Environment):

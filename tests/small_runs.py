@@ -1,13 +1,11 @@
-"""Small real runs, for tests of the loop: a recipe on disk with a random model, and ways to run it.
-
-Not here: environments (`fakes.py`), and the tables of a recipe that a test is about.
-"""
+"""Small real runs: a recipe on disk with a random model, and ways to run it."""
 
 import asyncio
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,9 @@ FAKES = Path(__file__).with_name("fakes.py")
 HEAD = """
 name = "small"
 threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:{environment}"
-[scaffold]
-options = {{ instructions = "" }}
+model.name = "{model}"
+environment.name = "{environment}"
+scaffold.options.instructions = ""
 """
 
 
@@ -41,23 +36,23 @@ class Listening(SilentDisplay):
         self.progress: list[str] = []
 
     def advance(self, text: str = "") -> None:
-        """See Display."""
         self.progress.append(text)
 
     def say(self, text: str) -> None:
-        """See Display."""
         self.said.append(text)
 
 
-def write_recipe(folder: Path, environment: str, tables: str) -> Path:
-    """Write a recipe with a random model, an environment of `fakes.py` and other tables; its rate
-    is a tiny model's if they name none."""
-    model = save_small_model(folder / "model")
+def write_recipe(folder: Path, environment: str, tables: str, model: Path | None = None) -> Path:
+    """Write a recipe with a random model, an environment of `fakes.py` (or of another file, after
+    which it is named) and other tables; its rate is a tiny model's if they name none."""
+    model = model or save_small_model(folder / "model")
+    environment = environment if ":" in environment else f"{FAKES}:{environment}"
     path = folder / "recipe.toml"
-    if "learning_rate" not in tables.partition("[learning]")[2].partition("\n[")[0]:
-        before, _, after = tables.partition("[learning]\n")
-        tables = f"{before}\n[learning]\nlearning_rate = 3e-4\n{after}"
-    path.write_text(HEAD.format(model=model, fakes=FAKES, environment=environment) + tables)
+    if "learning_rate" not in tomllib.loads(tables).get("learning", {}):
+        before, table, after = tables.partition("[learning]\n")
+        rate = "learning_rate = 3e-4\n"
+        tables = f"{before}{table}{rate}{after}" if table else f"learning.{rate}{tables}"
+    path.write_text(HEAD.format(model=model, environment=environment) + tables)
     return path
 
 
@@ -86,9 +81,18 @@ def interrupted(whole: RunFolder, run: Path, *lost: str) -> RunFolder:
     return RunFolder.open(run)
 
 
+def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
+    """The same metrics, pairs, weights of the last step and evaluation."""
+    for name in ("metrics.jsonl", "preferences.jsonl", f"checkpoints/{last}/model.safetensors"):
+        files = [folder.path / name for folder in (whole, other)]
+        assert files[0].exists() is files[1].exists()
+        assert not files[0].exists() or files[0].read_bytes() == files[1].read_bytes()
+    trained = [figures(folder.evaluation("trained")) for folder in (whole, other)]
+    assert trained[0] == trained[1]
+
+
 def figures(summary: Mapping[str, Any] | None) -> dict[str, Any]:
     """An evaluation without the times that it took, which no two have in common."""
-    assert summary is not None
     return {name: value for name, value in summary.items() if name not in ("seconds", "latency")}
 
 

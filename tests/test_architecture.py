@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import turnwise
 from tests.sources import modules
 
 MODULES = [path for path, _ in modules()]
@@ -44,19 +43,34 @@ def test_importing_is_light_and_silent() -> None:
     assert new & set(metadata.packages_distributions()) <= LIGHT
 
 
-def test_help_does_not_load_torch() -> None:
-    code = (
-        "import sys; sys.argv = ['turnwise', '--help']\n"
-        "from turnwise.commands.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: assert 'torch' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-
-
-def test_exported_names() -> None:
-    assert turnwise.__all__ == sorted(turnwise.__all__)
-    assert all(hasattr(turnwise, name) for name in turnwise.__all__)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("from turnwise.commands.cli import main; main(['--help'])", "torch"),
+        ("from turnwise.commands.catalogue import catalogue; catalogue()", "torch"),
+        (
+            "from turnwise.algorithms.parts import PARTS; [p.names() for p in PARTS.values()]",
+            "torch",
+        ),
+        (
+            "from turnwise.environments.registry import environment_names; environment_names()",
+            "torch bm25s numba",
+        ),
+        (
+            "import turnwise; light = set(turnwise.__all__) - {'Components', 'PolicyLearner'}\n"
+            "[getattr(turnwise, name) for name in light]; turnwise.make_environment('search')",
+            "torch",
+        ),
+    ],
+    ids=["help", "catalogue", "parts", "environments", "public names"],
+)
+def test_what_computes_nothing_loads_nothing_heavy(code: str, heavy: str) -> None:
+    """The names of parts that are made of torch excepted."""
+    end = f"import atexit, sys; loaded = lambda: print(set(sys.modules) & set({heavy.split()}))"
+    command = [sys.executable, "-c", f"{end}; atexit.register(loaded)\n{code}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "set()"
 
 
 def test_modules_say_what_they_are_and_functions_are_short() -> None:

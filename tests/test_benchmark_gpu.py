@@ -21,7 +21,7 @@ def test_every_part_runs_on_the_cpu(
     gpu: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--threads=1", *SMALL])
-    gpu.main()  # type: ignore[attr-defined]
+    gpu.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines[1:]] == [
         f"tiny {part}" for part in ("correctness", "sampling", "training", "step", "lora")
@@ -35,4 +35,4 @@ def test_an_engine_that_is_off_is_an_error(gpu: object, monkeypatch: pytest.Monk
     command = ["gpu.py", "--threads=1", "--type=float32", "--parts=correctness", *SMALL]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match="off by"):
-        gpu.main()  # type: ignore[attr-defined]
+        gpu.main()

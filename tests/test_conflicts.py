@@ -30,12 +30,9 @@ def test_a_need_that_is_denied_is_a_sentence_that_says_what_to_do(remedy: str, a
         check([TALL, cellar])
 
 
-def test_without_a_remedy_one_of_the_two_is_left_out() -> None:
+def test_without_a_remedy_one_of_the_two_is_left_out_and_no_claim_conflicts_with_itself() -> None:
     (sentence,) = conflicts([Claim("a", ("x",)), Claim("b", denies={"x": "has none"})])
     assert sentence == "a needs x, and b has none: leave one of the two out"
-
-
-def test_what_is_not_denied_by_another_is_no_conflict() -> None:
     alone = Claim("a", ("x",), denies={"x": "has none of others"})
     assert list(conflicts([alone, TALL, Claim("c", denies={"y": "has none"})])) == []
 

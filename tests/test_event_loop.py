@@ -50,7 +50,6 @@ def interruptible() -> Iterator[None]:
 def test_ctrl_c_cancels_the_work_and_waits_for_its_end() -> None:
     ended = threading.Event()
     main = threading.main_thread().ident
-    assert main is not None
 
     async def work() -> None:
         await asyncio.sleep(0.1)  # the caller waits by now

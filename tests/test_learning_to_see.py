@@ -1,53 +1,30 @@
 """A random vision-language model learns by RL what only images say."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
-from turnwise.training.prepare import prepare
-from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests import small_runs
 from tests.vision_models import image, save_vision_model
 
-RECIPE = """
-name = "dark side"
+TABLES = """
 seed = 5
-threads = 1
-[model]
-name = "{model}"
-device = "cpu"
-[environment]
-name = "{environment}:DarkSide"
-[scaffold]
-options = {{ instructions = "" }}
-[rollout]
-max_turns = 1
-max_turn_tokens = 8
-max_tokens = 48
-[sft]
-steps = 60
-batch_size = 32
-learning_rate = 3e-3
-demonstrations.count = 256
-demonstrations.behaviours = {{ astray = 1 }}
-[train]
-steps = 60
-tasks_per_step = 8
-group_size = 8
-checkpoint_every = 100
-[learning]
-learning_rate = 2e-3
-[evaluation]
-tasks = 40
+model.device = "cpu"
+rollout = { max_turns = 1, max_turn_tokens = 8, max_tokens = 48 }
+sft.steps = 60
+sft.batch_size = 32
+sft.learning_rate = 3e-3
+sft.demonstrations = { count = 256, behaviours = { astray = 1 } }
+learning = { learning_rate = 2e-3 }
+train = { steps = 60, tasks_per_step = 8, group_size = 8, checkpoint_every = 100 }
+evaluation = { tasks = 40 }
 """
 
 
@@ -85,12 +62,9 @@ class DarkSide(Environment):
 def test_a_policy_that_guesses_learns_to_look(tmp_path: Path) -> None:
     """Its demonstrations answer other tasks than they are shown."""
     model = save_vision_model(tmp_path / "model", seed=1)
-    path = tmp_path / "recipe.toml"
-    path.write_text(RECIPE.format(model=model, environment=Path(__file__)))
+    path = small_runs.write_recipe(tmp_path, f"{__file__}:DarkSide", TABLES, model)
     folder = RunFolder.new(tmp_path / "run")
-    asyncio.run(run_stages(prepare(load_recipe(str(path), []), folder, SilentDisplay())))
+    small_runs.train(path, folder)
     before, after = folder.evaluation("cold_start"), folder.evaluation("trained")
-    assert before is not None
-    assert after is not None
     assert before["success"] < 0.7
     assert after["success"] > 0.9

@@ -20,32 +20,18 @@ RECIPE = """
 name = "own"
 threads = 1
 engine = { name = "counting", options = { greeting = "turns" }, max_sequences = 8 }
-[model]
-name = "model"
-[environment]
-name = "letters"
-[scaffold]
-name = "brief"
-options = { opening = "Go." }
-[algorithm]
-name = "grpo"
-estimator = "median"
-scale = 2
-objective = "quadratic"
-group_filter = "mine.py:f"
-[rollout]
-max_turns = 1
-max_turn_tokens = 6
-max_tokens = 64
-[train]
-steps = 3
-tasks_per_step = 2
-group_size = 3
-checkpoint_every = 1
-[evaluation]
-tasks = 4
-[hint]
-text = "Stay calm."
+model = { name = "model" }
+environment = { name = "letters" }
+scaffold = { name = "brief", options = { opening = "Go." } }
+algorithm.name = "grpo"
+algorithm.estimator = "median"
+algorithm.scale = 2
+algorithm.objective = "quadratic"
+algorithm.group_filter = "mine.py:f"
+rollout = { max_turns = 1, max_turn_tokens = 6, max_tokens = 64 }
+train = { steps = 3, tasks_per_step = 2, group_size = 3, checkpoint_every = 1 }
+evaluation = { tasks = 4 }
+hint = { text = "Stay calm." }
 """
 FILTER = """
 def f(rewards):

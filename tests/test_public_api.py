@@ -5,7 +5,6 @@ Also from where an event loop runs already, as in a notebook. Not here: their pa
 import asyncio
 import doctest
 import inspect
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +18,9 @@ from tests.small_runs import figures, write_recipe
 from turnwise.errors import ConfigError, DataError
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 150
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 150 }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation = { tasks = 2 }
 """
 TYPES = [
     *("Action", "Components", "Environment", "Group", "Observation", "Outcome", "PolicyLearner"),
@@ -80,17 +72,6 @@ def test_there_are_these_names_and_no_others() -> None:
 
 def test_functions_are_called_like_this() -> None:
     assert {name: signature(name) for name in FUNCTIONS} == FUNCTIONS
-
-
-@pytest.mark.long
-def test_asking_for_a_name_loads_no_torch() -> None:
-    """But for the names of parts that are made of it."""
-    light = [name for name in turnwise.__all__ if name not in ("Components", "PolicyLearner")]
-    code = (
-        f"import sys, turnwise\nfor name in {light}: getattr(turnwise, name)\n"
-        "turnwise.make_environment('search')\nassert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_name_has_an_example_that_runs(recipe: Path, tmp_path: Path) -> None:

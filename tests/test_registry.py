@@ -1,6 +1,5 @@
 """Names of parts: what is found by them, and what is said when nothing is."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -164,12 +163,3 @@ def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
     assert shows_images("tags")
     with pytest.raises(ConfigError, match="Mute: not a scaffold: give a class with begin, extend"):
         SCAFFOLDS.get(f"{path}:Mute")
-
-
-@pytest.mark.long
-def test_what_can_be_named_is_listed_without_torch() -> None:
-    code = (
-        "import sys; from turnwise.commands.catalogue import catalogue; catalogue(); "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

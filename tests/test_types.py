@@ -51,8 +51,7 @@ def test_model_tokens_cannot_be_appended_without_logprobs() -> None:
 
 
 def test_tokens_of_one_turn_may_have_versions_of_their_own() -> None:
-    tokens = Tokens.empty()
-    tokens = tokens.with_sampled([5, 6, 7], [-1.0, -1.0, -1.0], [3, 3, 4], turn=0)
+    tokens = Tokens.empty().with_sampled([5, 6, 7], [-1.0, -1.0, -1.0], [3, 3, 4], turn=0)
     tokens = tokens.with_sampled([8, 9], [-1.0, -1.0], 4, turn=1)
     assert tokens.version.tolist() == [3, 3, 4, 4, 4]
     with pytest.raises(ValueError, match="broadcast"):
@@ -62,8 +61,7 @@ def test_tokens_of_one_turn_may_have_versions_of_their_own() -> None:
 
 def test_tokens_are_shown_shortly() -> None:
     """A trajectory is shown in many places, by asyncio too: its arrays would take seconds."""
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment([1, 2], Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
     tokens = tokens.with_sampled([3], [-1.0], 0, 0)
     trajectory = Trajectory(Task("t", "q"), "g", 0, 0, tokens)
     assert "tokens=Tokens(3, 1 sampled)," in repr(trajectory)
@@ -87,11 +85,11 @@ def test_a_judged_trajectory_cannot_be_changed() -> None:
     judged = replace(_trajectory(Outcome.SUCCESS, Verdict(1.0, True)), tokens=tokens)
     group = Group("g", (judged,))
     for record in (judged, judged.tokens, group):
-        for own in fields(record):  # type: ignore[arg-type]
+        for own in fields(record):
             with pytest.raises(FrozenInstanceError):
                 setattr(record, own.name, None)
     with pytest.raises(FrozenInstanceError):
-        judged.advantage = np.zeros(1)  # type: ignore[attr-defined]
+        judged.advantage = np.zeros(1)
     for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(judged.tokens, name)[:] = 0
@@ -113,7 +111,6 @@ def test_rewards_have_one_meaning_each() -> None:
     turns = tuple(Turn(Action(""), step) for step in steps)
     judged = replace(_trajectory(Outcome.FAILURE, Verdict(-1.0, False)), turns=turns)
     assert (judged.outcome_reward, judged.reward) == (-1.0, -0.25)
-    assert judged.turn_rewards is not None
     assert judged.turn_rewards.tolist() == [0.25, 0.0, 0.5]
     ungraded = replace(judged, outcome=Outcome.GRADER_ERROR)
     assert (ungraded.outcome_reward, ungraded.reward) == (None, None)
@@ -132,9 +129,6 @@ def test_answer_and_written_never_hold_what_a_tool_returned() -> None:
     assert trajectory.answer is None
     assert "leaked" not in trajectory.written
     assert trajectory.observed == ("<answer> leaked</answer>",)
-
-
-def test_last_answer_counts() -> None:
     turns = Turn(Action("", answer="first")), Turn(Action("", answer="last"))
     trajectory = replace(_trajectory(Outcome.FAILURE, None), turns=turns)
     assert trajectory.answer == "last"

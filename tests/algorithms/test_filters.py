@@ -228,7 +228,6 @@ def test_a_token_taken_out_has_no_gradient_and_stays_in_the_denominator() -> Non
     result.losses.sum().backward()
     ratio = np.exp([0.3, -0.2, 0.1])
     expected = -ratio * [0.5, 0.0, 2.0] / 3
-    assert treated.logprob.grad is not None
     np.testing.assert_allclose(treated.logprob.grad.numpy(), expected, rtol=1e-6)
     assert result.sums["policy/filtered_fraction"] == 1
 
@@ -243,7 +242,6 @@ def test_a_penalised_token_is_drawn_back_to_the_old_policy() -> None:
     losses = -ratio * [0.5, -1.0, 2.0] + penalty * (ratio - 1 - np.log(ratio))
     np.testing.assert_allclose(result.losses.detach().numpy(), losses / 3, rtol=1e-6)
     gradient = (-ratio * [0.5, -1.0, 2.0] + penalty * (ratio - 1)) / 3
-    assert treated.logprob.grad is not None
     np.testing.assert_allclose(treated.logprob.grad.numpy(), gradient, rtol=1e-6)
 
 

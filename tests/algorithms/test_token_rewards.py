@@ -78,7 +78,6 @@ def test_by_hand() -> None:
 def test_all_rewards_add_up(batch: list[list[EstimatorInput]], seed: int) -> None:
     for group in rewarded(batch, seed):
         for episode in group:
-            assert episode.turn_rewards is not None
             total = episode.shaped_reward + episode.turn_rewards.sum() + sums(episode).sum()
             assert episode.rewards_by_token().sum() == pytest.approx(total)
             assert episode.rewards_by_turn().sum() == pytest.approx(total)
@@ -138,7 +137,6 @@ def test_who_counts_from_each_token_on_gets_them_where_they_stand(
         for one, other, episode in zip(with_them, without, group, strict=True):
             length = int(episode.mask.sum())
             decay = max(0.0, 1 - 20 / length) if name == "length_adaptive_gae" else 1.0
-            assert episode.token_rewards is not None
             rewards = episode.token_rewards[episode.mask]
             expected = [
                 sum(decay ** (later - t) * rewards[later] for later in range(t, length)) - mean

@@ -40,7 +40,6 @@ def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
 ) -> None:
     """The recursion is the one of Search-R1: values and sums are carried over what is masked."""
     episode = group[0]
-    assert episode.values is not None
     found = token_gae(episode, discount, decay)
     rewards, mask = episode.rewards_by_token(), episode.mask
     expected = by_definition(rewards[mask], episode.values[mask], discount, decay)
@@ -63,7 +62,6 @@ def test_turn_gae_is_one_step_per_turn(
     group: list[EstimatorInput], discount: float, decay: float
 ) -> None:
     episode = group[0]
-    assert episode.values is not None
     starts = [np.flatnonzero(episode.mask & (episode.turn == k))[0] for k in range(episode.turns)]
     values = episode.values[starts]
     expected = by_definition(episode.rewards_by_turn(), values, discount, decay)
@@ -81,7 +79,6 @@ def test_bilevel_gae_is_turns_and_then_tokens(
     group: list[EstimatorInput], discount: float, decay: float, turn_discount: float
 ) -> None:
     episode = group[0]
-    assert episode.values is not None
     ends = [np.flatnonzero(episode.mask & (episode.turn == k))[-1] for k in range(episode.turns)]
     high = by_definition(episode.rewards_by_turn(), episode.values[ends], turn_discount, decay)
     found = bilevel_gae(episode, discount, decay, turn_discount)

@@ -13,21 +13,17 @@ OWN = "right, own caches"
     ("kind", "engine", "shared"),
     [
         ("falcon", "right", "refused"),
-        pytest.param(
-            "doge", "right", "refused", marks=pytest.mark.slow
-        ),  # makes its masks of its values
+        ("doge", "right", "refused"),  # makes its masks of its values
         ("glm_moe_dsa", OWN, "refused"),  # attends to the keys that an indexer selects
         ("deepseek_v3", "right", "right"),
-        pytest.param("granite", "right", "right", marks=pytest.mark.slow),
-        pytest.param("minicpm3", "right", "right", marks=pytest.mark.slow),
-        pytest.param("stablelm", "right", "refused", marks=pytest.mark.slow),
+        ("granite", "right", "right"),
+        ("minicpm3", "right", "right"),
+        ("stablelm", "right", "refused"),
         ("phi3", "right", "right"),  # past the switch of its rotary positions
         ("gpt_neo", OWN, "refused"),  # past its window
-        pytest.param(
-            "gpt_neox_japanese", OWN, "refused", marks=pytest.mark.slow
-        ),  # cannot read views of the pool
+        ("gpt_neox_japanese", OWN, "refused"),  # cannot read views of the pool
         ("qwen3_5_text", OWN, "refused"),
-        pytest.param("lfm2", OWN, "refused", marks=pytest.mark.slow),
+        ("lfm2", OWN, "refused"),
         ("mamba", OWN, "refused"),
         ("llama4_text", OWN, "refused"),
     ],

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from benchmarks.new_skill import ROUND, figures, never_solved, table
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from tests.graded import graded
+from turnwise.types import Group, Task
 
 SOLVED_AT = {"easy": 1, "late": ROUND + 3, "hard": 10_000}
 """The try at which each task is solved for the first time."""
@@ -24,11 +25,7 @@ class Tries:
             for episode in range(group_size):
                 self.made[task.id] += 1
                 success = self.made[task.id] == SOLVED_AT[task.id]
-                outcome = Outcome.SUCCESS if success else Outcome.FAILURE
-                verdict = Verdict(float(success), success)
-                members.append(
-                    Trajectory(task, "g", episode, seed, outcome=outcome, verdict=verdict)
-                )
+                members.append(graded(success, task, episode))
             groups.append(Group(task, tuple(members)))
         return groups
 

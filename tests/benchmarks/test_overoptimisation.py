@@ -12,10 +12,8 @@ from turnwise.config import load_recipe
 @pytest.mark.parametrize("arm", ARMS)
 def test_an_arm_has_no_reward_but_the_models(arm: str) -> None:
     recipe = load_recipe(RECIPE, settings(arm, Path("runs/data")))
-    assert recipe.reward is not None
     assert recipe.reward.outcome == recipe.reward.failure == 0
     assert recipe.reward.used == {"reward_model"}
-    assert recipe.reward_model is not None
     assert recipe.reward_model.beside_policy is (arm != "frozen")
 
 

@@ -11,16 +11,9 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[train]
-steps = 2
-tasks_per_step = 1
-group_size = 2
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+train = { steps = 2, tasks_per_step = 1, group_size = 2 }
+evaluation = { tasks = 2 }
 """
 
 

@@ -10,18 +10,9 @@ from tests.small_runs import write_recipe
 from turnwise.storage.run_folder import RunFolder
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 2
-episodes_per_task = 2
-temperature = 1.0
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation = { tasks = 2, episodes_per_task = 2, temperature = 1.0 }
 """
 
 
@@ -89,6 +80,10 @@ def test_worse_conditions_are_compared_with_those_of_training(
     assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
     assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
     assert all(one["same_seeds"] for one in found["comparisons"])
+    assert list(RunFolder.open(kept).evaluations()) == list(found)[:3]
+    assert RunFolder.open(kept).report()["comparisons"] == found["comparisons"]
+    (again,) = shell("compare-runs", kept, f"{kept}@tool_failures", "--json").json
+    assert again["same_seeds"]
     shown = shell("evaluate", run, "--inject", "junk=1").out
     assert "no tool call was made to fail" in shown
     refused = shell("evaluate", run, "--without-instructions", code=2).err
@@ -118,17 +113,6 @@ def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     card = (newest / "report.md").read_text()
     assert "| evaluated | 0.0% |" in card
     assert not list((newest / "checkpoints").iterdir())
-
-
-@pytest.mark.wing("studies")
-def test_worse_conditions_are_kept_too(shell: Shell, run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "kept"
-    found = shell("evaluate", run, "--inject", "error=0.5", "--out", folder, "--json").json
-    kept = RunFolder.open(folder)
-    assert list(kept.evaluations()) == ["as_trained", "tool_failures"]
-    assert kept.report()["comparisons"] == found["comparisons"]
-    (again,) = shell("compare-runs", folder, f"{folder}@tool_failures", "--json").json
-    assert again["same_seeds"]
 
 
 @pytest.mark.long

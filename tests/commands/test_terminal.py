@@ -20,16 +20,9 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
 
 SHORT = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 0
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation = { tasks = 0 }
 """
 
 

@@ -15,16 +15,33 @@ from turnwise.errors import ConfigError
 
 RECIPE = """
 name = "x"
-[environment]
-name = "search"
-[train]
-steps = 1
-checkpoint_every = 1
-[rollout]
-max_tokens = 200
+environment = { name = "search" }
+train = { steps = 1, checkpoint_every = 1 }
+rollout = { max_tokens = 200 }
 """
 AHEAD = "train.max_staleness=1 engine.deterministic=false"
 
+STILL = (
+    r"needs a policy that stands still while episodes are played, and train\.max_staleness "
+    "= 1 samples while it learns"
+)
+LOCKSTEP = (
+    r"needs sampling in which no episode waits for another, and engine\.deterministic "
+    "samples in lockstep, so that runs repeat"
+)
+HERE = (
+    r"needs episodes played in the process of the run, and cluster\.workers = 2 plays them "
+    "in others"
+)
+NO_SERVERS = r"needs servers of vLLM, and engine\.name = '{}' has none"
+OWN_GPUS = (
+    r"needs servers with GPUs of their own, and cluster\.colocated puts each on the GPU of "
+    "a learner"
+)
+ONCE = (
+    r"needs layers that are computed once, and model\.gradient_checkpointing = true "
+    "computes them again"
+)
 UNWRITABLE = [
     (
         "engine.servers.replicas=2 engine=vllm engine=embedded engine.servers.gpus=1",
@@ -77,14 +94,8 @@ CONTRADICTIONS = [
         "agent=mine.py:run engine=openai engine.url=http://h/v1 engine.model=m",
         r"needs a policy whose tokens are sampled here, and engine\.name = 'openai' " "says words",
     ),
-    (
-        "engine=mine.py:Own cluster.samplers=2",
-        r"needs servers of vLLM, and engine\.name = 'mine\.py:Own' " "has none",
-    ),
-    (
-        "cluster.samplers=2 cluster.workers=2",
-        r"needs servers of vLLM, and engine\.name = 'embedded' has " "none",
-    ),
+    ("engine=mine.py:Own cluster.samplers=2", NO_SERVERS.format(r"mine\.py:Own")),
+    ("cluster.samplers=2 cluster.workers=2", NO_SERVERS.format("embedded")),
     (
         'engine=vllm engine.servers.urls=["http://localhost:1"] cluster.samplers=2',
         r"needs servers that the run starts, and engine\.servers\.urls names "
@@ -95,11 +106,7 @@ CONTRADICTIONS = [
         r"needs servers on this machine, and cluster\.samplers = 2 places them on the "
         "nodes of a cluster",
     ),
-    (
-        "engine=vllm engine.servers.gpus=1 cluster.samplers=2 cluster.colocated=true",
-        r"needs servers with GPUs of their own, and cluster\.colocated puts each on the "
-        "GPU of a learner",
-    ),
+    ("engine=vllm engine.servers.gpus=1 cluster.samplers=2 cluster.colocated=true", OWN_GPUS),
     (
         "engine=vllm engine.transport=ipc cluster.samplers=2",
         r"needs servers on the first learner's own GPU, and cluster\.samplers = 2 "
@@ -113,25 +120,10 @@ CONTRADICTIONS = [
         "engine=vllm cluster.colocated=true cluster.samplers=3 cluster.learners=2",
         "cluster.samplers = 3 cannot be divided among cluster.learners = 2: change one of them",
     ),
-    (
-        "cluster.colocated=true",
-        r"needs servers of vLLM, and engine\.name = 'embedded' has " "none",
-    ),
-    (
-        "agent=mine.py:run cluster.workers=2",
-        r"needs episodes played in the process of the run, and cluster\.workers = 2 "
-        "plays them in others",
-    ),
-    (
-        "reward.parts.judge=1 judge=pairwise cluster.workers=2",
-        r"needs episodes played in the process of the run, and cluster\.workers = 2 "
-        "plays them in others",
-    ),
-    (
-        "reward.parts.entropy=1 cluster.workers=2",
-        r"needs episodes played in the process of the run, and cluster\.workers = 2 "
-        "plays them in others",
-    ),
+    ("cluster.colocated=true", NO_SERVERS.format("embedded")),
+    ("agent=mine.py:run cluster.workers=2", HERE),
+    ("reward.parts.judge=1 judge=pairwise cluster.workers=2", HERE),
+    ("reward.parts.entropy=1 cluster.workers=2", HERE),
     ("agent=remote agent.port=8123", "set engine.deterministic=false"),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
@@ -153,36 +145,12 @@ CONTRADICTIONS = [
         r"needs steps of RL, and train\.steps = 0 makes none",
     ),
     ("judge.cache=kept reward.parts.judge=1", "leave cache out, or name another model"),
-    (
-        "train.max_staleness=1",
-        "needs sampling in which no episode waits for another, and "
-        r"engine\.deterministic samples in lockstep, so that runs repeat",
-    ),
-    (
-        "train.oversample=1",
-        "needs sampling in which no episode waits for another, and "
-        r"engine\.deterministic samples in lockstep, so that runs repeat",
-    ),
-    (
-        f"{AHEAD} curriculum=by_success",
-        "needs a policy that stands still while episodes are played, and "
-        r"train\.max_staleness = 1 samples while it learns",
-    ),
-    (
-        f"{AHEAD} monitor.echo_trap=roll_back",
-        "needs a policy that stands still while episodes are played, and "
-        r"train\.max_staleness = 1 samples while it learns",
-    ),
-    (
-        f"{AHEAD} evaluation.during_rl.every=1",
-        "needs a policy that stands still while episodes are played, and "
-        r"train\.max_staleness = 1 samples while it learns",
-    ),
-    (
-        "engine=vllm cluster.colocated=true train.max_staleness=1",
-        "needs a policy that stands still while episodes are played, and "
-        r"train\.max_staleness = 1 samples while it learns",
-    ),
+    ("train.max_staleness=1", LOCKSTEP),
+    ("train.oversample=1", LOCKSTEP),
+    (f"{AHEAD} curriculum=by_success", STILL),
+    (f"{AHEAD} monitor.echo_trap=roll_back", STILL),
+    (f"{AHEAD} evaluation.during_rl.every=1", STILL),
+    ("engine=vllm cluster.colocated=true train.max_staleness=1", STILL),
     (
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
         "needs min_p that is applied after top_p, and engine.name = 'vllm' applies min_p first",
@@ -198,11 +166,7 @@ CONTRADICTIONS = [
         r"needs turns under way while weights change, and engine\.transport = "
         "'adapters' lets a turn keep the adapters that it began with",
     ),
-    (
-        "engine=vllm engine.transport=nccl cluster.colocated=true",
-        r"needs servers with GPUs of their own, and cluster\.colocated puts each on the "
-        "GPU of a learner",
-    ),
+    ("engine=vllm engine.transport=nccl cluster.colocated=true", OWN_GPUS),
     (
         "engine=vllm engine.transport=adapters",
         r"needs a model with adapters, and model\.lora_rank = 0 trains all weights",
@@ -217,21 +181,13 @@ CONTRADICTIONS = [
         "give one for each of engine.servers.replicas",
     ),
     ("engine.kv_cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
-    (
-        "learning.share_prefixes=true model.gradient_checkpointing=true",
-        r"needs layers that are computed once, and model\.gradient_checkpointing = true "
-        "computes them again",
-    ),
+    ("learning.share_prefixes=true model.gradient_checkpointing=true", ONCE),
     (
         "learning.share_prefixes=true cluster.learners=2 cluster.sequence_ranks=2",
         r"needs rows that are computed whole, and cluster\.sequence_ranks = 2 computes "
         "them in slices",
     ),
-    (
-        "rollout.routing_replay=true model.gradient_checkpointing=true",
-        r"needs layers that are computed once, and model\.gradient_checkpointing = true "
-        "computes them again",
-    ),
+    ("rollout.routing_replay=true model.gradient_checkpointing=true", ONCE),
     (
         "rollout.routing_replay=true learning.share_prefixes=true",
         r"needs rows of tokens that follow one another, and learning\.share_prefixes "

@@ -47,12 +47,15 @@ def test_tokens_invert_the_cumulative_distribution() -> None:
         assert logprob == pytest.approx(np.log(expected[row, token]), abs=1e-5)
 
 
-def test_frequencies_are_the_probabilities() -> None:
-    logits = random_logits(1, 6, seed=1)
-    count = 20_000
-    tokens, *_ = sample(logits.expand(count, 6), at(*[1.0] * count), uniforms(9, count).tolist())
+@pytest.mark.parametrize("top_k", [0, 3])
+def test_frequencies_are_the_probabilities_of_what_is_left(top_k: int) -> None:
+    logits, count = random_logits(1, 6, seed=1), 20_000
+    samplings = [Sampling(max_tokens=1, top_k=top_k)] * count
+    tokens, *_ = sample(logits.expand(count, 6), samplings, uniforms(9, count).tolist())
     frequencies = np.bincount(tokens, minlength=6) / count
-    assert np.abs(frequencies - probabilities(logits, 1.0)[0]).max() < 0.015
+    expected = probabilities(logits, 1.0)[0]
+    expected[np.argsort(expected)[: 6 - (top_k or 6)]] = 0
+    assert np.abs(frequencies - expected / expected.sum()).max() < 0.015
 
 
 @pytest.mark.parametrize("draw", [0.0, 0.5, 1 - 2.0**-53])
@@ -92,18 +95,6 @@ def test_each_row_leaves_out_its_own_tokens() -> None:
     assert tokens[2] in best.indices.tolist()
     place = best.indices.tolist().index(tokens[2])
     assert logprobs[2] == pytest.approx(best.values.log_softmax(-1)[place].item(), abs=1e-5)
-
-
-def test_frequencies_are_those_of_what_is_left() -> None:
-    logits = random_logits(1, 6, seed=1)
-    count = 20_000
-    samplings = [Sampling(max_tokens=1, top_k=3)] * count
-    tokens, logprobs, _ = sample(logits.expand(count, 6), samplings, uniforms(9, count).tolist())
-    frequencies = np.bincount(tokens, minlength=6) / count
-    expected = np.zeros(6)
-    expected[tokens] = np.exp(logprobs)
-    assert expected.sum() == pytest.approx(1, abs=1e-5)
-    assert np.abs(frequencies - expected).max() < 0.015
 
 
 def test_logits_that_are_not_numbers_are_an_error() -> None:
@@ -261,12 +252,6 @@ def test_what_is_left_is_that_of_transformers(top_k: int, top_p: float, min_p: f
     left = run(logits.log_softmax(-1), top_k, top_p, min_p)
     assert torch.equal(left.isinf(), expected.isinf())
     assert torch.allclose(left.exp(), expected.exp(), atol=1e-6)
-
-
-def test_neutral_options_leave_out_nothing() -> None:
-    generator = torch.Generator().manual_seed(1)
-    logprobs = torch.randn(4, 30, generator=generator).log_softmax(-1)
-    assert torch.allclose(run(logprobs, 0, 1.0, 0.0), logprobs, atol=1e-6)
 
 
 def test_equally_likely_tokens_come_in_order() -> None:

@@ -138,22 +138,6 @@ def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None
     run(engine, body)
 
 
-def test_weights_are_those_of_the_next_turn() -> None:
-    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
-    engine = threaded(model)
-
-    async def body() -> None:
-        assert (await once(engine, PROMPT, 3)).version == 0
-        await engine.load_weights(dict(other.state_dict()), 1)
-        after = await once(engine, PROMPT, 3)
-        assert after.version == 1
-        assert_logprobs(other, PROMPT, after)
-        with pytest.raises(ConfigError, match="nothing"):
-            await engine.load_weights({"nothing": [1.0]}, 2)
-
-    run(engine, body)
-
-
 def test_mistakes_and_bugs_arrive_where_they_were_asked_for() -> None:
     model = BrokenModel(tiny_model("qwen3").config)
     engine = threaded(model)

@@ -24,16 +24,16 @@ class Closing:
         self.closed = True
 
 
-class Plain(Closing, Environment):  # type: ignore[misc]  # what is awaited there is not here
+class Plain(Closing, Environment):  # what is awaited there is not here
     """All that is awaited is written without `async`."""
 
-    def reset(self, task: Task, seed: int) -> Observation:  # type: ignore[override]
+    def reset(self, task: Task, seed: int) -> Observation:
         return Observation(f"{task.prompt} {seed}", Source.USER)
 
-    def step(self, action: Action) -> Awaitable[Step]:  # type: ignore[override]
+    def step(self, action: Action) -> Awaitable[Step]:
         return super().step(action)
 
-    def verify(self, trajectory: Trajectory) -> Verdict:  # type: ignore[override]
+    def verify(self, trajectory: Trajectory) -> Verdict:
         return Verdict(reward=1.0, success=True)
 
 
@@ -43,7 +43,7 @@ def test_plain_methods_are_awaited_as_others_are() -> None:
         first = await environment.reset(TASK, 7)
         step = await environment.step(Action("", answer="sesame"))
         verdict = await environment.verify(Trajectory(TASK, "group", 0, 7))
-        await environment.close()  # type: ignore[func-returns-value]
+        await environment.close()
         return first.content, step.done, verdict.success, environment.closed
 
     assert asyncio.run(play()) == ("Say the word. 7", True, True, True)

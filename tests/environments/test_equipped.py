@@ -48,7 +48,6 @@ def mine(tmp_path: Path) -> Path:
 
 def called(environment: Capitals, name: str, **arguments: object) -> str:
     step = asyncio.run(environment.fresh().step(Action("", calls=(ToolCall(name, arguments),))))
-    assert step.observation is not None
     return step.observation.content
 
 
@@ -66,7 +65,7 @@ def test_they_stand_beside_the_environments_own(mine: Path) -> None:
 def test_rules_hold_for_them_too(mine: Path) -> None:
     name = f"{Path(__file__).parents[1] / 'fakes.py'}:Capitals"
     made = make_environment(name, {}, {"send": "refuse"}, tools=[f"{mine}:send"])
-    assert called(made, "send", text="x") == "Error: send is not permitted here"  # type: ignore[arg-type]
+    assert called(made, "send", text="x") == "Error: send is not permitted here"
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,6 @@ def call(environment: Environment, *calls: tuple[str, dict[str, str]]) -> Step:
 
 
 def said(step: Step) -> str:
-    assert step.observation is not None
     return step.observation.content
 
 

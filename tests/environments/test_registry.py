@@ -1,7 +1,5 @@
 """Environments by name, file or module, and what is said when there is none."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,12 +59,6 @@ def test_an_edited_file_is_read_again(file):
     assert first is type(make_environment(f"{file}:Echo", {"times": 3}))
     file.write_text(OWN.replace("Room(times)", "Room(2 * times)"))
     assert make_environment(f"{file}:Echo", {"times": 3}).room.size == 6
-
-
-@pytest.mark.long
-def test_a_class_in_a_module():
-    name = "turnwise.environments.search.environment:SearchEnvironment"
-    assert isinstance(make_environment(name, {}), SearchEnvironment)
 
 
 @pytest.mark.parametrize(
@@ -131,17 +123,6 @@ def test_an_error_inside_a_file_goes_through(tmp_path):
     path.write_text("import not_a_package_at_all\n")
     with pytest.raises(ModuleNotFoundError, match="not_a_package_at_all"):
         make_environment(f"{path}:A", {})
-
-
-@pytest.mark.long
-def test_listing_loads_no_environment():
-    code = (
-        "import sys; from turnwise.environments.registry import environment_names;"
-        "environment_names();"
-        "print([name for name in ('bm25s', 'torch', 'numba') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_function_in_a_file(file):

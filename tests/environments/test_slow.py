@@ -86,7 +86,6 @@ def test_everything_else_stays(waits: list[float]) -> None:
     )
     task = environment.tasks("heldout")[0]
     play = asyncio.run(played(environment, task, environment.oracle(task)))
-    assert play.trajectory.verdict is not None
     assert play.trajectory.verdict.success
     assert sum(waits) == play.trajectory.tool_calls
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.graded import graded
 from turnwise.config import PriceConfig
 from turnwise.errors import NotSupportedError
 from turnwise.evaluation.effort import (
@@ -29,7 +30,6 @@ from turnwise.types import (
     ToolResult,
     Trajectory,
     Turn,
-    Verdict,
 )
 
 
@@ -49,16 +49,7 @@ def episode(
     turns.append(Turn(Action("", answer="Paris"), Step(done=True)))
     tokens = Tokens.empty().with_sampled([5] * sampled, [0.0] * sampled, 0, 0)
     task = Task(str(queries), "?", {} if secret is None else {"answers": list(secret)})
-    return Trajectory(
-        task,
-        "g",
-        0,
-        0,
-        tokens=tokens,
-        turns=tuple(turns),
-        outcome=Outcome.SUCCESS if success else Outcome.FAILURE,
-        verdict=Verdict(float(success), success),
-    )
+    return graded(success, task, tokens=tokens, turns=tuple(turns))
 
 
 def test_cost_is_what_was_used_times_its_prices() -> None:
@@ -86,7 +77,7 @@ def test_budget_curves_against_counting() -> None:
             strict=True,
         )
     ]
-    played.append(Trajectory(Task("u", "?"), "u", 0, 0, outcome=Outcome.GRADER_ERROR))
+    played.append(graded(None, "u"))
     curves = budgets(played)
     used = {
         "tool_calls": lambda one: one.tool_calls,

@@ -5,26 +5,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.graded import graded
 from turnwise.commands.results import report_tables
 from turnwise.evaluation.details import caution_lines
 from turnwise.evaluation.evaluate import summarise
 from turnwise.evaluation.report import report_markdown
-from turnwise.types import Outcome, Task, Trajectory, Verdict
+from turnwise.types import Task
 
 
 def summary(*rewards: float | None) -> dict[str, Any]:
     """Of an evaluation with these rewards, None for one without a grade."""
+    tasks = [Task(str(n), "?", info={"kind": "one"}) for n in range(len(rewards))]
     return summarise(
         [
-            Trajectory(
-                Task(str(n), "?", info={"kind": "one"}),
-                str(n),
-                0,
-                0,
-                outcome=Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE,
-                verdict=None if reward is None else Verdict(reward, False),
-            )
-            for n, reward in enumerate(rewards)
+            graded(None if reward is None else False, task, reward=reward)
+            for task, reward in zip(tasks, rewards, strict=True)
         ]
     )
 
@@ -81,12 +76,7 @@ def test_steps_that_taught_nothing_are_counted_by_their_reasons(report: dict[str
 
 
 def test_pass_at_k_and_cautions_are_told() -> None:
-    part = summarise(
-        [
-            Trajectory(Task(str(n // 2), "?"), "g", n, 0, outcome=Outcome.SUCCESS, verdict=verdict)
-            for n, verdict in enumerate([Verdict(1, True)] * 7 + [Verdict(0, False)])
-        ]
-    )
+    part = summarise([graded(n < 7, str(n // 2), n) for n in range(8)])
     empty = {"steps": 0, "without": 0, "reasons": {}}
     facts = {"comparisons": [], "constant_answer": None, "learning_signal": empty, "statement": {}}
     named = {"name": "x", "seed": 0, "seconds": 1.0, "commit": "c", "version": "0"}
@@ -122,19 +112,7 @@ def test_pass_at_k_and_cautions_are_told() -> None:
 def test_a_ceiling_is_no_caution_where_the_tasks_told_policies_apart(base: int, told: bool) -> None:
     """94% of 50 tasks, after 60% or 100%."""
     parts = {
-        name: summarise(
-            [
-                Trajectory(
-                    Task(str(n), "?"),
-                    "g",
-                    0,
-                    0,
-                    outcome=Outcome.SUCCESS,
-                    verdict=Verdict(1, n < won),
-                )
-                for n in range(50)
-            ]
-        )
+        name: summarise([graded(n < won, str(n)) for n in range(50)])
         for name, won in (("base", base), ("trained", 47))
     }
     assert any("at the ceiling: 3 of 50" in line for line in caution_lines(parts)) == told

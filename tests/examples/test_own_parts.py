@@ -11,13 +11,8 @@ from tests.small_runs import write_recipe
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/own_parts.py"
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 150
-[train]
-tasks_per_step = 2
-group_size = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 150 }
+train = { tasks_per_step = 2, group_size = 2 }
 """
 
 

@@ -13,8 +13,6 @@ PAGE = 120
 @pytest.mark.slow
 def test_the_reward_rises(capsys: pytest.CaptureFixture[str]) -> None:
     spec = importlib.util.spec_from_file_location("rl_loop", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     rewards = example.main(steps=10)

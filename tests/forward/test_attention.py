@@ -14,7 +14,7 @@ from turnwise.forward.logprobs import token_logprobs
 pytestmark = pytest.mark.numbers
 
 
-class Attended(TorchDispatchMode):  # type: ignore[misc]
+class Attended(TorchDispatchMode):
     """Notes the type of numbers in which attention is computed, forward and backward."""
 
     def __init__(self) -> None:

@@ -96,7 +96,7 @@ def test_chunks_change_neither_values_nor_gradients() -> None:
         assert_rounding(found, load_model().eval(), own)
 
 
-class Largest(TorchDispatchMode):  # type: ignore[misc]
+class Largest(TorchDispatchMode):
     """Notes the size of the largest tensor that any operation makes."""
 
     size = 0
@@ -117,8 +117,8 @@ def test_memory_does_not_grow_with_the_vocabulary(vocabulary: int) -> None:
     chunk, width, positions = 60_000, 2, 600
     head = nn.Linear(width, vocabulary, bias=False)
     model = nn.Module()
-    model.get_output_embeddings = lambda: head  # type: ignore[assignment]
-    model.config = GraniteConfig()  # type: ignore[assignment]
+    model.get_output_embeddings = lambda: head
+    model.config = GraniteConfig()
     hidden = torch.randn(positions, width, requires_grad=True)
     targets = torch.arange(positions) % vocabulary
     with Largest() as largest:
@@ -166,7 +166,7 @@ def test_supported_models_pass_the_check(family: str) -> None:
     check_supported(load_model(family, dtype=torch.bfloat16))
 
 
-class Shifted(GraniteForCausalLM):  # type: ignore[misc]
+class Shifted(GraniteForCausalLM):
     """A model that does something to its logits that no configuration names."""
 
     def forward(self, *arguments: Any, **options: Any) -> Any:

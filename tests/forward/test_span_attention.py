@@ -20,7 +20,7 @@ from turnwise.forward.runner import IN_SPANS, Runner, attend_in_spans
 pytestmark = pytest.mark.numbers
 
 
-class KeepsToItself(MistralForCausalLM):  # type: ignore[misc]
+class KeepsToItself(MistralForCausalLM):
     """A model that passes nothing on to its attention."""
 
     def forward(
@@ -29,7 +29,7 @@ class KeepsToItself(MistralForCausalLM):  # type: ignore[misc]
         return super().forward(input_ids, position_ids=position_ids, **kwargs)
 
 
-class NearlyRight(MistralForCausalLM):  # type: ignore[misc]
+class NearlyRight(MistralForCausalLM):
     """Over spans it is off by 0.001 nats, which is no rounding."""
 
     def forward(

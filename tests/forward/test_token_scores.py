@@ -103,7 +103,6 @@ def test_sets_are_taken_by_place_and_joined() -> None:
     assert joined.ids.tolist() == [0, 1, 2, 3, 9, 2, 8]
     assert KeptTokens.chosen([(None, np.arange(3))]) is None
     mixed = KeptTokens.chosen([(None, np.arange(3)), (kept, np.array([3]))])
-    assert mixed is not None
     assert mixed.counts.tolist() == [0, 0, 0, 1]
 
 
@@ -111,7 +110,6 @@ def test_a_record_keeps_them_for_what_was_sampled() -> None:
     tokens = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
     tokens = tokens.with_sampled([3, 4], [-1.0, -2.0], 0, 0, kept=KeptTokens.of([[3, 9], [4]]))
     tokens = tokens.with_context(np.array([0, 3])).with_segments([Segment([5], Source.TOOL)], 0)
-    assert tokens.kept is not None
     assert tokens.kept.counts.tolist() == [0, 0, 2, 1, 0, 0, 0]
     with pytest.raises(ValueError, match="1 sampled tokens with 2 sets"):
         tokens.with_sampled([3], [-1.0], 0, 0, kept=KeptTokens.of([[3], [4]]))

@@ -31,6 +31,8 @@ from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 VOCABULARY = 50
 GRPO = make_algorithm("grpo", {})
+REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
+"""Three groups that differ."""
 ARRAYS = {one.name for one in fields(Tokens)}
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"tie_word_embeddings": True}),
@@ -179,7 +181,7 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 def descend_plainly(trained: PolicyLearner) -> PolicyLearner:
     """The learner with plain gradient descent, so that a gradient can be read off its weights."""
     parameters = trained.optimizer.parameters
-    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)
     trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
     return trained
 

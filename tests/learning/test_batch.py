@@ -30,8 +30,7 @@ CPU = torch.device("cpu")
 
 def worked_example() -> Tokens:
     """P0 P1 A0 A1 T0 A2 E0 E1: the example of `Tokens`, with an environment's last word."""
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment([10, 11], Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment([10, 11], Source.USER)], 0)
     tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
     tokens = tokens.with_segments([Segment([30], Source.TOOL)], 0)
     tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
@@ -56,8 +55,7 @@ def test_position_t_predicts_token_t_plus_one() -> None:
 
 
 def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
-    short = Tokens.empty()
-    short = short.with_segments([Segment([12], Source.USER)], 0)
+    short = Tokens.empty().with_segments([Segment([12], Source.USER)], 0)
     short = short.with_sampled([23], [-1.0], version=0, turn=0)
     examples = [*supervised_examples(worked_example(), "0"), *supervised_examples(short, "1")]
     batch = collate(examples, CPU)

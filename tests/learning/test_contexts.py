@@ -88,7 +88,6 @@ def sampled(rows: Sequence[np.ndarray | None], members: Sequence[Trajectory]) ->
     """Of numbers at tokens those that stand at sampled ones; nothing may stand elsewhere."""
     found = []
     for row, member in zip(rows, members, strict=True):
-        assert row is not None
         assert not (np.isfinite(row) & ~member.tokens.mask).any()
         found.append(torch.from_numpy(row[np.isfinite(row)]))
     return torch.cat(found)
@@ -158,7 +157,6 @@ def test_the_split_and_padding_change_no_value(groups: list[Group]) -> None:
         signals = critic.measure(groups)
         assert_values(critic, signals, members)
     values = signals.of(members[0]).values
-    assert values is not None
     valued = tokens.mask.copy()
     valued[-3] = False  # nothing stands before it
     np.testing.assert_array_equal(np.isnan(values), ~valued)
@@ -219,6 +217,10 @@ def test_the_update_agrees_with_the_engine_across_contexts(
     metrics = learner.update(groups, credits).metrics
     assert metrics["policy/logprob_gap"] < 2 * bound  # both of them are rounded
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=2 * bound)
+    assert metrics["policy/ratio_min"] == pytest.approx(1, abs=2 * bound)
+    assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/clip_fraction"] == 0
+    assert 0 < metrics["policy/entropy"] < np.log(50)
     assert metrics["policy/gradient_norm"] > 0
     trained = sum(m.tokens.mask.sum() for group in groups for m in group.graded)
     assert metrics["policy/trained_tokens"] == trained
@@ -251,6 +253,5 @@ def test_process_rewards_stand_in_every_context(groups: list[Group]) -> None:
     signals = model.measure(groups)
     for member in groups[0].graded:
         rewards = signals.of(member).token_rewards
-        assert rewards is not None
         assert (rewards[member.tokens.mask] != 0).all()
         assert (rewards[~member.tokens.mask] == 0).all()

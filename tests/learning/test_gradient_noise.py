@@ -20,7 +20,7 @@ def measured(gradients: np.ndarray, groups: int) -> dict[str, float]:
     for gradient in gradients:
         for parameter, part in zip(parameters, (gradient[:2], gradient[2:]), strict=True):
             loss = (parameter.flatten() * torch.tensor(part, dtype=torch.float32)).sum()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         spread.add()
     return spread.metrics(groups)
 

@@ -25,12 +25,17 @@ def record() -> Tokens:
     return tokens.with_sampled([7, 8], [-0.3, -0.4], 0, 1)
 
 
-def test_where_images_stand() -> None:
+def test_where_images_stand_and_that_nothing_of_them_is_trained() -> None:
     tokens = record()
     assert tokens.images == (Image(2, 3, b"one"), Image(8, 2, b"two"), Image(10, 2, b"one"))
     assert np.flatnonzero(tokens.image_mask).tolist() == [2, 3, 4, 8, 9, 10, 11]
     assert tokens.images_in(slice(0, 15), 10) == tokens.images[:2]
     assert b"one" not in repr(tokens.images).encode()
+    for mask in (loss_mask(tokens, True), loss_mask(tokens, False), observed_tokens(tokens)):
+        assert mask.any()
+        assert not (mask & tokens.image_mask).any()
+    assert np.flatnonzero(observed_tokens(tokens)).tolist() == [7]
+    assert np.flatnonzero(loss_mask(tokens, False)).tolist() == [5, 6, 7, 13, 14]
 
 
 def test_a_new_context_keeps_images_whole() -> None:
@@ -43,15 +48,6 @@ def test_a_new_context_keeps_images_whole() -> None:
     assert tokens.images_in(second) == (Image(2, 3, b"one"), Image(7, 2, b"new"))
 
 
-def test_nothing_of_an_image_is_trained() -> None:
-    tokens = record()
-    for mask in (loss_mask(tokens, True), loss_mask(tokens, False), observed_tokens(tokens)):
-        assert mask.any()
-        assert not (mask & tokens.image_mask).any()
-    assert np.flatnonzero(observed_tokens(tokens)).tolist() == [7]
-    assert np.flatnonzero(loss_mask(tokens, False)).tolist() == [5, 6, 7, 13, 14]
-
-
 def test_examples_have_the_images_before_their_last_trained_token() -> None:
     tokens = record()
     (example,) = supervised_examples(tokens, "whole")
@@ -61,8 +57,7 @@ def test_examples_have_the_images_before_their_last_trained_token() -> None:
     (short,) = supervised_examples(tokens, "short", cut)
     assert short.images == tokens.images[:1]
     assert len(short.ids) == 7
-    words = Tokens.empty()
-    words = words.with_sampled([1, 2], [-0.1, -0.1], 0, 0)
+    words = Tokens.empty().with_sampled([1, 2], [-0.1, -0.1], 0, 0)
     (plain,) = supervised_examples(words, "words")
     assert collate([plain, example], torch.device("cpu")).images == ((), tokens.images)
     assert collate([plain], torch.device("cpu")).images == ()

@@ -60,9 +60,7 @@ def test_the_penalty_is_the_log_ratio_of_each_sampled_token(budget: int) -> None
             mask = member.tokens.mask
             drift = np.where(mask, member.tokens.logprob - own_logprobs(reference, member), 0.0)
             rewards = signals.of(member).token_rewards
-            assert rewards is not None
             np.testing.assert_allclose(rewards, -0.3 * drift, atol=1e-5)
-            assert member.verdict is not None
             totals.append(member.verdict.reward - 0.3 * drift.sum())
             drifts.append(drift[mask])
         for member, total in zip(group.graded, totals, strict=True):
@@ -106,7 +104,6 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty() -> None:
     masked, trained = groups[0].trajectories[1], learner(IN_REWARD)
     signals = measured(trained, groups)
     rewards, credits = signals.of(masked).token_rewards, estimate(groups, signals, IN_REWARD)
-    assert rewards is not None
     assert not rewards.any()
     assert not credits.advantages[masked.id].any()
     assert trained.update(groups, credits).problems == []
@@ -202,7 +199,6 @@ def test_adapters_are_their_own_reference() -> None:
         found, expected = measured(adapted, groups), measured(plain, groups)
         for member in groups[0].graded:
             rewards = found.of(member).token_rewards
-            assert rewards is not None
             np.testing.assert_allclose(rewards, expected.of(member).token_rewards, atol=1e-5)
         step(adapted, groups)
         step(plain, groups)

@@ -8,6 +8,7 @@ import torch
 
 from tests.learning.building import (
     GRPO,
+    REWARDS,
     change,
     changed,
     each,
@@ -36,7 +37,6 @@ TREATED = [
     make_algorithm("kl_cov", {"share": 0.2, "correction": "truncated"}),
     make_algorithm("grpo", {"kl_coefficient": 0.1, "divergence": "unbiased"}),
 ]
-REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 
 
 def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:

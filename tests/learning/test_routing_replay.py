@@ -59,7 +59,6 @@ def without(played: list[Tokens]) -> list[Tokens]:
 def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool) -> None:
     model = mixture()
     for tokens in sampled(model, deterministic):
-        assert tokens.experts is not None
         with recorded_experts(routers_in(model)) as found, torch.no_grad():
             model(input_ids=torch.from_numpy(tokens.ids[None].copy()), use_cache=False)
         own = torch.stack(found, 1).sort(-1).values.numpy()
@@ -93,7 +92,6 @@ def test_one_wrong_expert_is_seen() -> None:
     assert right["policy/logprob_gap"] < 1e-5
     assert right["policy/routing_changed"] == 0
     experts = tokens[0].experts
-    assert experts is not None
     wrong = experts.copy()
     wrong[-2, -1] = (wrong[-2, -1] + 1) % 8
     metrics = updated(model, [replace(tokens[0], experts=wrong), *tokens[1:]])
@@ -142,7 +140,6 @@ def _by_hand(router: Any, recorded: Tensor) -> None:
 @pytest.mark.long
 def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
     tokens = sampled(mixture())[2]
-    assert tokens.experts is not None
     model, other = nudged(mixture()), nudged(mixture())
     ids = torch.from_numpy(tokens.ids.copy())
     recorded = torch.from_numpy(tokens.experts[:-1].astype(np.int64))
@@ -173,7 +170,6 @@ def test_texts_together_have_what_each_has_alone(padding: int) -> None:
         inputs, selected = shifted([(row.ids, row.mask) for row in rows])
         experts = torch.full((*inputs.shape, 2, 3), NO_EXPERT)
         for place, row in zip(experts, rows, strict=True):
-            assert row.experts is not None
             place[: len(row) - 1] = torch.from_numpy(row.experts[:-1].astype(np.int64))
         targets = torch.from_numpy(np.concatenate([row.ids[row.mask] for row in rows]))
         replay = Replay(experts)

@@ -47,7 +47,6 @@ def test_the_engine_records_the_tokens_that_are_left(
     """Each sampled token is one of them, and its probability among them is the recorded one."""
     model = policy()
     for tokens in sampled(model, deterministic, **options):
-        assert tokens.kept is not None
         assert np.array_equal(tokens.kept.counts > 0, tokens.mask)
         with torch.no_grad():
             logits = model(input_ids=torch.from_numpy(tokens.ids[None].copy())).logits[0]
@@ -79,7 +78,6 @@ def test_one_token_more_is_seen() -> None:
     model = policy()
     tokens = sampled(model, **options)
     sets = tokens[0].kept
-    assert sets is not None
     rows = [sets[place : place + 1].ids for place in range(len(sets))]
     place = int(np.flatnonzero(tokens[0].mask)[2])
     likely = int(tokens[0].ids[place])

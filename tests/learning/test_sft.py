@@ -78,8 +78,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
 
 
 def test_demonstrations_without_a_token_to_learn_are_refused() -> None:
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment([1, 2, 3], Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment([1, 2, 3], Source.USER)], 0)
     with pytest.raises(DataError, match="no demonstration"):
         learner(load_model(), [tokens])
 
@@ -94,8 +93,7 @@ def test_schedules_by_hand() -> None:
 
 
 def test_weight_decay_leaves_out_vectors() -> None:
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment([1], Source.USER)], 0)
     tokens = tokens.with_sampled([2], [-1.0], version=0, turn=0)
     trained = learner(load_model(), [tokens], weight_decay=0.5)
     matrices, vectors = trained.optimizer._adamw.param_groups

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.graded import graded
 from tests.learning.building import load_model, update
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
@@ -19,7 +20,7 @@ from turnwise.learning.optimizer import UpdateStats
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
@@ -37,8 +38,7 @@ STORIES = [
 
 
 def record(prompt: Sequence[int], story: tuple[list[int], list[int], list[int]]) -> Tokens:
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment(prompt, Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment(prompt, Source.USER)], 0)
     for turn, words in enumerate(story):
         if turn == 1:
             tokens = tokens.with_segments([Segment(words, Source.TOOL)], 0)
@@ -49,21 +49,11 @@ def record(prompt: Sequence[int], story: tuple[list[int], list[int], list[int]])
 
 def group(name: str, prompt: Sequence[int]) -> Group:
     """Six trajectories that share more or less of their beginnings; rewards 0, 0.3, 0.6, ..."""
-    return Group(
-        name,
-        tuple(
-            Trajectory(
-                task=Task(name, "question"),
-                group=name,
-                episode=episode,
-                seed=0,
-                tokens=record(prompt, story),
-                outcome=Outcome.SUCCESS,
-                verdict=Verdict(reward=0.3 * episode, success=True),
-            )
-            for episode, story in enumerate(STORIES)
-        ),
+    members = (
+        graded(True, name, n, reward=0.3 * n, group=name, tokens=record(prompt, story))
+        for n, story in enumerate(STORIES)
     )
+    return Group(name, tuple(members))
 
 
 def groups() -> list[Group]:
@@ -133,7 +123,7 @@ def test_an_update_is_the_same_with_fewer_tokens(overrides: dict[str, Any]) -> N
             kept.extend(parameter.grad.flatten() for parameter in model.parameters())
             return apply()
 
-        learner.optimizer.apply = keep  # type: ignore[method-assign]
+        learner.optimizer.apply = keep
         played = groups()
         metrics = update(learner, played).metrics
         hook.remove()
@@ -148,8 +138,7 @@ def test_an_update_is_the_same_with_fewer_tokens(overrides: dict[str, Any]) -> N
 
 
 def example(name: str, ids: list[int]) -> Example:
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment(ids[:1], Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment(ids[:1], Source.USER)], 0)
     tokens = tokens.with_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
     return supervised_examples(tokens, name)[0]
 

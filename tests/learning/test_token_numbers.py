@@ -75,7 +75,7 @@ def test_weights_are_what_is_left_after_filters_and_corrections(changes: dict[st
 def test_ranks_join_what_each_has_computed() -> None:
     kind = [("loss_weight", np.float32), ("entropy", np.float32)]
     first, second = ({"a": np.array(rows, kind)} for rows in (ROWS, ROWS[::-1]))
-    (joined,) = together([first, second]).values()  # type: ignore[dict-item]
+    (joined,) = together([first, second]).values()
     assert joined.tolist() == [(0.5, 1.0), (0.5, 1.0)]
 
 

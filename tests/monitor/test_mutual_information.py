@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from tests.fakes import byte_tokenizer, small_model
+from tests.graded import graded
 from turnwise.config import LearningConfig
 from turnwise.learning.scoring import Score, scored_by
 from turnwise.monitor.mutual_information import first_turns, from_scores, mutual_information
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Task, Trajectory
 
 TASKS = 4
 
@@ -20,18 +21,15 @@ def scored(model: torch.nn.Module, temperature: float = 1.0, budget: int = 512) 
     return scored_by(model, LearningConfig(tokens_per_micro_batch=budget), temperature)
 
 
-def episode(prompt: list[int], turn: list[int], graded: bool = True) -> Trajectory:
+def episode(prompt: list[int], turn: list[int], judged: bool = True) -> Trajectory:
     """A prompt, a first turn with a forced token inside, a tool's output, a second turn."""
-    outcome = Outcome.FAILURE if graded else Outcome.INFRASTRUCTURE_STEP
-    verdict = Verdict(0.0, False) if graded else None
-    tokens = Tokens.empty()
-    tokens = tokens.with_segments([Segment(prompt, Source.USER)], 0)
+    tokens = Tokens.empty().with_segments([Segment(prompt, Source.USER)], 0)
     tokens = tokens.with_sampled(turn[:2], [-1.0] * 2, version=0, turn=0)
     tokens = tokens.with_segments([Segment([7], Source.TEMPLATE)], 0)
     tokens = tokens.with_sampled(turn[2:], [-1.0] * len(turn[2:]), version=0, turn=0)
     tokens = tokens.with_segments([Segment([9, 9, 9], Source.TOOL)], 0)
     tokens = tokens.with_sampled([5, 6], [-1.0] * 2, version=0, turn=1)
-    return Trajectory(Task("t", "?"), "g", 0, 0, tokens, outcome=outcome, verdict=verdict)
+    return graded(False if judged else None, tokens=tokens)
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def groups() -> list[Group]:
         return generator.integers(0, 200, generator.integers(low, high)).tolist()
 
     members = [[episode([*some(2, 9), 1], some(3, 8))] for _ in range(TASKS)]
-    members[0].insert(0, episode(some(2, 9), some(3, 8), graded=False))
+    members[0].insert(0, episode(some(2, 9), some(3, 8), judged=False))
     return [Group(f"g{n}", tuple(own)) for n, own in enumerate(members)]
 
 

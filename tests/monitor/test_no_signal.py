@@ -26,6 +26,7 @@ NO_UPDATE = {name: value for name, value in TAUGHT.items() if "policy/" not in n
     "policy/updates": 0.0,
     "policy/skipped_updates": 0.0,
 }
+ALONE = {name: value for name, value in NO_UPDATE.items() if name != "groups/all_equal"}
 EQUAL = NO_UPDATE | {"groups/all_equal": 1.0}
 FAILED = EQUAL | {"rollout/success": 0.0}
 WITHOUT = TAUGHT | {"policy/gradient_norm": 0.0, "policy/weights_changed": 0.0}
@@ -37,6 +38,8 @@ STILL = TAUGHT | {"policy/weights_changed": 0.002}
     [
         (TAUGHT, None),
         (NO_UPDATE | {"rollout/ungraded": 8.0}, no_signal.UNGRADED),
+        (ALONE, no_signal.ALONE),
+        (ALONE | {"rollout/ungraded": 5.0}, no_signal.MOSTLY_UNGRADED),
         (EQUAL, no_signal.ALL_EQUAL),
         (EQUAL | {"rollout/success": 1.0}, no_signal.ALL_SOLVED),
         (FAILED, no_signal.ALL_FAILED),
@@ -81,12 +84,6 @@ def test_each_reason_has_its_sentence(metrics: dict[str, float], why: str | None
 
 def test_steps_sampled_ahead_may_differ_from_the_learner() -> None:
     assert reason(TAUGHT | {"policy/logprob_gap": 0.2}, Expected(1e-3)) is None
-
-
-def test_nothing_to_compare() -> None:
-    alone = {name: value for name, value in NO_UPDATE.items() if name != "groups/all_equal"}
-    assert reason(alone, EXPECTED) == no_signal.ALONE
-    assert reason(alone | {"rollout/ungraded": 5.0}, EXPECTED) == no_signal.MOSTLY_UNGRADED
 
 
 @pytest.mark.parametrize("learner", ["sft", "preferences"])

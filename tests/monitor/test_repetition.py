@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.graded import graded
 from turnwise.monitor.repetition import NGRAM, repetition_metrics
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Action, Group, Outcome, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise.types import Action, Group, ToolCall, Trajectory, Turn
 
 
-def episode(*actions: Action, graded: bool = True) -> Trajectory:
-    outcome = Outcome.FAILURE if graded else Outcome.GRADER_ERROR
-    verdict = Verdict(0.0, False) if graded else None
-    turns = tuple(Turn(action) for action in actions)
-    return Trajectory(Task("t", "?"), "g", 0, 0, turns=turns, outcome=outcome, verdict=verdict)
+def episode(*actions: Action, judged: bool = True) -> Trajectory:
+    return graded(False if judged else None, turns=tuple(Turn(action) for action in actions))
 
 
 def search(query: str, **more: str) -> Action:
@@ -91,7 +89,7 @@ def test_episodes_are_alike_when_they_do_the_same_in_the_same_order() -> None:
 
 
 def test_the_ungraded_and_those_without_company_are_left_out() -> None:
-    one, lost = episode(search("a"), search("a")), episode(search("a"), search("a"), graded=False)
+    one, lost = episode(search("a"), search("a")), episode(search("a"), search("a"), judged=False)
     assert share("episodes", one, lost) is None
     assert share("actions", one, lost) == share("actions", one)
     assert repetition_metrics([Group("g", (lost,)), Group("h", ())]) == {}

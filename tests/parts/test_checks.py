@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals, Reporting, Restorable, save_small_model
+from tests.fakes import Capitals, Reporting, Restorable
 from tests.marked import WING, marked
+from tests.parts.recipes import Made
 from tests.sandboxes import Empty
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.registry import SECTIONS
-from turnwise.config import AlgorithmConfig, Recipe, load_recipe
+from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.derived import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts import algorithm_checks, checks
-from turnwise.parts.algorithm_checks import signal_tables, warnings_of
+from turnwise.parts.algorithm_checks import signal_tables
 from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
 from turnwise.parts.first_checks import algorithm_of, check_environment
@@ -36,32 +37,16 @@ from turnwise.tokens import Segment, Source
 from turnwise.training.prepare import prepare
 from turnwise.types import Action, Observation, Task, ToolCall
 
-RECIPE = """
-name = "nothing there"
-threads = 1
-[model]
-name = "/nowhere/model"
-[environment]
-name = "/nowhere/environment.py:Nothing"
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 1
-[rollout]
-max_tokens = 200
-"""
-
+LOOP = "needs turnwise's own agent loop, and agent has a loop of its own"
+ONE_CONTEXT = (
+    r"needs episodes of one context each, and rollout\.context = 'drop' lets several "
+    "follow one another"
+)
+IN_WORDS = "needs observations in words, and environment capitals shows images"
 REFINED = "judge.refinement.requests=2 reward.parts.judge=0.01"
 CONTRADICTIONS: list[tuple[str, str]] = [
-    (
-        "agent=mine.py:run algorithm.name=gigpo",
-        "needs turnwise's own agent loop, and agent has a loop of its own",
-    ),
-    (
-        "agent=mine.py:run algorithm.name=counterfactual",
-        "needs turnwise's own agent loop, and agent has a loop of its own",
-    ),
+    ("agent=mine.py:run algorithm.name=gigpo", LOOP),
+    ("agent=mine.py:run algorithm.name=counterfactual", LOOP),
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
     ("train.group_size=1", "compares within a group: give at least 2"),
     (
@@ -125,14 +110,9 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     (
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8 "
         "rollout.max_turn_tokens=9",
-        r"needs episodes of one context each, and rollout\.context = 'drop' lets "
-        "several follow one another",
+        ONE_CONTEXT,
     ),
-    (
-        "rollout.context=drop rollout.max_turn_tokens=9 algorithm.name=sdpo",
-        r"needs episodes of one context each, and rollout\.context = 'drop' lets "
-        "several follow one another",
-    ),
+    ("rollout.context=drop rollout.max_turn_tokens=9 algorithm.name=sdpo", ONE_CONTEXT),
     (
         "train.oversample=1 engine.deterministic=false algorithm.name=remax",
         "needs episodes that can be done without, and rollout greedy of algorithm "
@@ -238,42 +218,26 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=igpo", Speechless, "the right answers, which are those of the environment's"),
     ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
     ("algorithm.name=igpo rollout.max_tokens=504", Capitals, "lower rollout.max_tokens to 503"),
-    (
-        "algorithm.name=igpo",
-        Pictured,
-        "needs observations in words, and environment capitals shows images",
-    ),
+    ("algorithm.name=igpo", Pictured, IN_WORDS),
     (
         "algorithm.name=gdpo algorithm.reward_weights.lettres=1",
         Reporting,
         "unknown algorithm.reward_weights 'lettres': did you mean 'letters'",
     ),
     ("algorithm.name=mt_grpo", Capitals, "needs turn rewards, and environment capitals has none"),
-    (
-        "algorithm.name=mt_grpo reward.outcome=2",
-        Capitals,
-        "needs turn rewards, and the recipe's reward has none",
-    ),
-    (
-        "algorithm.name=pass_at_k reward.outcome=2",
-        Capitals,
-        "needs rewards of 0 and 1, and the recipe's reward has others",
-    ),
+    ("algorithm.name=mt_grpo reward.outcome=2", Capitals, "turn rewards, and the recipe's reward"),
+    ("algorithm.name=pass_at_k reward.outcome=2", Capitals, "0 and 1, and the recipe's reward has"),
     (
         "algorithm.name=max_rl reward.failure=-1",
         Capitals,
-        "needs rewards of 0 and more, and the recipe's reward has others",
+        "and more, and the recipe's reward",
     ),
     (
         f"algorithm.name=remax {RANK}",
         Capitals,
         "needs rewards of single episodes, and a part of the reward is measured of whole groups",
     ),
-    (
-        "sft.steps=1 sft.demonstrations.behaviours={faithful=1}",
-        Speechless,
-        "Set sft.steps=0, or give",
-    ),
+    ("sft.steps=1 sft.demonstrations.behaviours.faithful=1", Speechless, "Set sft.steps=0, or giv"),
     ("algorithm.name=distillation algorithm.teacher.model={model}", Capitals, "of the same family"),
     ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),
     ("algorithm.name=hca rollout.max_tokens=503", Capitals, "lower rollout.max_tokens to 502"),
@@ -283,16 +247,8 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
         "raise it to 202, or lower the other",
     ),
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
-    (
-        "learning.share_prefixes=true",
-        Pictured,
-        "needs observations in words, and environment capitals shows images",
-    ),
-    (
-        "algorithm.name=sdpo",
-        Pictured,
-        "needs observations in words, and environment capitals shows images",
-    ),
+    ("learning.share_prefixes=true", Pictured, IN_WORDS),
+    ("algorithm.name=sdpo", Pictured, IN_WORDS),
     (
         'rollout.max_turns=4 rollout.horizon={"turns"=2,"part"="held"}',
         Capitals,
@@ -304,22 +260,6 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
 ]
 """And an environment: what is found once the parts are there, in a model of context 512 with a
 sliding window."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Recipe, Algorithm]]:
-    """A recipe with overrides, and its algorithm; "{model}" in them is a model on disk."""
-    folder = tmp_path_factory.mktemp("checks")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE)
-    model = save_small_model(folder / "model")
-
-    def make(overrides: str) -> tuple[Recipe, Algorithm]:
-        given = overrides.replace("{model}", str(model)).split()
-        recipe = load_recipe(str(path), given)
-        return recipe, make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-
-    return make
 
 
 def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
@@ -348,9 +288,6 @@ def check_all(recipe: Recipe, algorithm: Algorithm, environment: Callable[[], En
     there, tasks = parts(recipe, environment), Capitals().tasks("train")
     check_environment(recipe, there.environment, there.reward, algorithm, tasks)
     check_parts(there, algorithm, tasks)
-
-
-Made = Callable[[str], tuple[Recipe, Algorithm]]
 
 
 @pytest.mark.parametrize(("overrides", "message"), marked(CONTRADICTIONS))
@@ -394,66 +331,6 @@ def test_what_the_parts_lack_is_one_line(
 def test_what_compares_nothing_in_groups_may_have_groups_of_one(made: Made, name: str) -> None:
     recipe, algorithm = made(f"algorithm.name={name} train.group_size=1")
     assert algorithm_of(recipe) == algorithm
-
-
-@pytest.mark.parametrize("name", ["gspo", "gmpo", "sapo"])
-def test_a_run_is_told_when_its_ratios_are_all_one(made: Made, name: str) -> None:
-    (warning,) = warnings_of(*made(f"algorithm.name={name}"))
-    assert "with one update a step, and nothing stale, its gradient is that of grpo" in warning
-    assert warnings_of(*made(f"algorithm.name={name} learning.updates_per_step=2")) == []
-    assert warnings_of(*made(f"algorithm.name={name} train.steps=0")) == []
-
-
-def test_ratios_to_an_older_sampler_are_not_one(made: Made) -> None:
-    stale = "train.max_staleness=1 engine.deterministic=false"
-    assert warnings_of(*made(f"algorithm.name=sapo {stale}")) == []
-    corrected = f"{stale} algorithm.correction=truncated"
-    assert len(warnings_of(*made(f"algorithm.name=sapo {corrected}"))) == 1
-
-
-def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
-    stale = "algorithm.name=gspo train.max_staleness=1 engine.deterministic=false"
-    two = f"{stale} learning.updates_per_step=2"
-    (warning,) = warnings_of(*made(two))
-    assert "nothing corrects for samples of older weights" in warning
-    assert warnings_of(*made(f"{two} algorithm.correction=truncated")) == []
-    for quiet in ("", "algorithm.name=ppo", "algorithm.name=dapo"):
-        assert warnings_of(*made(quiet)) == []
-
-
-OWN_ESTIMATORS = """
-import numpy as np
-from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Trait, part
-@part("estimator", of=of_rewards)
-def centred(rewards):
-    return rewards - rewards.mean()
-@part("estimator", of=of_rewards)
-def plain(rewards):
-    return rewards
-@part("estimator", of=of_rewards, traits=[Trait.UNGROUPED])
-def meant(rewards):
-    return rewards
-@part("estimator", of=of_rewards)
-def ranked(rewards):
-    return np.argsort(np.argsort(rewards)) - (len(rewards) - 1) / 2
-@part("estimator", of=of_rewards)
-def broken(rewards):
-    return rewards[99]
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "warned"),
-    [("centred", 0), ("plain", 1), ("meant", 0), ("ranked", 1), ("broken", 0)],
-)
-def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
-    made: Made, tmp_path: Path, name: str, warned: int
-) -> None:
-    file = tmp_path / "own_estimators.py"
-    file.write_text(OWN_ESTIMATORS)
-    found = warnings_of(*made(f"algorithm.estimator={file}:{name}"))
-    assert len([one for one in found if "rewards are all equal" in one]) == len(found) == warned
 
 
 @pytest.mark.parametrize(

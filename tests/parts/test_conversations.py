@@ -70,7 +70,6 @@ def test_an_episode_that_is_written_as_messages_is_read_as_the_same_tokens(
         for name, value in trajectory_row(played).items()
     }
     messages = messages_of(row, TOKENIZER.decode)
-    assert messages is not None
     tokens = conversation_tokens(json.loads(json.dumps(messages)), made, "here")
     expected = played.tokens
     assert tokens.ids.tolist() == expected.ids.tolist()[: len(tokens)]

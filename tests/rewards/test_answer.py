@@ -28,6 +28,7 @@ from turnwise.rewards.answer import exact_match, f1, normalise
 )
 def test_what_means_the_same_is_right(answer, accepted):
     assert exact_match(answer, [accepted])
+    assert exact_match(answer, ["New Zealand", accepted])
 
 
 @pytest.mark.parametrize(
@@ -65,18 +66,11 @@ def test_no_answer_is_never_right(answer, accepted):
     assert f1(answer, accepted) == 0.0
 
 
-def test_any_accepted_answer_will_do():
-    assert exact_match("NYC", ["New York", "NYC"])
-
-
 def test_overlap_against_a_count_by_hand():
     assert f1("the cat sat", ["a cat"]) == pytest.approx(2 * (1 / 2) * 1 / (1 / 2 + 1))
     assert f1("b b c", ["b c c", "x"]) == pytest.approx(2 / 3)
     assert f1("tarfile", ["TarFile"]) == 1.0
     assert f1("x", ["y"]) == 0.0
-
-
-def test_yes_and_no_have_no_part():
     assert f1("yes it is", ["yes"]) == 0.0
     assert f1("no", ["no way"]) == 0.0
     assert f1("Yes.", ["yes"]) == 1.0

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.graded import graded
 from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
-from turnwise.types import Action, Group, Outcome, Step, Task, Trajectory, Turn, Verdict
+from turnwise.types import Action, Group, Outcome, Step, Trajectory, Turn, Verdict
 
 REPORTED = {
     "form": RewardPart(0, 1),
@@ -30,15 +31,9 @@ REPORTED = {
 def trajectory(success: bool = True, turns: int = 2, **parts: Any) -> Trajectory:
     of_turns = {name: value for name, value in parts.items() if isinstance(value, tuple)}
     others = {name: value for name, value in parts.items() if name not in of_turns}
-    return Trajectory(
-        Task("a", "?"),
-        "g",
-        0,
-        0,
-        turns=(Turn(Action("x"), Step(reward=0.25)),) * turns,
-        outcome=Outcome.SUCCESS if success else Outcome.FAILURE,
-        verdict=Verdict(float(success), success, others, turn_parts=of_turns),
-    )
+    verdict = Verdict(float(success), success, others, turn_parts=of_turns)
+    played = (Turn(Action("x"), Step(reward=0.25)),) * turns
+    return graded(success, turns=played, verdict=verdict)
 
 
 def reward(parts: Mapping[str, Any], turns: int = 4, **settings: Any) -> Reward:
@@ -254,14 +249,19 @@ BAD: dict[str, Any] = {
 }
 
 
+def measuring(function: Callable[..., Any], scope: Scope) -> Reward:
+    """A reward whose one part, from 0 to 1, is what the function gives."""
+    config = RewardConfig.model_validate({"parts": {"x": {}}, "dominance": False})
+    return make_reward(config, {}, 4, {"x": RewardPart(0, 1, scope=scope, function=function)})
+
+
 def returning(value: Any, scope: Scope = Scope.TRAJECTORY) -> Reward:
     def function(subject: Any) -> Any:
         if isinstance(value, BaseException):
             raise value
         return value
 
-    config = RewardConfig.model_validate({"parts": {"x": {}}, "dominance": False})
-    return make_reward(config, {}, 4, {"x": RewardPart(0, 1, scope=scope, function=function)})
+    return measuring(function, scope)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -309,7 +309,6 @@ def test_parts_of_groups_are_added() -> None:
     group = replace(group, trajectories=(group.trajectories[0], ungraded, group.trajectories[1]))
     found = judged_group(made, group, {"x": 1.0}, 5.0)
     assert [member.reward for member in found.trajectories] == [1.75, None, 1.25]
-    assert found.trajectories[0].verdict is not None
     assert found.trajectories[0].verdict.parts == {"x": 0.25}
 
 
@@ -344,19 +343,10 @@ def test_what_hangs_is_not_waited_for() -> None:
         time.sleep(600)
         return []
 
-    config = RewardConfig.model_validate({"parts": {"x": {}}, "dominance": False})
-    part = RewardPart(0, 1, scope=Scope.GROUP, function=hang)
-    made = make_reward(config, {}, 4, {"x": part})
     start = time.monotonic()
-    found = judged_group(made, members(True), {"x": 1.0}, 0.05)
+    found = judged_group(measuring(hang, Scope.GROUP), members(True), {"x": 1.0}, 0.05)
     assert found.trajectories[0].outcome == Outcome.GRADER_TIMEOUT
     assert time.monotonic() - start < 60
-
-
-def measuring_groups(function: Callable[[Group], Awaitable[Sequence[float]]]) -> Reward:
-    """A reward whose one part is measured of groups by an asynchronous function."""
-    config = RewardConfig.model_validate({"parts": {"x": {}}, "dominance": False})
-    return make_reward(config, {}, 4, {"x": RewardPart(0, 1, scope=Scope.GROUP, function=function)})
 
 
 def named(*names: str) -> list[Group]:
@@ -378,7 +368,7 @@ def test_groups_are_judged_at_once_and_stay_in_order() -> None:
             ends.set()
         return [0.25 if group.id == "a" else 0.75]
 
-    made = measuring_groups(slow)
+    made = measuring(slow, Scope.GROUP)
     found = asyncio.run(made.judge_groups(named("a", "b"), {"x": 1.0}, 5.0))
     assert [group.id for group in found] == ["a", "b"]
     assert [group.trajectories[0].reward for group in found] == [1.75, 2.25]
@@ -390,7 +380,7 @@ def test_a_group_that_hangs_is_ungraded_and_the_others_are_not() -> None:
             await asyncio.Event().wait()
         return [0.5]
 
-    made = measuring_groups(hangs)
+    made = measuring(hangs, Scope.GROUP)
     found = asyncio.run(made.judge_groups(named("a", "b"), {"x": 1.0}, 0.05))
     assert [group.trajectories[0].reward for group in found] == [None, 2.0]
     assert found[0].trajectories[0].outcome == Outcome.GRADER_TIMEOUT

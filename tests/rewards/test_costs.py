@@ -4,12 +4,13 @@ import math
 
 import pytest
 
+from tests.graded import graded
 from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
 from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rewards.costs import CostMultipliers
 from turnwise.rewards.parts import RewardPart, Scope
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Verdict
 
 REPORTED = {
     "held_back": RewardPart(0, 1),
@@ -26,12 +27,8 @@ def reward(**costs: dict[str, float]) -> Reward:
 
 def group(*costs: float) -> Group:
     judged = [Verdict(0.0, False, {"held_back": cost}) for cost in costs]
-    members = [
-        Trajectory(Task("a", "?"), "g", n, 0, outcome=Outcome.FAILURE, verdict=verdict)
-        for n, verdict in enumerate(judged)
-    ]
-    ungraded = Trajectory(Task("a", "?"), "g", 9, 0, outcome=Outcome.GRADER_ERROR)
-    return Group("g", (*members, ungraded))
+    members = [graded(False, episode=n, verdict=verdict) for n, verdict in enumerate(judged)]
+    return Group("g", (*members, graded(None, episode=9)))
 
 
 def test_a_multiplier_rises_above_the_limit_and_falls_below_it() -> None:

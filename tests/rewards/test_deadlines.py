@@ -2,33 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
+from tests.rollout.clockwork import run
 from turnwise.rewards.deadlines import Deadlines, alone, deadline, uncounted
-
-
-class SteppedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock goes to the next timer at once: no test waits."""
-
-    now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-    def _run_once(self) -> None:
-        timers = self._scheduled  # type: ignore[attr-defined]
-        due = [timer.when() for timer in timers if not timer.cancelled()]
-        if not self._ready and due:  # type: ignore[attr-defined]
-            self.now = max(self.now, min(due))
-        super()._run_once()  # type: ignore[misc]
-
-
-def run(work: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        return runner.run(work())
 
 
 async def queued(server: asyncio.Lock, seconds: float) -> float:

@@ -86,7 +86,6 @@ HOSTILE = [
 def test_long_texts_take_no_longer_than_they_are(name: str) -> None:
     """What went over a text once for each of its characters would take minutes."""
     function = REWARD_PARTS.get(name).function
-    assert function is not None
     for text in HOSTILE:
         said = (call("search", text, query=text), answer(text, text))
         for accepted in ("Rome", "x+1"):
@@ -140,5 +139,4 @@ def test_the_recipes_of_the_page_are_rewards(
         assert made.terms
     group = Group("g", tuple(any_episode(random.Random(n)) for n in range(3)))
     first = REWARD_PARTS.get("mine.py:first").function
-    assert first is not None
     assert first(group) == [0.0, 0.0, 0.0]  # none succeeded

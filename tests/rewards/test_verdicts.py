@@ -15,10 +15,10 @@ TWO_TURNS = episode(call("search"), answer("it"))
 
 def test_a_verdict_has_plain_numbers_afterwards() -> None:
     given = Verdict(
-        np.float32(0.5),  # type: ignore[arg-type]
-        np.bool_(True),  # type: ignore[arg-type]
+        np.float32(0.5),
+        np.bool_(True),
         {"rows": 1},
-        turn_parts={"gain": np.array([0.5, 0.25])},  # type: ignore[dict-item]
+        turn_parts={"gain": np.array([0.5, 0.25])},
         turn_rewards=[1, 0],
     )
     found = checked_verdict(TWO_TURNS, given)
@@ -42,6 +42,9 @@ def test_a_verdict_has_plain_numbers_afterwards() -> None:
         (Verdict("1", True), "reward is '1' instead of a number"),
         (Verdict(True, True), "reward is True instead of a number"),
         (Verdict(math.inf, True), "reward inf is not a finite number"),
+        (Verdict(1.0, True, {"style": math.nan}), "part style nan is not a finite number"),
+        (Verdict(1.0, True, turn_parts={"gain": [0, math.nan]}), "part gain of turn 1 nan is not"),
+        (Verdict(1.0, True, turn_rewards=[0.5, math.inf]), "reward of turn 1 inf is not a finite"),
         (Verdict(1.0, True, {"rows": True}), "part rows is True instead of a number"),
         (Verdict(1.0, True, {"rows": "all"}), "part rows is 'all' instead"),
         (Verdict(1.0, True, [1.0]), "parts is .* instead of numbers by name"),

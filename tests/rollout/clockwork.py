@@ -36,7 +36,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         if not waiting._ready:
             times = [timer.when() for timer in waiting._scheduled if not timer.cancelled()]
             self.now = max(self.now, min(times, default=self.now))
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()
 
 
 def run(work: Callable[[], Awaitable[Result]]) -> Result:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.graded import graded
 from turnwise.config import BySuccess
 from turnwise.errors import ConfigError
 from turnwise.rollout.order import Curriculum, random_tasks, tasks_of_step
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Task
 
 TASKS = [Task(f"t{number}", "question") for number in range(12)]
 CONFIG = BySuccess(kind="by_success", window=4)
@@ -18,17 +19,7 @@ CONFIG = BySuccess(kind="by_success", window=4)
 
 def group(task: Task, *successes: bool | None) -> Group:
     """Rewards say nothing of success; None is ungraded."""
-    members = [
-        Trajectory(
-            task,
-            f"train/0/{task.id}",
-            episode,
-            seed=0,
-            outcome=Outcome.GRADER_ERROR if success is None else Outcome.FAILURE,
-            verdict=None if success is None else Verdict(0.5, success),
-        )
-        for episode, success in enumerate(successes)
-    ]
+    members = [graded(success, task, n, reward=0.5) for n, success in enumerate(successes)]
     return Group(f"train/0/{task.id}", members)
 
 

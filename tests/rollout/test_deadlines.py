@@ -5,7 +5,6 @@ with TimeoutError; the time is counted by a clock that only the environment turn
 """
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from tests.fakes import Capitals
 from tests.rollout.clockwork import JumpingLoop
 from tests.rollout.playing import ANSWER, LOOKUP, encode, scaffold_of
+from tests.test_seeds import golden
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
@@ -181,7 +181,6 @@ def test_the_engines_time_is_not_the_episodes() -> None:
 
     played = episode(Slow(clock, 1.0, 2.0), Busy([LOOKUP, ANSWER]), clock=clock)
     assert played.outcome == Outcome.SUCCESS
-    assert played.times is not None
     assert [(span.doing, span.end - span.start) for span in played.times.spans] == [
         (Doing.ENVIRONMENT, 1.0),
         (Doing.SAMPLING, 1e6),
@@ -191,12 +190,6 @@ def test_the_engines_time_is_not_the_episodes() -> None:
         (Doing.GRADING, 0.0),
     ]
     assert played.times.seconds == played.seconds == 2e6 + 5.0
-
-
-def golden(*parts: str | int) -> int:
-    """The seed of a tuple of names, computed here and not by turnwise."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
-    return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) // 2
 
 
 class Seeded(Capitals):

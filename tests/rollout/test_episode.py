@@ -221,36 +221,20 @@ def test_failures_that_are_not_the_agents_are_ungraded(
         assert type(error).__name__ in trajectory.problem
 
 
-class Judged(Capitals):
-    """Has the verdict that it is given."""
+def test_a_verdict_that_is_none_is_the_graders_failure() -> None:
+    class Judged(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(math.nan, False)
 
-    def __init__(self, *given: Any, **parts: Any) -> None:
-        self.given = Verdict(*given, **parts)
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        return self.given
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_verdict_that_is_none_is_the_graders_failure(bad: float) -> None:
     class Scored(Capitals):
         async def step(self, action: Action) -> Step:
-            return replace(await super().step(action), reward=bad)
+            return replace(await super().step(action), reward=math.inf)
 
-    none = f"{bad} is not a finite number"
-    cases: dict[str, Environment] = {
-        f"reward {none}": Judged(bad, False),
-        f"reward of turn 0 {none}": Scored(),
-        f"part style {none}": Judged(1.0, True, {"right": 1.0, "style": bad}),
-        f"part gain of turn 1 {none}": Judged(1.0, True, turn_parts={"gain": [0.5, bad]}),
-        f"reward of turn 1 {none}": Judged(1.0, True, turn_rewards=[0.5, bad]),
-        "success is 'no' instead of True or False": Judged(0.0, "no"),
-    }
-    for told, environment in cases.items():
+    for told, environment in (("reward nan", Judged()), ("reward of turn 0 inf", Scored())):
         trajectory = play([LOOKUP, ANSWER], environment)
         assert trajectory.outcome == Outcome.GRADER_ERROR
         assert trajectory.reward is None
-        assert told in trajectory.problem
+        assert f"{told} is not a finite number" in trajectory.problem
 
 
 def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
@@ -307,7 +291,7 @@ def test_sessions_are_closed_and_environments_too() -> None:
 def test_an_environment_that_returns_nothing_is_ungraded() -> None:
     class Forgetful(Capitals):
         async def step(self, action: Action) -> Step:
-            return None  # type: ignore[return-value]
+            return None
 
     trajectory = play([LOOKUP], Forgetful())
     assert trajectory.outcome == Outcome.INFRASTRUCTURE_STEP

@@ -1,6 +1,7 @@
 """Oversampling: which are kept, which are cancelled, and what is left of them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,7 +47,10 @@ def seconds(environment: Waiting) -> dict[str, list[float]]:
 
 
 def test_the_first_to_finish_are_kept_in_their_order() -> None:
-    groups, ended = collect(Waiting(), 5, extra=3)
+    """Those that are cancelled close their environments as the others do."""
+    environment = Waiting()
+    groups, ended = collect(environment, 5, extra=3)
+    assert Counter(task for task, _ in environment.log) == dict.fromkeys(environment.names, 8)
     times = seconds(Waiting())
     for group in groups:
         assert len(group.trajectories) == 5

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.graded import graded
 from tests.rollout.clockwork import Versioned, Waiting, run, runner
 from turnwise.errors import RunStoppedError
 from turnwise.rollout.order import tasks_of_step
@@ -22,7 +23,7 @@ from turnwise.rollout.pipeline import (
     staleness_of,
 )
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Outcome, Trajectory
 
 TASKS_PER_STEP, GROUP_SIZE = 2, 3
 
@@ -106,20 +107,20 @@ def test_sampling_ahead_hides_slow_episodes() -> None:
         await train(max_staleness, 8, seats=100, seed=1)
         return asyncio.get_running_loop().time()
 
-    one_by_one, ahead = (run(lambda s=s: seconds(s)) for s in (0, 3))  # type: ignore[misc]
+    one_by_one, ahead = (run(lambda s=s: seconds(s)) for s in (0, 3))
     assert ahead < one_by_one / 2
 
 
 def test_a_hung_tool_stalls_nobody() -> None:
     """Until its deadline its own update waits; all that may be sampled meanwhile is."""
     environment = Waiting(hanging=[f"task {number}" for number in range(6)])
-    environment.tool_deadline = 30.0  # type: ignore[misc]
+    environment.tool_deadline = 30.0
     found = run(lambda: train(2, 3, seats=100, seed=3, environment=environment))
     members = [m for groups in found for group in groups for m in group.trajectories]
     hung = [member for member in members if member.outcome == Outcome.AGENT_RESOURCE_LIMIT]
     assert hung
     assert all("no result within 30 s" in member.problem for member in hung)
-    assert all(member.reward is not None for member in hung)
+    assert all(member.reward is not None and member.turns[-1].action.calls for member in hung)
     first = sorted(when for _, when in environment.log)[: len(members) - len(hung)]
     assert max(first) < 30.0  # of all three steps
 
@@ -175,8 +176,7 @@ def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
 
     async def step() -> None:
         done.append(await beside_sampling(slow))
-        assert asyncio.current_task() is not None
-        done.append(str(asyncio.current_task().cancelling()))  # type: ignore[union-attr]
+        done.append(str(asyncio.current_task().cancelling()))
         await asyncio.sleep(10)
         done.append("never")
 
@@ -204,21 +204,19 @@ def test_what_fails_beside_sampling_fails_where_it_was_asked_for() -> None:
     asyncio.run(main())
 
 
-def trajectory(versions: list[int], graded: bool = True) -> Trajectory:
+def trajectory(versions: list[int], judged: bool = True) -> Trajectory:
     tokens = Tokens.empty().with_segments([Segment([0, 0], Source.TOOL)], 0)
     for version in versions:
         tokens = tokens.with_sampled([1], [-1.0], version, 0)
-    verdict = Verdict(1.0, True) if graded else None
-    outcome = Outcome.SUCCESS if graded else Outcome.GRADER_ERROR
-    return Trajectory(Task("t", "?"), "g", 0, 0, tokens, outcome=outcome, verdict=verdict)
+    return graded(judged or None, tokens=tokens)
 
 
 def test_staleness_counts_sampled_tokens_of_graded_members() -> None:
-    members = trajectory([3, 4, 5]), trajectory([0], graded=False), trajectory([5])
+    members = trajectory([3, 4, 5]), trajectory([0], judged=False), trajectory([5])
     group = Group("g", members)
     assert staleness_of([group], 5).tolist() == [2, 1, 0, 0]
     assert staleness_metrics([group], 5) == {"staleness/mean": 0.75, "staleness/max": 2.0}
-    assert staleness_metrics([Group("g", (trajectory([1], graded=False),))], 5) == {}
+    assert staleness_metrics([Group("g", (trajectory([1], judged=False),))], 5) == {}
     check_staleness([group], 5, 2)
     check_staleness([], 5, 0)
     for step, bound in ((5, 1), (4, 4)):  # too old; newer than the weights

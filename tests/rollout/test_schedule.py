@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.graded import group_of
 from turnwise.config import RolloutConfig, check_recipe
 from turnwise.environments.base import Budget
 from turnwise.errors import ConfigError
 from turnwise.rollout.order import RolloutSchedule, temperature_at
 from turnwise.rollout.runner import within
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Verdict
 
 FALLING = RolloutConfig.model_validate(
     {"temperature": 1.0, "temperature_schedule": {"temperature": 0.4, "from_step": 2, "to_step": 8}}
@@ -18,22 +19,6 @@ FALLING = RolloutConfig.model_validate(
 GROWING = RolloutConfig.model_validate(
     {"max_turns": 6, "horizon": {"turns": 2, "grow_by": 3, "target": 0.5, "window": 2}}
 )
-
-
-def step_of(*successes: bool | None) -> list[Group]:
-    """The group of a step; None is ungraded."""
-    members = tuple(
-        Trajectory(
-            Task("a", "b"),
-            "train/0/a",
-            episode,
-            seed=0,
-            outcome=Outcome.GRADER_ERROR if success is None else Outcome.FAILURE,
-            verdict=None if success is None else Verdict(0.0, success),
-        )
-        for episode, success in enumerate(successes)
-    )
-    return [Group("train/0/a", members)]
 
 
 def test_the_temperature_goes_in_a_straight_line() -> None:
@@ -51,7 +36,7 @@ def test_the_horizon_grows_with_success() -> None:
     turns = []
     for success in (False, True, True, True, True, True, True):
         turns.append(schedule.limits(0).max_turns)
-        schedule.measure(step_of(success, success, None), turns[-1])
+        schedule.measure([group_of(success, success, None)], turns[-1])
     # A mean of (0, 1) reaches 0.5; at the new horizon two steps are counted anew; 6 is the most.
     assert turns == [2, 2, 5, 5, 6, 6, 6]
 
@@ -60,36 +45,33 @@ def test_the_horizon_grows_with_a_part_in_place_of_success() -> None:
     horizon = {"turns": 2, "target": 0.5, "window": 1, "part": "held"}
     schedule = RolloutSchedule(RolloutConfig.model_validate({"max_turns": 3, "horizon": horizon}))
     for held, turns in ((0.4, 2), (0.5, 3)):
-        (group,) = step_of(held < 0.5)
+        (group,) = [group_of(held < 0.5)]
         (one,) = group.trajectories
         verdict = Verdict(0.0, held < 0.5, {"held": held})
         schedule.measure([Group("a", (replace(one, verdict=verdict),))], 2)
         assert schedule.limits(0).max_turns == turns
 
 
-def test_a_step_without_a_grade_counts_nothing() -> None:
+def test_steps_without_a_grade_or_of_a_shorter_horizon_count_nothing() -> None:
+    """The latter were sampled ahead, and come after the horizon has grown."""
     schedule = RolloutSchedule(GROWING)
     for _ in range(3):
-        schedule.measure(step_of(None, None), 2)
-    schedule.measure(step_of(True), 2)
+        schedule.measure([group_of(None, None)], 2)
+    schedule.measure([group_of(True)], 2)
     assert schedule.limits(0).max_turns == 2
-
-
-def test_a_step_of_a_shorter_horizon_counts_nothing() -> None:
-    """Steps that were sampled ahead come after the horizon has grown."""
     schedule = RolloutSchedule(GROWING)
     for _ in range(4):
-        schedule.measure(step_of(True), 2)
+        schedule.measure([group_of(True)], 2)
     assert schedule.limits(0).max_turns == 5
 
 
 def test_its_state_is_all_that_it_remembers() -> None:
     schedule = RolloutSchedule(GROWING)
-    schedule.measure(step_of(True), 2)
+    schedule.measure([group_of(True)], 2)
     other = RolloutSchedule(GROWING)
     other.load_state(json.loads(json.dumps(schedule.state())))
     for one in (schedule, other):
-        one.measure(step_of(True), 2)
+        one.measure([group_of(True)], 2)
         assert one.limits(0).max_turns == 5
 
 

@@ -3,10 +3,9 @@ environment that goes on after an answer."""
 
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tests.fakes import Letters, small_model
+from tests.fakes import Letters, byte_tokenizer, small_model
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Step
 
@@ -47,13 +46,8 @@ FAMILIES = {
 
 def family_tokenizer(family: str) -> PreTrainedTokenizerFast:
     """One token a byte, and the family's special tokens."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(FAMILIES[family]))
-    end = FAMILIES[family][0]
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=end, eos_token=end)
+    special = FAMILIES[family]
+    return byte_tokenizer(special, special[0], special[0])
 
 
 def save_family_model(folder: Path, family: str) -> Path:

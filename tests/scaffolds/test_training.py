@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import turnwise
 from tests.scaffolds.families import save_family_model
-from turnwise.config import check_recipe
+from tests.small_runs import write_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
@@ -19,6 +20,12 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 ENVIRONMENT = f"{Path(__file__).with_name('families.py')}:Talk"
+TABLES = """
+rollout = { max_turns = 6, max_turn_tokens = 40 }
+sft = { steps = 1, batch_size = 2, demonstrations = { count = 2, behaviours = { hasty = 1 } } }
+train = { steps = 1, tasks_per_step = 1, group_size = 3 }
+evaluation = { tasks = 0 }
+"""
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("tags", "qwen3", "fail", {"instructions": "", "parallel_calls": True}),
     ("react", "qwen3", "drop", {"instructions": ""}),
@@ -46,28 +53,14 @@ def test_one_step_with_the_cold_start_before_it(
     if name == "native" and importlib.util.find_spec("renderers") is None:
         pytest.skip("needs the extra renderers")
     room = {"qwen3": 1250, "llama-3": 1100, "glm-4.5": 1700}[family] if name == "native" else 420
-    values = {
-        "name": "scaffolds",
-        "threads": 1,
-        "model": {"name": str(save_family_model(tmp_path / "model", family)), "device": "cpu"},
-        "environment": {"name": ENVIRONMENT},
-        "scaffold": {"name": name, "options": options},
-        "rollout": {
-            "max_turns": 6,
-            "max_turn_tokens": 40,
-            "max_tokens": room,
-            "context": context,
-        },
-        "sft": {
-            "steps": 1,
-            "batch_size": 2,
-            "demonstrations": {"count": 2, "behaviours": {"hasty": 1}},
-        },
-        "train": {"steps": 1, "tasks_per_step": 1, "group_size": 3},
-        "evaluation": {"tasks": 0},
-    }
+    model = save_family_model(tmp_path / "model", family)
+    options = {"scaffold": {"name": name, "options": options}, "model.device": "cpu"}
+    sizes = {"rollout.context": context, "rollout.max_tokens": room}
+    recipe = turnwise.load_recipe(
+        write_recipe(tmp_path, ENVIRONMENT, TABLES, model), options, sizes
+    )
     folder = RunFolder.new(tmp_path / "run")
-    asyncio.run(run_stages(prepare(check_recipe(values, "test"), folder, SilentDisplay())))
+    asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))
     (line,) = folder.lines("metrics.jsonl")
     assert line["policy/updates"] == 1
     assert line["policy/gradient_norm"] > 0

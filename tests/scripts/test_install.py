@@ -69,35 +69,29 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_without_a_gpu_it_is_the_cpu_build(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("driver", "told", "backend"),
+    [
+        ("", "no GPU, the CPU build", "cpu"),
+        ("exit 9", "no GPU, the CPU build", "cpu"),
+        ("echo No devices were found", "no GPU, the CPU build", "cpu"),
+        ("echo 'GPU 0: something'", "a GPU is there", "auto"),
+    ],
+)
+def test_it_is_the_build_for_the_gpu_or_for_none(
+    machine: Machine, driver: str, told: str, backend: str
+) -> None:
     machine.has("uv", "exit 0")
+    if driver:
+        machine.has("nvidia-smi", driver)
     status, said, calls = machine.install()
     assert status == 0
-    assert "no GPU, the CPU build" in said
-    (call,) = calls
-    assert "--torch-backend cpu" in call
+    assert told in said
+    *asked, call = calls
+    assert asked == ["nvidia-smi -L"] * bool(driver)
+    assert f"--torch-backend {backend}" in call
     assert "constraints.txt" in call
     assert "torch>=" in call
-
-
-def test_with_a_gpu_it_is_the_build_for_it(machine: Machine) -> None:
-    machine.has("nvidia-smi", "echo 'GPU 0: something'")
-    machine.has("uv", "exit 0")
-    status, said, calls = machine.install()
-    assert status == 0
-    assert "a GPU is there" in said
-    assert calls[0] == "nvidia-smi -L"
-    assert "--torch-backend auto" in calls[1]
-    assert len(calls) == 2
-
-
-@pytest.mark.parametrize("script", ["exit 9", "echo No devices were found"])
-def test_a_driver_without_a_gpu_is_none(machine: Machine, script: str) -> None:
-    machine.has("nvidia-smi", script)
-    machine.has("uv", "exit 0")
-    _, said, calls = machine.install()
-    assert "no GPU" in said
-    assert "--torch-backend cpu" in calls[1]
 
 
 def test_an_index_that_cannot_be_reached_is_told_of_and_pips_taken(machine: Machine) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.graded import graded
 from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
@@ -19,7 +20,6 @@ from turnwise.types import (
     Action,
     Group,
     Observation,
-    Outcome,
     Step,
     Task,
     ToolCall,
@@ -39,17 +39,15 @@ def begun(place: Path) -> RunFolder:
 
 
 def member(reward: float | None) -> Trajectory:
-    task = Task("t", "Who?", secret={"answers": ["classified"]})
-    tokens = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
-    return Trajectory(
-        task,
-        "g",
+    return graded(
+        None if reward is None else False,
+        Task("t", "Who?", secret={"answers": ["classified"]}),
         0 if reward is None else 1,
-        7,
-        tokens.with_sampled([3], [-0.5], version=4, turn=0),
-        (Turn(Action("<answer>x</answer>", answer="x")),),
-        Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE,
-        None if reward is None else Verdict(reward, False),
+        reward,
+        tokens=Tokens.empty()
+        .with_segments([Segment([1, 2], Source.USER)], 0)
+        .with_sampled([3], [-0.5], version=4, turn=0),
+        turns=(Turn(Action("<answer>x</answer>", answer="x")),),
     )
 
 
@@ -65,9 +63,7 @@ def test_experts_and_what_each_token_was_drawn_among_come_back(tmp_path: Path) -
     rows = read_rows(folder.trajectory_files()[0])
     found, other = (trajectory_of(row, one.task).tokens for row in rows)
     assert (other.experts, other.kept) == (None, None)
-    assert found.experts is not None
     assert np.array_equal(found.experts, experts)
-    assert found.kept is not None
     assert (found.kept.ids.tolist(), found.kept.counts.tolist()) == ([3, 90_000], [0, 0, 2])
 
 
@@ -282,30 +278,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         folder.lines("metrics.jsonl")
 
 
-def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "models" / "mine").mkdir(parents=True)
-    (tmp_path / "tiny").mkdir()
-    kept = {
-        "models/mine": str(tmp_path / "models" / "mine"),
-        "Qwen/Qwen3-0.6B": "Qwen/Qwen3-0.6B",
-        "tiny": "tiny",
-    }
-    for number, (given, expected) in enumerate(kept.items()):
-        values = {
-            "name": "x",
-            "model": {"name": given},
-            "algorithm": {"teacher": {"model": given}},
-            "environment": {"name": "search"},
-        }
-        folder = RunFolder.new(tmp_path / f"run{number}")
-        folder.begin(check_recipe(values, "test"))
-        recipe = folder.recipe()
-        assert recipe.model.name == expected
-        assert recipe.algorithm.teacher is not None
-        assert recipe.algorithm.teacher.model == expected
-
-
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     for overwrite in (False, True):
@@ -356,7 +328,8 @@ def test_a_kept_recipe_means_the_same_anywhere(
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "tasks.jsonl"):
         Path(name).touch()
-    Path("model").mkdir()
+    for name in ("model", "models/mine", "tiny"):
+        Path(name).mkdir(parents=True)
     own = "mine.py:Own"
     values = {
         "name": "x",
@@ -367,7 +340,7 @@ def test_a_kept_recipe_means_the_same_anywhere(
         },
         "scaffold": {"name": own, "options": {"instructions": "Say: yes"}},
         "engine": {"name": own},
-        "algorithm": {"estimator": own, "clip_high": 0.3},
+        "algorithm": {"estimator": own, "clip_high": 0.3, "teacher": {"model": "models/mine"}},
         "sft": {"demonstrations": {"behaviours": {own: 1.0}}},
         "monitor": {"echo_trap": own, "trackers": [own, "wandb"]},
     }
@@ -375,6 +348,11 @@ def test_a_kept_recipe_means_the_same_anywhere(
     folder.begin(check_recipe(values, "test"))
     kept, whole = folder.recipe(), f"{tmp_path}/mine.py:Own"
     assert kept.model.name == f"{tmp_path}/model"
+    assert kept.algorithm.teacher.model == f"{tmp_path}/models/mine"
+    for name in ("Qwen/Qwen3-0.6B", "tiny"):  # of the hub, and our own
+        other = RunFolder.new(tmp_path / name.replace("/", "-"))
+        other.begin(check_recipe({**values, "model": {"name": name}}, "test"))
+        assert other.recipe().model.name == name
     assert kept.environment.name == kept.scaffold.name == kept.engine.name == whole
     assert kept.environment.options == {
         "questions": f"{tmp_path}/tasks.jsonl",

@@ -28,19 +28,11 @@ def test_a_name_finds_its_own_text_first():
     assert index.search("TarFile", 4)[0] == 0
     assert index.search("tarfile", 4)[0] == 3
     assert index.search("EXTRACTALL", 1) == [1]
-
-
-def test_dotted_names_are_found_by_their_last_part():
-    texts = ["Module a.command.build.", "Module b.", "Class Command."]
-    index = BM25Index(texts, ["a.command.build", "b", "Command"])
+    dotted = ["a.command.build", "b", "Command"]  # by their last part too
+    index = BM25Index(["Module a.command.build.", "Module b.", "Class Command."], dotted)
     assert index.search("command", 3)[0] == 2
     assert index.search("build", 3) == [0]
     assert index.search("a.command.build", 3)[0] == 0
-
-
-def test_equal_scores_keep_the_order_of_the_texts():
-    index = BM25Index(["same words"] * 50, [""] * 50)
-    assert index.search("words", 5) == [0, 1, 2, 3, 4]
 
 
 def test_only_texts_with_a_word_of_the_query_are_results():
@@ -68,6 +60,8 @@ def test_the_ranking_is_that_of_the_formula():
             total += weight * count / (count + 1.5 * (0.7 + 0.3 * len(document) / average))
         return total
 
+    same = BM25Index(["same words"] * 50, [""] * 50)
+    assert same.search("words", 5) == [0, 1, 2, 3, 4], "of equal scores the first texts"
     for query in ("b", "c", "a b", "d g c", "b a e"):
         scores = [score(document, query) for document in tokens]
         expected = sorted((i for i, s in enumerate(scores) if s > 0), key=lambda i: -scores[i])

@@ -114,11 +114,7 @@ def test_the_schema_is_the_signature():
             "required": ["left"],
         },
     }
-
-
-def test_a_schema_is_made_once():
-    """Every call of a tool asks for it."""
-    assert Tool.of(Desk().add).schema is Tool.of(Desk().add).schema
+    assert Tool.of(Desk().add).schema is Tool.of(Desk().add).schema, "every call asks for it"
 
 
 def test_only_marked_methods_are_tools_in_alphabetical_order():
@@ -256,7 +252,7 @@ def test_a_worker_that_ended_between_two_calls_is_no_call_of_anybodys():
 def undocumented(self, text: str) -> str: ...
 
 
-def untyped(self, text) -> str:  # type: ignore[no-untyped-def]
+def untyped(self, text) -> str:
     """Say."""
 
 

@@ -1,8 +1,5 @@
 """Parts of runs that teach nothing: a scaffold that reads whatever a random model writes as it is
-told to, and environments whose tools and verdicts leave nothing to learn from.
-
-Not here: the runs (`test_no_signal.py`).
-"""
+told to, and environments whose tools and verdicts leave nothing to learn from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +18,6 @@ class Always(TagsScaffold):
         self.answer = answer
 
     def parse(self, tokens: Sequence[int]) -> Action:
-        """See Scaffold."""
         text = super().parse(tokens).text
         if self.answer:
             return Action(text, answer=self.answer)

@@ -30,21 +30,11 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 3
-max_turn_tokens = 12
-max_tokens = 200
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 5
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 2
-[evaluation]
-tasks = 0
+engine = { max_sequences = 4 }
+rollout = { max_turns = 3, max_turn_tokens = 12, max_tokens = 200 }
+learning = { learning_rate = 1e-3 }
+train = { steps = 5, tasks_per_step = 2, group_size = 4, checkpoint_every = 2 }
+evaluation = { tasks = 0 }
 """
 AHEAD = ("engine.deterministic=false", "train.max_staleness=2")
 
@@ -122,7 +112,7 @@ def test_the_engines_weights_are_a_copy_and_become_the_learners(
     recipe: Path, tmp_path: Path
 ) -> None:
     context = train(recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "train.steps=2")
-    learned, sampled = context.components.model, context.components.engine.engine._model  # type: ignore[attr-defined]
+    learned, sampled = context.components.model, context.components.engine.engine._model
     assert learned is not sampled
     for name, weight in learned.state_dict().items():
         assert torch.equal(weight, sampled.state_dict()[name])
@@ -137,7 +127,7 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     context = train(
         recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "model.lora_rank=2", "train.steps=2"
     )
-    sampled = dict(context.components.engine.engine._model.named_parameters())  # type: ignore[attr-defined]
+    sampled = dict(context.components.engine.engine._model.named_parameters())
     adapters = 0
     for name, weight in context.components.model.get_base_model().named_parameters():
         assert torch.equal(weight, sampled[name])
@@ -147,9 +137,7 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     recipe: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
@@ -197,7 +185,7 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
         with pytest.raises(asyncio.CancelledError):
             await running
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not context.components.engine.engine._sessions  # type: ignore[attr-defined]
+        assert not context.components.engine.engine._sessions
 
     asyncio.run(main())
     saved = max(int(path.name[5:]) for path in folder.checkpoints.glob("step-*"))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_runs import Listening, figures, interrupted, resume, train, write_recipe
+from tests import small_runs
+from tests.small_runs import Listening, interrupted, resume, train, write_recipe
 from turnwise.commands.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
@@ -28,26 +29,12 @@ from turnwise.training.prepare import prepare
 from turnwise.training.reinforcement import ReinforcementLoop
 
 TABLES = """
-[rollout]
-max_turns = 1
-max_turn_tokens = 16
-max_tokens = 200
-[sft]
-steps = 1
-demonstrations.count = 2
-batch_size = 2
-demonstrations.behaviours = { faithful = 1 }
-[algorithm]
-kl_coefficient = 0.001
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 3
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+rollout = { max_turns = 1, max_turn_tokens = 16, max_tokens = 200 }
+sft = { steps = 1, demonstrations = { count = 2, behaviours = { faithful = 1 } }, batch_size = 2 }
+algorithm = { kl_coefficient = 1e-3 }
+learning = { learning_rate = 1e-3 }
+train = { steps = 3, tasks_per_step = 2, group_size = 2, checkpoint_every = 1 }
+evaluation = { tasks = 2 }
 """
 
 
@@ -81,10 +68,7 @@ def run(whole: Path, tmp_path: Path) -> Path:
 
 
 def assert_same(whole: Path, other: Path) -> None:
-    for name in ("metrics.jsonl", "checkpoints/step-000003/model.safetensors"):
-        assert (whole / name).read_bytes() == (other / name).read_bytes(), name
-    trained = [figures(RunFolder(run).evaluation("trained")) for run in (whole, other)]
-    assert trained[0] == trained[1]
+    small_runs.assert_same(RunFolder(whole), RunFolder(other), "step-000003")
 
 
 def flip(file: Path) -> None:
@@ -267,20 +251,3 @@ def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
         assert labels >= {f"train/{step}", f"train/{step}/round/1"}
         seeds = [member.seed for group in groups for member in group.trajectories]
         assert len(set(seeds)) == len(seeds)
-
-
-@pytest.mark.slow
-def test_a_relative_model_is_found_from_elsewhere(
-    recipe: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(recipe.parent)
-    options = ["model.name=model", "sft.steps=0", "train.steps=1", "evaluation.tasks=1"]
-    options += ["model.lora_rank=0", "algorithm.kl_coefficient=0"]
-    assert command(capsys, "train", recipe, *options, "--run", tmp_path / "own")[0] == 0
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    code, said = command(capsys, "evaluate", tmp_path / "own")
-    assert code == 0, said

@@ -15,16 +15,9 @@ from turnwise.commands import cli
 from turnwise.rollout.episode import Episode
 
 TABLES = """
-[rollout]
-max_turns = 1
-max_turn_tokens = 4
-max_tokens = 200
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 0
+rollout = { max_turns = 1, max_turn_tokens = 4, max_tokens = 200 }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation = { tasks = 0 }
 """
 PACKAGE = Path(turnwise.__file__).parent
 PATH = ["train", "run", "run", "sample", "collect", "run"]

@@ -25,6 +25,7 @@ from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests.small_runs import write_recipe
 from tests.vision_models import image, save_vision_model
 
 
@@ -86,33 +87,13 @@ class Torn(Doors):
         return await super().step(action)
 
 
-RECIPE = """
-name = "doors"
+TABLES = """
 seed = 5
-threads = 1
-[model]
-name = "{model}"
-device = "cpu"
-[environment]
-name = "{environment}"
-[scaffold]
-options = {{ instructions = "Look." }}
-[rollout]
-max_turns = 3
-max_turn_tokens = 24
-max_tokens = 160
-[sft]
-steps = 2
-batch_size = 4
-demonstrations.count = 8
-demonstrations.behaviours = {{ faithful = 1 }}
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+model.device = "cpu"
+rollout = { max_turns = 3, max_turn_tokens = 24, max_tokens = 160 }
+sft = { steps = 2, batch_size = 4, demonstrations.count = 8 }
+train = { steps = 2, tasks_per_step = 2, group_size = 4, checkpoint_every = 1 }
+evaluation = { tasks = 2 }
 """
 
 
@@ -123,10 +104,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def recipe(folder: Path, model: Path, *overrides: str) -> Recipe:
-    path = folder / "recipe.toml"
-    environment = f"{Path(__file__)}:Doors"
-    path.write_text(RECIPE.format(model=model, environment=environment))
-    return load_recipe(str(path), list(overrides))
+    path = write_recipe(folder, f"{__file__}:Doors", TABLES, model)
+    told = ("scaffold.options.instructions=Look.", "sft.demonstrations.behaviours.faithful=1")
+    return load_recipe(str(path), [*told, *overrides])
 
 
 def train(folder: RunFolder, chosen: Recipe) -> RunContext:

@@ -21,18 +21,10 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """
-[rollout]
-max_turns = 1
-max_turn_tokens = 16
-max_tokens = 200
-[learning]
-learning_rate = 1e-2
-[train]
-steps = 2
-tasks_per_step = 1
-group_size = 4
-[evaluation]
-tasks = 0
+rollout = { max_turns = 1, max_turn_tokens = 16, max_tokens = 200 }
+learning = { learning_rate = 0.01 }
+train = { steps = 2, tasks_per_step = 1, group_size = 4 }
+evaluation = { tasks = 0 }
 """
 PARTS = Path(__file__).with_name("silent_parts.py")
 ALWAYS = f'scaffold={{name="{PARTS}:Always",options={{instructions="",answer="%s"}}}}'
@@ -46,7 +38,6 @@ class Deaf(EmbeddedEngine):
     honest = False
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
-        """See Engine."""
         if not (self.honest and version):
             await super().load_weights({}, version)
 

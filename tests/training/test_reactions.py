@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from tests.fakes import save_small_model
+from tests.small_runs import write_recipe
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.config import Recipe, check_recipe
+from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.learning.learner import Learner
 from turnwise.monitor.display import SilentDisplay
@@ -64,29 +65,21 @@ class StillWriting:
             draft.rename(draft.with_name(draft.name.removeprefix("draft-")))
 
 
+TABLES = f"""
+engine = {{ max_sequences = 8 }}
+rollout = {{ max_turns = 1, max_turn_tokens = 8, max_tokens = 200 }}
+learning = {{ learning_rate = 2e-2 }}
+train = {{ steps = {STEPS}, tasks_per_step = 2, group_size = 4, checkpoint_every = 3 }}
+evaluation = {{ tasks = 0 }}
+monitor.echo_trap.highest_reward = 5.0
+"""
+
+
 def trapped_recipe(model: Path, reaction: str) -> Recipe:
     """A learning rate so high that the policy soon writes the same letters, whatever is asked."""
-    fakes = Path(__file__).parents[1] / "fakes.py"
-    values = {
-        "name": "trapped",
-        "threads": 1,
-        "model": {"name": str(model), "device": "cpu"},
-        "environment": {"name": f"{fakes}:Letters"},
-        "scaffold": {"options": {"instructions": ""}},
-        "engine": {"max_sequences": 8},
-        "rollout": {"max_turns": 1, "max_turn_tokens": 8, "max_tokens": 200},
-        "learning": {"learning_rate": 2e-2},
-        "train": {
-            "steps": STEPS,
-            "tasks_per_step": 2,
-            "group_size": 4,
-            "checkpoint_every": 3,
-            "keep_checkpoints": 1,
-        },
-        "evaluation": {"tasks": 0},
-        "monitor": {"echo_trap": {"reaction": reaction, "highest_reward": 5.0}},
-    }
-    return check_recipe(values, "test")
+    path = write_recipe(model.parent, "Letters", TABLES, model)
+    given = ["model.device=cpu", "train.keep_checkpoints=1"]
+    return load_recipe(str(path), [*given, f"monitor.echo_trap.reaction={reaction}"])
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +100,7 @@ def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "reaction",
-    [
-        "roll_back",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("lower_learning_rate", "filter")),
-    ],
-)
+@pytest.mark.parametrize("reaction", ["roll_back", "lower_learning_rate", "filter"])
 def test_a_run_that_was_killed_ends_like_one_that_was_not(
     model: Path, tmp_path: Path, reaction: str
 ) -> None:
@@ -212,7 +199,6 @@ def test_the_best_step_has_the_highest_average(rewards: list[float], every: int)
     if found is None:
         assert chosen is None
     else:
-        assert chosen is not None
         assert chosen % every == 0
         last = rewards[max(0, chosen - 5) : chosen]
         assert sum(last) / len(last) == pytest.approx(best, abs=1e-6)

@@ -11,35 +11,17 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 
 TABLES = f"""
-[engine]
-max_sequences = 8
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
+engine = {{ max_sequences = 8 }}
+rollout = {{ max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }}
+algorithm = {{ name = "turn_rloo" }}
+train = {{ steps = 2, tasks_per_step = 2, group_size = 4, checkpoint_every = 1 }}
+evaluation = {{ tasks = 2 }}
 [reward]
 outcome = 3.0
-[reward.parts]
-each = 0.5
-[reward.parts.letters]
-weight = 0.4
-schedule = {{ weight = 0.0, to_step = 2 }}
-[reward.parts.place]
-use = "{FAKES}:rank"
-weight = 0.25
-[reward.costs.words]
-use = "{FAKES}:written"
-limit = 0.5
-highest = 0.5
-[algorithm]
-name = "turn_rloo"
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+parts.each = 0.5
+parts.letters = {{ weight = 0.4, schedule = {{ weight = 0.0, to_step = 2 }} }}
+parts.place = {{ use = "{FAKES}:rank", weight = 0.25 }}
+costs.words = {{ use = "{FAKES}:written", limit = 0.5, highest = 0.5 }}
 """
 LETTERS = (0.4, 0.2)
 """The weight at the two steps."""
@@ -71,14 +53,13 @@ def test_rewards_are_those_of_the_parts(whole: RunFolder) -> None:
     assert max(places) > 0
 
 
-def test_metrics_have_every_part(whole: RunFolder) -> None:
+def test_metrics_have_every_part_and_the_multiplier_of_a_cost_that_is_too_high(
+    whole: RunFolder,
+) -> None:
     for line in whole.lines("metrics.jsonl"):
         assert 0 < line["reward/parts/letters"] < 1
         assert 0 < line["reward/parts/place"] < 1
         assert line["reward/turns"] == pytest.approx(0.5 * line["reward/turn_parts/each"])
-
-
-def test_a_multiplier_rises_while_its_cost_is_too_high(whole: RunFolder) -> None:
     lines = whole.lines("metrics.jsonl")
     assert [line["reward/parts/words"] for line in lines] == [1.0, 1.0]
     assert [line["reward/multipliers/words"] for line in lines] == pytest.approx([0.0, 0.05])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from tests import small_runs
+from tests.fakes import save_small_model
 from tests.small_runs import FAKES, figures, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
@@ -32,27 +34,15 @@ from turnwise.training.validation import Validation
 pytestmark = pytest.mark.long
 
 TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 3
-max_turn_tokens = 24
-max_tokens = 200
-[sft]
-steps = 6
-batch_size = 8
-demonstrations.count = 16
-demonstrations.behaviours = { faithful = 1, mistaken = 1 }
-checkpoint_every = 3
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 5
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 2
-[evaluation]
-tasks = 2
+engine = { max_sequences = 4 }
+rollout = { max_turns = 3, max_turn_tokens = 24, max_tokens = 200 }
+sft.steps = 6
+sft.batch_size = 8
+sft.demonstrations = { count = 16, behaviours = { faithful = 1, mistaken = 1 } }
+sft.checkpoint_every = 3
+learning = { learning_rate = 1e-3 }
+train = { steps = 5, tasks_per_step = 2, group_size = 4, checkpoint_every = 2 }
+evaluation = { tasks = 2 }
 """
 
 
@@ -163,89 +153,117 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
     assert_same(whole_run, run)
 
 
-@pytest.mark.slow
-def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    whole = run_here(
-        recipe, tmp_path / "whole", "algorithm.name=ppo", "algorithm.critic.pretraining_steps=1"
-    )
-    lines = RunFolder(whole).lines("metrics.jsonl")
-    assert ["policy/loss" in line for line in lines] == [False, True, True, True, True]
-    assert all(line["critic/loss"] > 0 for line in lines)
-    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+def critic(folder: RunFolder) -> None:
+    lines = folder.lines("metrics.jsonl")
+    assert ["policy/loss" in line for line in lines] == [False, False, True, True, True]
+    assert all("critic/explained_variance" in line for line in lines)
 
 
-@pytest.mark.slow
-def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    """From between checkpoints, when some tasks have been measured and some have not."""
-    options = (
-        f"environment.name={FAKES}:Levels",
-        "curriculum=by_success",
-        "algorithm.reward_shaping=overlong",
-        "algorithm.overlong_band=1",
-        "algorithm.trajectory_filter=overlong",
-        "rollout.max_turns=2",
-        "rollout.max_turn_tokens=12",
-        "sft.steps=0",
-        "train.tasks_per_step=3",
-    )
-    whole = run_here(recipe, tmp_path / "whole", *options)
-    lines = RunFolder(whole).lines("metrics.jsonl")
+def curriculum(folder: RunFolder) -> None:
+    lines = folder.lines("metrics.jsonl")
     measured = [line["curriculum/measured"] for line in lines]
     assert 3 / 8 == measured[0] < measured[1] < measured[-1]
     assert sum(line["policy/updates"] for line in lines) > 0
     assert all(line["reward/penalty"] > 0 for line in lines)
     assert all(0 <= line["batch/left_out"] < 1 for line in lines)
-    assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
-@pytest.mark.slow
-def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
-    recipe: Path, tmp_path: Path
-) -> None:
-    options = (
-        f"environment.name={FAKES}:Levels",
-        "rollout.max_turns=3",
-        "rollout.max_turn_tokens=12",
-        "rollout.horizon={turns=1, target=0.2, window=1}",
-        "rollout.temperature_schedule={temperature=0.7, to_step=4}",
-        "sft.steps=0",
-    )
-    whole = run_here(recipe, tmp_path / "whole", *options)
-    lines = RunFolder(whole).lines("metrics.jsonl")
+def horizon(folder: RunFolder) -> None:
+    lines = folder.lines("metrics.jsonl")
     assert lines[0]["rollout/horizon"] == 1 < lines[-1]["rollout/horizon"]
     assert lines[0]["rollout/temperature"] == 1.0 > lines[-1]["rollout/temperature"] >= 0.7
     gap = max(line["policy/logprob_gap"] for line in lines)
     assert gap < 1e-4  # tokens are scored at the temperature that they were sampled at
-    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+
+
+def contexts(folder: RunFolder) -> None:
+    lines = folder.lines("metrics.jsonl")
+    assert all(line["rollout/contexts"] > 1 for line in lines)
+    assert max(line["policy/logprob_gap"] for line in lines) < 1e-4
+    rows = read_rows(folder.path / "trajectories" / "step-000003.parquet")
+    assert {len(row["contexts"]) for row in rows} > {1}
+    assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
+
+
+def self_teacher(folder: RunFolder) -> None:
+    """Its average is neither the policy nor what the run began with."""
+    for name in ("policy/updates", "self_teacher/taught", "self_teacher/divergence"):
+        assert any(line.get(name, 0) > 0 for line in folder.lines("metrics.jsonl")), name
+
+
+def teacher(folder: RunFolder) -> None:
+    lines = folder.lines("metrics.jsonl")
+    assert all(line["auxiliary/demonstration_tokens"] > 0 for line in lines)
+    assert all(line["teacher/reverse_kl"] for line in lines)
+
+
+def changing(metric: str) -> Callable[[RunFolder], None]:
+    """It is another number in each step."""
+
+    def check(folder: RunFolder) -> None:
+        assert len({line[metric] for line in folder.lines("metrics.jsonl")}) == 5
+
+    return check
+
+
+LEVELS = f"environment.name={FAKES}:Levels sft.steps=0 rollout.max_turn_tokens=12"
+PPO = "algorithm.name=ppo algorithm.critic.pretraining_steps=2"
+WING = pytest.mark.wing("algorithms")
+GOES_ON = [
+    pytest.param(PPO, critic, id="critic"),
+    pytest.param(f"{PPO} algorithm.critic.kind=head", critic, id="critic on the policy's body"),
+    pytest.param(
+        f"{LEVELS} curriculum=by_success train.tasks_per_step=3 rollout.max_turns=2 "
+        "algorithm.reward_shaping=overlong algorithm.overlong_band=1 "
+        "algorithm.trajectory_filter=overlong",
+        curriculum,
+        id="curriculum",
+    ),
+    pytest.param(
+        f"{LEVELS} rollout.horizon={{turns=1,target=0.2,window=1}} "
+        "rollout.temperature_schedule={temperature=0.7,to_step=4}",
+        horizon,
+        id="horizon and temperature",
+    ),
+    pytest.param(
+        "rollout.max_turns=5 rollout.max_turn_tokens=8 rollout.max_tokens=480 "
+        "rollout.context=summarise sft.steps=0",
+        contexts,
+        id="contexts",
+    ),
+    pytest.param(
+        "algorithm.kl_reward_coefficient=0.1 algorithm.kl_target=0.01 algorithm.kl_horizon=16",
+        changing("policy/kl_coefficient"),
+        id="adapted KL",
+    ),
+    pytest.param(
+        "algorithm.name=prime algorithm.group_filter=none",
+        changing("implicit_reward/gradient_norm"),
+        id="process rewards",
+        marks=WING,
+    ),
+    pytest.param(
+        "algorithm.name=distillation algorithm.teacher.model={teacher} "
+        "algorithm.demonstration_coefficient=0.1",
+        teacher,
+        id="teacher and demonstrations",
+        marks=WING,
+    ),
+    pytest.param(f"{LEVELS} algorithm.name=sdpo", self_teacher, id="self-teacher", marks=WING),
+]
+"""Changes of the recipe, and what has to be seen of them in the whole run."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "metric"),
-    [
-        pytest.param(
-            [
-                "algorithm.kl_reward_coefficient=0.1",
-                "algorithm.kl_target=0.01",
-                "algorithm.kl_horizon=16",
-            ],
-            "policy/kl_coefficient",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ["algorithm.name=prime", "algorithm.group_filter=none"],
-            "implicit_reward/gradient_norm",
-            marks=pytest.mark.wing("algorithms"),
-        ),
-    ],
-    ids=["adapted_kl", "prime"],
-)
-def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
-    recipe: Path, tmp_path: Path, overrides: list[str], metric: str
+@pytest.mark.parametrize(("changes", "check"), GOES_ON)
+def test_a_run_goes_on_exactly_whatever_it_remembers(
+    recipe: Path, tmp_path: Path, changes: str, check: Callable[[RunFolder], None]
 ) -> None:
-    whole = run_here(recipe, tmp_path / "whole", *overrides)
-    found = [line[metric] for line in RunFolder(whole).lines("metrics.jsonl")]
-    assert len(set(found)) == 5
+    """From between checkpoints, when some tasks have been measured and some have not."""
+    other = save_small_model(tmp_path / "teacher", seed=1)
+    given = changes.replace("{teacher}", str(other)).split()
+    whole = run_here(recipe, tmp_path / "whole", *given)
+    check(RunFolder(whole))
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
@@ -349,8 +367,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     ("option", "file"),
     [
         ("model.lora_rank=2", "adapter_model.safetensors"),
-        # masters are in the learner's state
-        pytest.param("model.dtype=bfloat16", "model.safetensors", marks=pytest.mark.slow),
+        ("model.dtype=bfloat16", "model.safetensors"),  # masters are in the learner's state
     ],
 )
 def test_adapters_and_rounded_weights_are_trained_resumed_and_evaluated_exactly(

@@ -1,7 +1,4 @@
-"""Runs with mixed-in demonstrations and a teacher go on exactly from any checkpoint.
-
-A killed run is a copy of a whole one without what was written after some checkpoint.
-"""
+"""The stages of a run: imitation beside RL, and which evaluations there are."""
 
 import asyncio
 import json
@@ -12,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests import small_runs
-from tests.fakes import save_small_model
-from tests.small_runs import figures, interrupted, write_recipe
+from tests.small_runs import figures, write_recipe
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
@@ -24,24 +20,15 @@ from turnwise.training.run import run as run_stages
 from turnwise.training.run import stages_of
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[sft]
-demonstrations.count = 4
-batch_size = 2
-demonstrations.behaviours = { faithful = 1 }
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 3
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-keep_checkpoints = 9
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+sft = { demonstrations = { count = 4, behaviours = { faithful = 1 } }, batch_size = 2 }
+learning = { learning_rate = 1e-3 }
+train.steps = 3
+train.tasks_per_step = 2
+train.group_size = 2
+train.checkpoint_every = 1
+train.keep_checkpoints = 9
+evaluation = { tasks = 2 }
 """
 
 
@@ -60,29 +47,6 @@ def resume(run: RunFolder) -> RunFolder:
 
 def terminal() -> TerminalDisplay:
     return TerminalDisplay(Console(stderr=True))
-
-
-def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
-    for name in ("metrics.jsonl", "preferences.jsonl", f"checkpoints/{last}/model.safetensors"):
-        files = [folder.path / name for folder in (whole, other)]
-        assert files[0].exists() is files[1].exists()
-        assert not files[0].exists() or files[0].read_bytes() == files[1].read_bytes()
-    trained = [figures(folder.evaluation("trained")) for folder in (whole, other)]
-    assert trained[0] == trained[1]
-
-
-@pytest.mark.slow
-def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    sizes = ("rollout.max_turns=5", "rollout.max_tokens=480", "rollout.context=summarise")
-    whole = train(recipe, tmp_path / "whole", *sizes)
-    lines = whole.lines("metrics.jsonl")
-    assert [line["rollout/contexts"] > 1 for line in lines] == [True] * 3
-    assert max(line["policy/logprob_gap"] for line in lines) < 1e-4
-    rows = read_rows(whole.path / "trajectories" / "step-000003.parquet")
-    assert {len(row["contexts"]) for row in rows} > {1}
-    assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
-    late = interrupted(whole, tmp_path / "late", "step-000002", "step-000003")
-    assert_same(whole, resume(late), "step-000003")
 
 
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
@@ -154,56 +118,6 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert lines[:2] == before[:2]
     assert folder.evaluation("sft") is not None
-
-
-@pytest.mark.wing("algorithms")
-@pytest.mark.slow
-def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    other = save_small_model(tmp_path / "teacher", seed=1)
-    options = ("algorithm.name=distillation", f"algorithm.teacher.model={other}")
-    mixed = "algorithm.demonstration_coefficient=0.1"
-    whole = train(recipe, tmp_path / "whole", *options, mixed)
-    for line in whole.lines("metrics.jsonl"):
-        assert line["auxiliary/demonstration_tokens"] > 0
-        assert line["teacher/reverse_kl"] != 0
-    lost = [f"step-00000{step}" for step in (2, 3)]
-    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
-
-
-@pytest.mark.slow
-def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    """From the step in which it was trained alone, too, and with value gradients in the body."""
-    options = (
-        "algorithm.name=ppo",
-        "algorithm.critic.kind=head",
-        "algorithm.critic.pretraining_steps=1",
-    )
-    whole = train(recipe, tmp_path / "whole", *options)
-    lines = whole.lines("metrics.jsonl")
-    assert ["policy/updates" in line for line in lines] == [False, True, True]
-    assert all("critic/explained_variance" in line for line in lines)
-    detached = train(recipe, tmp_path / "detached", *options, "algorithm.critic.body_coefficient=0")
-    names = [f"checkpoints/step-00000{step}/model.safetensors" for step in (1, 3)]
-    same = [
-        (whole.path / name).read_bytes() == (detached.path / name).read_bytes() for name in names
-    ]
-    assert same == [True, False]
-    lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
-
-
-@pytest.mark.wing("algorithms")
-@pytest.mark.slow
-def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    """The teacher's average is neither the policy nor what the run began with."""
-    levels = f"environment.name={small_runs.FAKES}:Levels"
-    whole = train(recipe, tmp_path / "whole", levels, "algorithm.name=sdpo", "train.group_size=4")
-    lines = whole.lines("metrics.jsonl")
-    assert any(line["policy/updates"] for line in lines)
-    assert lines[-1]["self_teacher/taught"] > 0
-    assert lines[-1]["self_teacher/divergence"] > 0
-    lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
 @pytest.mark.parametrize(

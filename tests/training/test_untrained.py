@@ -12,15 +12,9 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[train]
-steps = 0
-[evaluation]
-tasks = 2
-temperature = 0
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+train = { steps = 0 }
+evaluation = { tasks = 2, temperature = 0 }
 """
 
 

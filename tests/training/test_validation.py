@@ -21,21 +21,14 @@ from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation, best_step
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[learning]
-learning_rate = 1e-2
-[train]
-steps = 6
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-keep_checkpoints = 1
-[evaluation]
-tasks = 1
-during_rl = { every = 2, tasks = 1 }
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+learning = { learning_rate = 0.01 }
+train.steps = 6
+train.tasks_per_step = 2
+train.group_size = 2
+train.checkpoint_every = 1
+train.keep_checkpoints = 1
+evaluation = { tasks = 1, during_rl = { every = 2, tasks = 1 } }
 """
 
 
@@ -105,7 +98,6 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
     after = context.components.model.state_dict()
     assert all(np.array_equal(after[name].numpy(), weight) for name, weight in saved.items())
     evaluation = folder.evaluation("trained")
-    assert evaluation is not None
     assert evaluation["step"] == 2
     damaged = RunFolder.open(tmp_path / "damaged")
     file = damaged.checkpoints / "step-000002/model.safetensors"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests import small_runs
-from tests.small_runs import interrupted, write_recipe
-from tests.training.test_stages import TABLES, assert_same, resume, train
+from tests.small_runs import assert_same, interrupted, write_recipe
+from tests.training.test_stages import TABLES, resume, train
 
 PREFERENCES = (
     *("train.steps=1", "preferences.steps=3", "preferences.pairs=3"),

@@ -121,20 +121,14 @@ def test_questions_of_some_kinds_alone(library):
         assert environment.tasks(split) == wanted
 
 
-def test_a_result_is_a_line_with_a_card(library):
+def test_a_result_is_a_line_with_a_card_and_cut_by_whoever_counts_tokens(library):
     lines = library.search("TarFile").splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("[1] Class TarFile. Module: tarfile. Base: object. TarFile(")
-
-
-def test_results_are_cut_by_whoever_counts_tokens(library):
     environment = library.fresh()
     environment.truncate = lambda text, max_tokens: text[:max_tokens].rstrip()
     assert environment.search("TarFile").splitlines()[0] == "[1] Class TarFile. Module: tarfile."
     assert library.search("TarFile") != environment.search("TarFile")
-
-
-def test_nothing_found_and_nothing_asked(library):
     assert library.search("zzzzqqq") == "No results."
     call = ToolCall("search", {"query": "  "})
     step = asyncio.run(library.fresh().step(Action("", calls=(call,))))

@@ -42,13 +42,6 @@ def test_every_answer_is_the_only_one_by_a_second_reading(library, everything):
     assert wrong == []
 
 
-def test_splits_share_no_name(library):
-    train, heldout = (
-        {name for task in library.tasks(split) for name in symbols(task)} for split in SPLITS
-    )
-    assert train.isdisjoint(heldout)
-
-
 def test_no_question_holds_its_answer(everything):
     for task in everything:
         answer, question = normalise(task.secret["answers"][0]), normalise(task.prompt)
@@ -66,11 +59,6 @@ def test_what_an_environment_is_given_holds_no_answer(everything):
         assert public.id == question_id(task.prompt)
 
 
-def test_ids_are_unique_and_questions_short(everything):
-    assert len({task.id for task in everything}) == len(everything)
-    assert max(len(task.prompt.split()) for task in everything) <= 25
-
-
 @pytest.mark.parametrize("split", SPLITS)
 def test_no_answer_is_popular(library, split):
     uses = Counter((task.info["hops"], task.secret["answers"][0]) for task in library.tasks(split))
@@ -86,6 +74,15 @@ def test_no_earlier_result_that_is_needed_states_the_answer(library, everything)
         if task.info["hops"] in ("two", "three"):
             for query, found in task.secret["chain"][:-1]:
                 assert task.secret["answers"][0] not in stated[query.lower(), found], task
+
+
+def test_splits_share_no_name_ids_are_unique_and_questions_short(library, everything):
+    train, heldout = (
+        {name for task in library.tasks(split) for name in symbols(task)} for split in SPLITS
+    )
+    assert train.isdisjoint(heldout)
+    assert len({task.id for task in everything}) == len(everything)
+    assert max(len(task.prompt.split()) for task in everything) <= 25
 
 
 def test_the_order_is_fixed_and_mixed(library):

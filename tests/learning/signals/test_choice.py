@@ -61,5 +61,5 @@ def test_an_algorithm_gets_what_it_asks_for(
 def test_models_of_the_run_are_asked_too() -> None:
     model, scaffold = Learned(), object()
     algorithm = make_algorithm("grpo", {})
-    made = signals_of(RECIPE, algorithm, LEARNER, scaffold, lambda task: [], (None, model))  # type: ignore[arg-type]
+    made = signals_of(RECIPE, algorithm, LEARNER, scaffold, lambda task: [], (None, model))
     assert model in made

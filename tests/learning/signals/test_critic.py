@@ -44,7 +44,6 @@ def test_values_stand_at_sampled_tokens_of_graded_trajectories() -> None:
     assert signals.of(groups[0].trajectories[2]).values is None
     for member in groups[0].graded + groups[1].graded:
         values = signals.of(member).values
-        assert values is not None
         np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
         position = int(np.flatnonzero(member.tokens.mask)[-1])
         ids = torch.tensor(member.tokens.ids[None, :position])

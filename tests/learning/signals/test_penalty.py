@@ -43,7 +43,6 @@ def test_what_was_sampled_before_a_branch_is_of_the_response() -> None:
     groups = make_groups([[1.0]])
     (member,) = groups[0].trajectories
     whole = Penalty(SHAPED, 10).measure(groups).of(member).penalty
-    assert whole is not None
     assert whole > 0
     sampled_first = (member.tokens.turn == 0) & member.tokens.mask
     branched = with_one(
