@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from environment_playing import module
 from turnwise.config import check_recipe
 from turnwise.environments.random_actions import random_script, random_value
 from turnwise.environments.registry import make_environment
@@ -84,11 +85,7 @@ class Blind(Counter):
 '''
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("own") / "own.py"
-    path.write_text(OWN)
-    return path
+own = module("own.py", OWN)
 
 
 @pytest.mark.long

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from environment_contract import keeps_its_word
-from environment_playing import judged, played
+from environment_playing import calling, judged, played
 from tests.sandboxes import working
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Task
 from turnwise_environments.adapters.dockerfile import (
     BuildStep,
     UnsupportedDockerfile,
@@ -110,7 +110,7 @@ def named(environment: Environment, name: str) -> Task:
 
 
 def shell(command: str) -> Action:
-    return Action("", calls=(ToolCall("shell", {"command": command}),))
+    return calling("shell", command=command)
 
 
 @pytest.mark.slow

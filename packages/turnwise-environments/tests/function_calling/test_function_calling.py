@@ -1,6 +1,5 @@
 """Function calling: the oracle, trivial and broken policies, state, and what the agent is told."""
 
-import asyncio
 import re
 from collections.abc import Sequence
 
@@ -143,30 +142,31 @@ BAD = {
 
 
 @pytest.mark.parametrize("calls", BAD)
-def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str) -> None:
+async def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str) -> None:
     state = {"calendar": {}, "cabinet": {}, "heating": {"hall": [20, "heat"], "attic": [18, "eco"]}}
     tools = ["read_room", "set_degrees", "set_mode"]
     task = Task("t", "", data={"state": state, "tools": tools, "requests": ["x"]})
     environment = made.fresh()
-    asyncio.run(environment.reset(task, 0))
+    await environment.reset(task, 0)
     before = environment.snapshot()
-    step = asyncio.run(environment.step(calling(calls)))
+    step = await environment.step(calling(calls))
     assert said(step).startswith("Error: ")
     assert BAD[calls] in said(step)
     assert not step.done
     assert environment.snapshot() == before
     good = '{"name": "set_mode", "parameters": {"room": "hall", "mode": "off"}}'
     if calls.startswith("{") and "is not an object" not in BAD[calls]:
-        mixed = asyncio.run(environment.step(calling(f"{calls}\n{good}")))
+        mixed = await environment.step(calling(f"{calls}\n{good}"))
         assert said(mixed).splitlines()[-1] == "set"
 
 
 def test_too_many_calls_and_another_tool(made: FunctionCalling) -> None:
-    environment = made.fresh()
-    asyncio.run(environment.reset(made.tasks("train")[0], 0))
-    many = asyncio.run(environment.step(calling('{"name": "a", "parameters": {}}\n' * 17)))
+    wrong = (
+        calling('{"name": "a", "parameters": {}}\n' * 17),
+        Action("", calls=(ToolCall("set_mode", {}),)),
+    )
+    many, other = steps_of(played(made, made.tasks("train")[0], *wrong))
     assert f"make {MAX_CALLS} at most" in said(many)
-    other = asyncio.run(environment.step(Action("", calls=(ToolCall("set_mode", {}),))))
     assert "tools: tool_call" in said(other)
 
 

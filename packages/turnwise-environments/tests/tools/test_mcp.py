@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from environment_playing import steps_of
+from environment_playing import module, steps_of
 from serving_running import listening
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
@@ -74,17 +74,13 @@ A_HANG = 120.0
 """Seconds within which a server starts and answers, however busy the machine is."""
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("server") / "server.py"
-    path.write_text(SOURCE)
-    return str(path)
+program = module("server.py", SOURCE)
 
 
 @pytest.fixture
-def stdio(program: str) -> McpServer:
+def stdio(program: Path) -> McpServer:
     return McpServer(
-        command=[sys.executable, program, "stdio"], environment=_path(), seconds=A_HANG
+        command=[sys.executable, str(program), "stdio"], environment=_path(), seconds=A_HANG
     )
 
 
@@ -93,13 +89,13 @@ def _path() -> dict[str, str]:
 
 
 @contextmanager
-def served(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
-    with listening(program, stderr=subprocess.DEVNULL, env=_path()) as (address, process):
+def served(program: Path) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
+    with listening(str(program), stderr=subprocess.DEVNULL, env=_path()) as (address, process):
         yield McpServer(url=f"{address}/mcp", seconds=A_HANG), process
 
 
 @pytest.fixture(scope="module")
-def http(program: str) -> Iterator[McpServer]:
+def http(program: Path) -> Iterator[McpServer]:
     with served(program) as (server, _):
         yield server
 
@@ -149,7 +145,7 @@ async def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
 
 
 @pytest.mark.long
-async def test_a_server_that_is_gone_over_http_is_infrastructure(program: str) -> None:
+async def test_a_server_that_is_gone_over_http_is_infrastructure(program: Path) -> None:
     with served(program) as (server, process):
         session = await server.open()
         assert await session.call("add", {"number": 1}, A_HANG) == "total 1"
