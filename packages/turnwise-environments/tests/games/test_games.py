@@ -164,6 +164,14 @@ def test_the_bandits_pay() -> None:
     assert 0.4 < np.mean(risky_first) < 0.6
 
 
+def test_each_move_has_a_chance_of_its_own() -> None:
+    bandit = Bandit(pulls=3)
+    tasks = bandit.tasks("train")[:8]
+    scripts = [[calling("pull", arm=task.data["risky"])] * 3 for task in tasks]
+    plays = played_all(bandit, tasks, scripts)
+    assert any(len({step.reward for step in steps_of(play)}) > 1 for play in plays)
+
+
 @pytest.mark.parametrize("name", GAMES)
 def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     game = make_environment(name, GAMES[name])
