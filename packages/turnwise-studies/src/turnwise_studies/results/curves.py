@@ -67,10 +67,9 @@ def draw_curves(curves: Curves, file: Path) -> None:
     across = min(len(curves), PANELS_IN_A_ROW)
     down = math.ceil(len(curves) / across)
     figure = Figure(figsize=(1.5 + 4.2 * across, 3.4 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).flatten().tolist()
-    for unused in panels[len(curves) :]:
-        unused.remove()
-        panels.remove(unused)
+    panels: list[Any] = [
+        figure.add_subplot(down, across, place) for place in range(1, len(curves) + 1)
+    ]
     for axes, (name, arms) in zip(panels, curves.items(), strict=True):
         for number, (arm, by_seed) in enumerate(arms.items()):
             _draw(axes, arm, number, by_seed)

@@ -65,7 +65,10 @@ def page(figures: Figures, plot: str) -> str:
         _reading(figures),
         f"![All arms by step]({plot})" if plot else "",
         "## How it was measured",
-        "\n".join(_facts(figures)),
+        f"- Command: `{figures.command}`\n"
+        f"- Seeds: {', '.join(map(str, figures.seeds))}; {figures.minutes:.0f} minutes, all runs "
+        f"added up\n- Machine: {'; '.join(figures.machines)}\n"
+        f"- Commit: {', '.join(f'`{one}`' for one in figures.commits)}, {figures.measured}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -173,16 +176,6 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
             here += f", {_times(Mean(**effect['ratio']))}"
     verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
     return claim.rstrip("."), verdict, here, effect["published"] or NONE
-
-
-def _facts(figures: Figures) -> list[str]:
-    seeds = ", ".join(map(str, figures.seeds))
-    return [
-        f"- Command: `{figures.command}`",
-        f"- Seeds: {seeds}; {figures.minutes:.0f} minutes, all runs added up",
-        f"- Machine: {'; '.join(figures.machines)}",
-        f"- Commit: {', '.join(f'`{commit}`' for commit in figures.commits)}, {figures.measured}",
-    ]
 
 
 def _reading(figures: Figures) -> str:
