@@ -123,8 +123,12 @@ def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: 
 
 
 def test_a_place_that_is_used_again_waits_for_an_episode(run: Path) -> None:
-    write(run, 3, [episode(0, 0.0, 1.0), episode(1, 2.0, 1.0)], [("update", 3.0, 5.0)])
-    (between, _) = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
+    """And what took most of the last episode is of it alone, not of its process."""
+    first = episode(0, 0.0, 1.0, "", Span(Doing.TOOLS, 0, 1))
+    second = episode(1, 2.0, 1.0, "", Span(Doing.ENVIRONMENT, 0, 0.9))
+    write(run, 3, [first, second], [("waiting", 0.0, 3.0), ("update", 3.0, 5.0)])
+    (learner, between, _) = timeline(run, 3, Index())["waits"]
+    assert "most of it environment" in learner["reason"]
     expected = (1.0, "The next episode of the step had not begun.")
     assert (between["start"], between["reason"]) == expected
 

@@ -95,3 +95,11 @@ def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:
     rows[1]["trained_logprob"] = [-0.5] * len(rows[1]["ids"])
     rewrite(run, rows)
     assert trained() == {"model", "tool"}
+
+
+def test_a_token_has_the_number_of_its_context(run: Path) -> None:
+    rows = rows_of(run)
+    rows[1]["contexts"] = [[0, 0], [5, 5]]
+    rewrite(run, rows)
+    columns = tokens(run, "step-000003", 1, (3, 8), Index(), Pieces())["columns"]
+    assert columns["context"] == [0, 0, 1, 1, 1]

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,12 +49,13 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def track(name: str, folder: RunFolder, steps: range) -> list[str]:
+def track(name: str, folder: RunFolder, steps: range, pause: float = 0.0) -> list[str]:
     """A run's steps, as the trainer tells of them; returns what was said."""
     said: list[str] = []
     opened = Trackers([name], tracked_run(RECIPE, folder, steps.start - 1), said.append)
     for step in steps:
         opened.log({"step": step, "reward/mean": step / 10, "policy/loss": -1.0}, step)
+        time.sleep(pause)  # the tracker has a thread of its own
     opened.close()
     return said
 
@@ -103,7 +105,7 @@ def test_one_that_fails_is_told_of_once_and_counted(
 ) -> None:
     library = fakes("wandb")
     library.FAILING_STEPS |= {2, 3, 5}
-    said = track("wandb", folder, range(1, 7))
+    said = track("wandb", folder, range(1, 7), pause=0.05)
     assert len(said) == 2
     assert "tracker wandb fails (ConnectionError: no network); the run goes on" in said[0]
     assert said[1] == "tracker wandb: 3 steps were not delivered"
