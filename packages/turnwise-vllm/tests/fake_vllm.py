@@ -56,10 +56,8 @@ class Refusal(Exception):
 class FakeVllm:
     """Example: `async with FakeVllm(sample) as server: ... server.url`."""
 
-    def __init__(
-        self, sample: Sample, context: int = 512, mode: str = "processed_logprobs"
-    ) -> None:
-        self.sample, self.context, self.mode = sample, context, mode
+    def __init__(self, sample: Sample) -> None:
+        self.sample, self.context, self.mode = sample, 512, "processed_logprobs"
         self.lies = Lies()
         self.scale_out = True
         """Whether it offers to sample from token ids."""

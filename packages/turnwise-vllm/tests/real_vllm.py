@@ -1,4 +1,4 @@
-"""Drives the vLLM engine in tests over real servers, on a CPU."""
+"""Drives the vLLM engine in tests over servers that are processes, on a CPU."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,15 +24,17 @@ def drive(
     body: Callable[[VllmEngine], Awaitable[None]],
     sender: Callable[[], Sender] | None = None,
     colocated: bool = False,
+    limit: int = LIMIT,
     **settings: Any,
 ) -> None:
-    """Run `body` with an engine over real servers; no process may be left."""
+    """Run `body` with an engine over servers that it starts, or running ones; no process may be
+    left."""
     of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
     servers = (RunningServers if "urls" in of_servers else StartedServers)(**of_servers)
-    config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
+    config = VllmEngineConfig(name="vllm", servers=servers, **{"max_sequences": 16, **settings})
 
     async def main() -> None:
-        engine = make_vllm(config, model, tokenizer, LIMIT, folder, sender, colocated)
+        engine = make_vllm(config, model, tokenizer, limit, folder, sender, colocated)
         try:
             await asyncio.wait_for(body(engine), 1200)
         finally:

@@ -79,7 +79,7 @@ def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
         for process in victims:
             os.kill(process, signal.SIGKILL)
         after = await again
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
         same = [
             one.tokens[:20] == other.tokens[:20] for one, other in zip(calm, after, strict=True)
         ]
@@ -128,7 +128,7 @@ def test_turns_go_on_with_new_weights_in_the_middle_of_them(tmp_path: Path, pyth
         told = f"{len(mixed)} of {len(found)} turns have tokens of both versions"
         print(f"{told}; largest gap of {len(gaps)} tokens to their own version: {max(gaps):.1e}")
         assert max(gaps) < 1e-3
-        assert engine.restarts == 0
+        assert engine.fleet.restarts == 0
 
     drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS, in_flight=True)
 
@@ -170,7 +170,7 @@ def test_adapters_alone_reach_a_server_under_a_new_name_each_time(
         for process in victims:
             os.kill(process, signal.SIGKILL)
         assert set((await turn).version) == {2}
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
 
     settings = {"python": python, "arguments": ARGUMENTS, "transport": "adapters"}
     drive(tmp_path, model, tokenizer, body, **settings)

@@ -133,7 +133,7 @@ def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
         await server.start()
         assert await asyncio.gather(*turns) == calm
         assert await late == calm[0]
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
         assert server.loaded[-1] == server.loaded[-2]  # the newest, again
 
     drive(tmp_path, [server], body)
@@ -168,7 +168,7 @@ def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Pat
         server.sample = serving().sample
         await server.die()
         turn = asyncio.create_task(once(engine))
-        await until(lambda: engine.restarts == 1)
+        await until(lambda: engine.fleet.restarts == 1)
         await server.start()
         with pytest.raises(InfrastructureError, match="parity_bound"):
             await turn
@@ -192,7 +192,7 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
                 await once(engine)
         with pytest.raises(RunStoppedError, match=r"max_restarts \(2\) allows"):
             await engine.load_weights({}, 1)
-        assert engine.restarts == 2
+        assert engine.fleet.restarts == 2
 
     drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
 
@@ -429,10 +429,10 @@ def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path
         await engine.load_weights({}, 0)
         await server.die()
         await engine.sleep()
-        assert engine.restarts == 0
+        assert engine.fleet.restarts == 0
         await server.start()
         await engine.load_weights({}, 1)
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
         assert (await once(engine)).version[0] == 1
 
     drive(tmp_path, [server], body, colocated=True)
@@ -458,20 +458,28 @@ def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("server", "settings", "message"),
     [
-        ({"context": 40}, r"a context of 40 tokens.*may have 48: lower rollout\.max_tokens"),
-        ({"mode": "raw_logprobs"}, "start it with --logprobs-mode processed_logprobs"),
+        ({"context": 40}, {}, r"a context of 40 tokens.*may have 48: lower rollout\.max_tokens"),
+        ({"mode": "raw_logprobs"}, {}, "start it with --logprobs-mode processed_logprobs"),
+        ({"scale_out": False}, {}, "generate: start the server with --enable-scale-out"),
+        ({}, {"transport": "adapters"}, "takes no adapters: start the server with"),
+        ({}, {"transport": "nccl"}, "nccl sends weights from a GPU, .* on cpu: set"),
+        ({}, {"transport": "ipc"}, "ipc sends weights from a GPU, .* on cpu: set"),
+        ({}, {"transport": "nccl", "sender": object}, "by nccl.*--weight-transfer-config '{"),
+        ({}, {"transport": "ipc", "sender": object}, "by ipc.*--weight-transfer-config '{"),
     ],
 )
-def test_a_server_that_would_sample_something_else_is_refused(
-    tmp_path: Path, options: dict[str, Any], message: str
+def test_what_cannot_work_is_refused_before_the_run(
+    tmp_path: Path, server: dict[str, Any], settings: dict[str, Any], message: str
 ) -> None:
     async def never(engine: VllmEngine, model: Any) -> None:
         raise AssertionError
 
+    served = serving()
+    vars(served).update(server)
     with pytest.raises(ConfigError, match=message):
-        drive(tmp_path, [serving(**options)], never)
+        drive(tmp_path, [served], never, **settings)
 
 
 def test_a_bug_in_the_background_reaches_whoever_waits(

@@ -69,7 +69,7 @@ def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_as
         await server.start()
         await loading
         assert (await turn).version == [1] * 6
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
 
     drive(tmp_path, [server], body, in_flight=True)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fake_vllm import FakeVllm, Lies, constant
-from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
+from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.client import ServerRefusedError, ServerSlowError
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.replica import Replica
@@ -94,11 +94,11 @@ def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path
         calm = await once(engine, "calm")
         server.lies = Lies(spans=(("default", 0, None),))
         turn = asyncio.create_task(once(engine, "turn"))
-        while engine.restarts == 0:
+        while engine.fleet.restarts == 0:
             await asyncio.sleep(0.01)
         server.lies = Lies()
         assert await turn == calm
-        assert engine.restarts == 1
+        assert engine.fleet.restarts == 1
 
     drive(tmp_path, [server], body)
 
@@ -135,19 +135,6 @@ def test_each_phase_of_an_update_has_a_deadline_and_the_server_goes_on(
     asyncio.run(all_phases())
 
 
-def test_a_server_that_does_not_sample_from_token_ids_is_refused_before_the_run(
-    tmp_path: Path,
-) -> None:
-    server = serving()
-    server.scale_out = False
-
-    async def never(engine: VllmEngine, model: Any) -> None:
-        raise AssertionError
-
-    with pytest.raises(ConfigError, match=r"generate: start the server with --enable-scale-out"):
-        drive(tmp_path, [server], never)
-
-
 def test_a_turn_of_which_half_comes_back_is_asked_for_again_and_then_given_up(
     tmp_path: Path,
 ) -> None:
@@ -158,6 +145,6 @@ def test_a_turn_of_which_half_comes_back_is_asked_for_again_and_then_given_up(
         server.lies.halves = GENERATE
         with pytest.raises(InfrastructureError, match=r"is gone: .*; 5 times$"):
             await once(engine)
-        assert engine.restarts == 0  # it is well otherwise
+        assert engine.fleet.restarts == 0  # it is well otherwise
 
     drive(tmp_path, [server], body)

@@ -103,7 +103,7 @@ def test_servers_that_are_lost_come_back_where_there_is_room(
         assert machines(urls()) == ["127.0.0.3", "127.0.0.4"]
         await engine.load_weights({}, 1)
         await sample(1)
-        assert engine.restarts == 2
+        assert engine.fleet.restarts == 2
 
     async def drive(places: Any) -> None:
         tokenizer = byte_tokenizer()

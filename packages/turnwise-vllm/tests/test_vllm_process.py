@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import real_vllm
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling
 from turnwise.errors import ConfigError, InfrastructureError
@@ -32,32 +33,12 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-SERVERS = StartedServers.model_fields
-
-
-def drive(folder: Path, body: Any, colocated: bool = False, **settings: Any) -> None:
+def drive(folder: Path, body: Any, **settings: Any) -> None:
     """Run `body(engine)` with an engine that starts servers; its answers are made up, so that
     whether they agree with the model is not looked at."""
-
-    async def main() -> None:
-        tokenizer = byte_tokenizer()
-        of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
-        config = VllmEngineConfig(
-            name="vllm",
-            servers=StartedServers(**of_servers),
-            max_sequences=5,
-            parity_bound=1e9,
-            **{"start_seconds": 120, **settings},
-        )
-        engine = make_vllm(
-            config, small_model(tokenizer), tokenizer, 64, folder, colocated=colocated
-        )
-        try:
-            await asyncio.wait_for(body(engine), 240)
-        finally:
-            await engine.stop()
-
-    asyncio.run(main())
+    tokenizer = byte_tokenizer()
+    given = {"max_sequences": 5, "parity_bound": 1e9, "start_seconds": 120, **settings}
+    real_vllm.drive(folder, small_model(tokenizer), tokenizer, body, limit=64, **given)
 
 
 @pytest.mark.long

@@ -46,10 +46,10 @@ class Served:
         return history[len(body["prompt"]) :], logprobs, "length"
 
 
-def serving(**options: Any) -> FakeVllm:
+def serving() -> FakeVllm:
     """A server that samples from a model and reads the weights that it is told to."""
     served = Served()
-    server = FakeVllm(served, **options)
+    server = FakeVllm(served)
     server.on_load = served.load
     return server
 

@@ -44,8 +44,8 @@ from turnwise_vllm.completions import (
 from turnwise_vllm.fleet import Fleet
 from turnwise_vllm.parity import ParityCheck, image_probe, make_probes
 from turnwise_vllm.replica import Replica, Router
+from turnwise_vllm.sending import Transport
 from turnwise_vllm.settings import VllmEngineConfig
-from turnwise_vllm.transports import Transport
 
 ATTEMPTS = 5
 """Attempts at one request, for reasons other than a lost server."""
@@ -104,11 +104,6 @@ class VllmEngine:
         self._sessions: dict[str, asyncio.Task[Completion] | None] = {}
         """The request of each open session, while it has one."""
         self.version = 0
-
-    @property
-    def restarts(self) -> int:
-        """Restarts of servers that were lost."""
-        return self.fleet.restarts
 
     @property
     def parity(self) -> float:

@@ -147,7 +147,7 @@ class Fleet:
         RunStoppedError when one does not take them, or servers are lost for good."""
         first = self._newest is None
         self._newest = folder, self.labels.add(folder.name, version)
-        self.parity.forget()
+        self.parity.expected = []
         if first:
             await self._begin()
         else:

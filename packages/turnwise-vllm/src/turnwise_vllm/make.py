@@ -8,6 +8,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from turnwise.engines.base import ServerPlaces
 from turnwise.errors import ConfigError
 from turnwise_vllm.client import look_at
 from turnwise_vllm.engine import VllmEngine
-from turnwise_vllm.nodes import Nodes
-from turnwise_vllm.process import Machines, ThisMachine
+from turnwise_vllm.nodes import Machines, Nodes
+from turnwise_vllm.process import ThisMachine
 from turnwise_vllm.replica import Replica
-from turnwise_vllm.sending import Sender, Sent, make_sender
+from turnwise_vllm.sending import IpcSender, NcclSender, Sender, Sent, Transport
 from turnwise_vllm.settings import RunningServers, StartedServers, VllmEngineConfig
-from turnwise_vllm.transports import Adapters, Files, Transport, server_arguments
+from turnwise_vllm.transports import Adapters, Files, server_arguments
 
 NAME = "turnwise"
 """Name of the model on servers that turnwise starts."""
@@ -105,7 +106,8 @@ def _transport(
             f"engine.transport={kind} sends weights from a GPU, and the model is on {device.type}: "
             "set engine.transport=files, or model.device=cuda"
         )
-    return Sent(folder, seconds, sender or make_sender(kind, device))
+    own = partial(NcclSender if kind == "nccl" else IpcSender, device)
+    return Sent(folder, seconds, sender or own)
 
 
 def _running(url: str, config: VllmEngineConfig, limit: int, transport: Transport) -> Replica:
@@ -136,6 +138,7 @@ def _started(
     machines: Machines,
 ) -> list[Replica]:
     dtype = str(model.dtype).removeprefix("torch.")
+    backend = json.dumps({"backend": config.transport})
     arguments = [
         *("--served-model-name", NAME),
         *("--dtype", dtype if servers.compute_dtype == "auto" else servers.compute_dtype),
@@ -146,8 +149,8 @@ def _started(
         "--enable-scale-out",  # /inference/v1/generate
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if colocated else []),
-        *(server_arguments(_rank(model)) if config.transport == "adapters" else []),
-        *_transfer_arguments(config.transport),
+        *(server_arguments(model) if config.transport == "adapters" else []),
+        *(["--weight-transfer-config", backend] if config.transport in ("nccl", "ipc") else []),
         *(["--tensor-parallel-size", str(servers.gpus)] if servers.gpus > 1 else []),
         *servers.arguments,
     ]
@@ -159,16 +162,3 @@ def _started(
         Replica(machines.server(number, arguments, variables, log), "", NAME, transport, *seconds)
         for number, log in enumerate(logs)
     ]
-
-
-def _transfer_arguments(transport: str) -> list[str]:
-    """The options of a server that takes weights from a GPU; an empty list for other transports."""
-    if transport not in ("nccl", "ipc"):
-        return []
-    return ["--weight-transfer-config", json.dumps({"backend": transport})]
-
-
-def _rank(model: Any) -> int:
-    """The rank of the adapters of a model that has some."""
-    (adapters,) = model.peft_config.values()
-    return int(adapters.r)

@@ -17,7 +17,7 @@ from pathlib import Path
 from turnwise.engines.base import ActorHandle, PlaceLostError, ServerPlaces
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
-from turnwise_vllm.process import LOOK_SECONDS, ServerProcess, check_interpreter
+from turnwise_vllm.process import LOOK_SECONDS, ServerProcess, ThisMachine, check_interpreter
 from turnwise_vllm.settings import StartedServers
 
 ANSWER_SECONDS = 30.0
@@ -75,7 +75,7 @@ def _own_address() -> str:
 
 
 class Nodes:
-    """The nodes with places for servers. See Machines."""
+    """The nodes with places for servers, as `ThisMachine`."""
 
     def __init__(self, places: ServerPlaces, servers: StartedServers) -> None:
         self.count, self._places = places.count, places
@@ -116,7 +116,7 @@ class Nodes:
 
 
 class NodeServer:
-    """A server in a place. See Server."""
+    """A server in a place, as `ServerProcess`."""
 
     def __init__(
         self, places: ServerPlaces, number: int, given: tuple[object, ...], seconds: float
@@ -127,6 +127,7 @@ class NodeServer:
         self.url = ""
 
     async def start(self, model: Path) -> None:
+        """Raises InfrastructureError where there is no node for it."""
         try:
             try:
                 self.url = await self._started(model)
@@ -173,3 +174,8 @@ class NodeServer:
             pass  # the guard ends what is left
         finally:
             held.end()
+
+
+Server = ServerProcess | NodeServer
+"""A server that the run starts and ends, on whichever machine."""
+Machines = ThisMachine | Nodes

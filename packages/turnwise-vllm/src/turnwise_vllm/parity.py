@@ -69,18 +69,10 @@ class ParityCheck:
         self._bound, self._allow_rounding = bound, allow_rounding
         self._before: dict[str, tuple[list[Probe], list[Probe]]] = {}
         """Each server's samples after its last update, and the model's own scores of them."""
-        self._expected: list[Probe] = []
+        self.expected: list[Probe] = []
+        """The model's own scores under the newest weights; empty while they are being changed."""
         self.measured = 0.0
         """The disagreement that was measured last."""
-
-    @property
-    def expected(self) -> list[Probe]:
-        """The model's own scores under the newest weights; empty while they are being changed."""
-        return self._expected
-
-    def forget(self) -> None:
-        """The weights are about to change."""
-        self._expected = []
 
     async def update(self, name: str, sampled: list[Probe], which: str) -> None:
         """Check a server after an update to the weights that the model has now, which nothing may
@@ -94,16 +86,24 @@ class ParityCheck:
                 f"log-probabilities by {model:.2g} on average, and the server's by {server:.2g}"
             )
         self.compare(name, sampled, expected, f" {which}")
-        self._expected = expected
+        self.expected = expected
 
     def compare(
         self, name: str, sampled: list[Probe], expected: list[Probe], which: str = ""
     ) -> None:
-        """Raise RunStoppedError for a server whose disagreement is beyond the bound."""
+        """Raise RunStoppedError for a server whose disagreement is beyond the bound; `which`
+        weights it has is for the message."""
         self.measured = disagreement(sampled, expected)
         excused = self.measured > self._bound and self._allow_rounding
-        allowed = rounding(self._model, sampled) if excused else 0.0
-        check_parity(self.measured, self._bound, name, which, allowed)
+        moved = rounding(self._model, sampled) if excused else 0.0
+        if not self.measured <= max(self._bound, ROUNDINGS * moved):  # nor where it is no number
+            rounded = f" (rounding to bfloat16 moves the model's by {moved:.2g})" if moved else ""
+            raise RunStoppedError(
+                f"with the weights{which}, log-probabilities of {name} differ from the model's by "
+                f"{self.measured:.2g} on average, and engine.parity_bound is {self._bound:g}"
+                f"{rounded}: it does not sample from the weights that are trained, or in a coarser "
+                "dtype than the bound allows"
+            )
         self._before[name] = sampled, expected
 
 
@@ -182,21 +182,6 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
         for mine, theirs in _common(probe, other)
     ]
     return sum(differences) / len(differences) if differences else math.inf
-
-
-def check_parity(
-    parity: float, bound: float, name: str, which: str = "", rounding: float = 0.0
-) -> None:
-    """Raise RunStoppedError where the disagreement of the server `name` is beyond the bound, and
-    ROUNDINGS times the `rounding` of the model; `which` weights it has is for the message."""
-    if parity <= max(bound, ROUNDINGS * rounding):
-        return
-    rounded = f" (rounding to bfloat16 moves the model's by {rounding:.2g})" if rounding else ""
-    raise RunStoppedError(
-        f"with the weights{which}, log-probabilities of {name} differ from the model's by "
-        f"{parity:.2g} on average, and engine.parity_bound is {bound:g}{rounded}: it does not "
-        "sample from the weights that are trained, or in a coarser dtype than the bound allows"
-    )
 
 
 def _moved(probes: Sequence[Probe], before: Sequence[Probe]) -> float:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
@@ -40,47 +39,8 @@ OWN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 PROBLEM = re.compile(r"\b\w*(Error|Exception)\b: ?\S|error: ")
 
 
-class Server(Protocol):
-    """A server that the run starts and ends, on whichever machine."""
-
-    @property
-    def url(self) -> str:
-        """Address of the server as it was started last."""
-        ...
-
-    async def start(self, model: Path) -> None:
-        """Begin to serve the model in that folder. Raises InfrastructureError where there is no
-        machine for it."""
-        ...
-
-    async def running(self) -> bool:
-        """Whether the server's process is there; it may not serve yet."""
-        ...
-
-    async def problem(self) -> str:
-        """The reason why it ended, as far as its log gives it, in one line."""
-        ...
-
-    async def stop(self) -> None:
-        """End the server and all its children; returns when they are gone. Idempotent."""
-        ...
-
-
-class Machines(Protocol):
-    """Where the servers of a run are started."""
-
-    count: int
-    """Servers to start."""
-
-    def server(
-        self, number: int, arguments: Sequence[str], variables: Mapping[str, str], log: Path
-    ) -> Server:
-        """A server that is not started yet; for the arguments see `ServerProcess`."""
-        ...
-
-
 class ThisMachine:
-    """See Machines. Raises ConfigError for an interpreter without vLLM."""
+    """Where servers are started. Raises ConfigError for an interpreter without vLLM."""
 
     def __init__(self, config: StartedServers) -> None:
         self._python, self._devices = config.python or sys.executable, config.devices
@@ -90,6 +50,7 @@ class ThisMachine:
     def server(
         self, number: int, arguments: Sequence[str], variables: Mapping[str, str], log: Path
     ) -> "ServerProcess":
+        """A server that is not started yet; for the arguments see `ServerProcess`."""
         own = {"CUDA_VISIBLE_DEVICES": self._devices[number]} if self._devices else {}
         return ServerProcess(self._python, arguments, {**variables, **own}, log)
 
@@ -130,7 +91,7 @@ def environment(python: str) -> dict[str, str]:
 
 
 class ServerProcess:
-    """One server on a free port of this machine, from `start` to `stop`. See Server.
+    """One server on a free port of this machine, from `start` to `stop`.
 
     Its process group ends with it, and with this process, even one that is killed.
     """
@@ -153,6 +114,7 @@ class ServerProcess:
         self._place: socket.socket | None = None
         """Keeps the server's port from others, until it listens there and as long as it does."""
         self.url = ""
+        """Address of the server as it was started last."""
 
     async def start(self, model: Path) -> None:
         """Begin to serve the model in that folder; returns at once."""
@@ -174,9 +136,11 @@ class ServerProcess:
             )
 
     async def running(self) -> bool:
+        """Whether the server's process is there; it may not serve yet."""
         return self._process is not None and self._process.poll() is None
 
     async def problem(self) -> str:
+        """The reason why it ended, as far as its log gives it, in one line."""
         with self._log.open("rb") as log:
             log.seek(self._begin)
             lines = log.read().decode(errors="replace").splitlines()
@@ -184,6 +148,7 @@ class ServerProcess:
         return f"{told[-1].strip() if told else 'it printed nothing'} (all of it: {self._log})"
 
     async def stop(self) -> None:
+        """End the server and all its children; returns when they are gone. Idempotent."""
         process, place = self._process, self._place
         if process is None:
             return

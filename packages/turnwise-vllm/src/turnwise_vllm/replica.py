@@ -12,8 +12,8 @@ from pathlib import Path
 
 from turnwise.errors import InfrastructureError, RunStoppedError, TurnwiseError
 from turnwise_vllm.client import Client, Json, ServerSlowError
-from turnwise_vllm.process import Server
-from turnwise_vllm.transports import Transport
+from turnwise_vllm.nodes import Server
+from turnwise_vllm.sending import Transport
 
 LOOK_SECONDS = 0.25
 """Seconds between two checks of a server that starts."""

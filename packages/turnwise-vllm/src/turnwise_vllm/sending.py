@@ -4,8 +4,7 @@
     /start_weight_update ─> /update_weights, beside `Part.send`, and so on ─> /finish_weight_update
 
 What is collective runs in a thread of its own, which may wait for ever; the requests beside it have
-deadlines. A server has a connection of its own, so that a lost one takes no other with it. Not
-here: what runs on the GPU (`senders.py`), and the pause around an update (`replica.py`).
+deadlines. A server has a connection of its own, so that a lost one takes no other with it.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -34,7 +33,7 @@ from turnwise_vllm.client import (
     ServerRefusedError,
     ServerSlowError,
 )
-from turnwise_vllm.transports import merged_weights, save_base
+from turnwise_vllm.transports import Files, merged_weights, save_base
 
 NCCL: Any = torch.cuda.nccl  # which has no annotations
 HANDLES: Any = reductions
@@ -52,28 +51,11 @@ class Part:
     """Blocks until this process's side of it is done."""
 
 
-class Sender(Protocol):
-    """This process's side of the connection to one server, on a GPU."""
-
-    def invitation(self, workers: int) -> Json:
-        """The `init_info` for a server with so many workers. Raises ServerRefusedError where
-        these cannot be reached."""
-        ...
-
-    def join(self) -> None:
-        """Connect; blocks until the server has."""
-        ...
-
-    def parts(self, weights: Mapping[str, Tensor]) -> Iterator[Part]:
-        """The parts of an update; the next one is taken when one is done."""
-        ...
-
-
 class Sent:
     """Weights that are kept in this process's memory, for servers that are started again too, and
     sent. Example: `Sent(folder, 600, NcclSender)`."""
 
-    def __init__(self, root: Path, seconds: float, sender: Callable[[], Sender]) -> None:
+    def __init__(self, root: Path, seconds: float, sender: "Callable[[], Sender]") -> None:
         """Write the first weights below `root`, to start servers with; `seconds` is the deadline of
         each step of an update."""
         self._base, self._seconds, self._sender = root / "base", seconds, sender
@@ -115,7 +97,7 @@ class Sent:
                 raise
         return None
 
-    async def _connection(self, client: Client) -> Sender:
+    async def _connection(self, client: Client) -> "Sender":
         """The connection to a server, made now if it has none since it was brought up."""
         if client not in self._connections:
             with suppress(TurnwiseError):  # one that somebody else has left behind
@@ -194,12 +176,6 @@ async def beside(
         await asyncio.gather(asked, waited, return_exceptions=True)
 
 
-def make_sender(transport: str, device: torch.device) -> Callable[[], Sender]:
-    """The senders of a transport, `nccl` or `ipc`, from the model's device."""
-    kind = NcclSender if transport == "nccl" else IpcSender
-    return lambda: kind(device)
-
-
 class NcclSender:
     """Broadcasts each weight to all workers of a server, whose GPUs are others than this one.
 
@@ -214,11 +190,14 @@ class NcclSender:
         self._group: Any = None
 
     def invitation(self, workers: int) -> Json:
+        """The `init_info` for a server with so many workers. Raises ServerRefusedError where
+        these cannot be reached."""
         self._size = 1 + workers
         shared = base64.b64encode(self._id).decode()
         return {"nccl_unique_id_b64": shared, "rank_offset": 1, "world_size": self._size}
 
     def join(self) -> None:
+        """Connect; blocks until the server has."""
         with torch.cuda.device(self._device):
             self._group = NCCL.init_rank(self._size, self._id, 0)
             one = torch.zeros(1, device=self._device)
@@ -226,6 +205,8 @@ class NcclSender:
             torch.cuda.current_stream().synchronize()
 
     def parts(self, weights: Mapping[str, Tensor]) -> Iterator[Part]:
+        """The parts of an update; the next one is taken when one is done."""
+
         def send() -> None:
             with torch.cuda.device(self._device):
                 for weight in weights.values():
@@ -237,7 +218,8 @@ class NcclSender:
 
 
 class IpcSender:
-    """Puts weights into memory that a server's only worker, on the same GPU, maps into its own."""
+    """Puts weights into memory that a server's only worker, on the same GPU, maps into its own; see
+    `NcclSender`."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -263,6 +245,12 @@ class IpcSender:
         for batch in batches(weights, size):
             info = {"tensor_sizes": _fill(buffer, batch), "ipc_handles_pickled": handle}
             yield Part(described(batch) | info, lambda: None)
+
+
+Sender = NcclSender | IpcSender
+"""This process's side of the connection to one server, on a GPU."""
+Transport = Files | Sent
+"""The way of new weights to a server."""
 
 
 def described(weights: Mapping[str, Tensor]) -> Json:

@@ -48,16 +48,12 @@ class StartedServers(Section):
             yield Claim("engine.servers.gpus", (Need.OWN_GPUS,))
 
     @model_validator(mode="after")
-    def _a_device_for_each(self) -> "StartedServers":
+    def _fits(self) -> "StartedServers":
         if self.devices and len(self.devices) != self.replicas:
             raise ValueError(
                 f"engine.servers.devices has {len(self.devices)} entries for {self.replicas} "
                 "servers: give one for each of engine.servers.replicas"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _divided_once(self) -> "StartedServers":
         given = [one for one in self.arguments if re.match(r"-tp\b|--tensor[-_]parallel", one)]
         if given:
             raise ValueError(

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save_file
@@ -32,17 +32,25 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM allows for `--max-lora-rank`."""
 
 
-class Transport(Protocol):
-    """The way of new weights to a server."""
+class Files:
+    """The whole model, adapters merged, in a folder that the server reads."""
+
+    def __init__(self, root: Path, seconds: float, name: str = "weights") -> None:
+        """Write below `root`; `seconds` is the deadline of a server's reading."""
+        self._folders, self._seconds = WeightFolders(root / name), seconds
 
     def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
         """Keep the model's present weights; returns the folder's name that they go by from now on.
         Raises InfrastructureError when the disk fails."""
-        ...
+
+        def save(folder: Path) -> None:
+            save_model(model, tokenizer, merged_weights(model), folder)
+
+        return self._folders.write(version, save)
 
     def served(self, folder: Path) -> Path:
         """The model folder that a server is started with, so that it can take `folder`."""
-        ...
+        return folder
 
     async def take(
         self, client: Client, folder: Path, label: str, before: str, started: bool
@@ -52,44 +60,16 @@ class Transport(Protocol):
         `started` is a server that has just been started with what `served` gave. Returns the name
         by which it knows them, or None where that is the model's own.
         """
-        ...
-
-    def keep_only(self, folder: Path) -> None:
-        """Forget all other weights."""
-        ...
-
-    def clear(self) -> None:
-        """Delete all that was written. Idempotent."""
-        ...
-
-
-class Files:
-    """The whole model, adapters merged, in a folder that the server reads."""
-
-    def __init__(self, root: Path, seconds: float, name: str = "weights") -> None:
-        """Write below `root`; `seconds` is the deadline of a server's reading."""
-        self._folders, self._seconds = WeightFolders(root / name), seconds
-
-    def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
-        def save(folder: Path) -> None:
-            save_model(model, tokenizer, merged_weights(model), folder)
-
-        return self._folders.write(version, save)
-
-    def served(self, folder: Path) -> Path:
-        return folder
-
-    async def take(
-        self, client: Client, folder: Path, label: str, before: str, started: bool
-    ) -> str | None:
         if not started:
             await client.reload(str(folder.resolve()), self._seconds)
         return None
 
     def keep_only(self, folder: Path) -> None:
+        """Forget all other weights."""
         self._folders.keep_only(folder)
 
     def clear(self) -> None:
+        """Delete all that was written. Idempotent."""
         self._folders.clear()
 
 
@@ -126,9 +106,11 @@ class Adapters(Files):
         shutil.rmtree(self._base, ignore_errors=True)
 
 
-def server_arguments(rank: int) -> list[str]:
-    """The options of a server that takes adapters of this rank. Raises ConfigError where no server
-    does."""
+def server_arguments(model: Any) -> list[str]:
+    """The options of a server that takes a model's adapters. Raises ConfigError for a rank that no
+    server takes."""
+    ((_, adapters),) = model.peft_config.items()
+    rank = int(adapters.r)
     allowed = next((one for one in RANKS if one >= rank), None)
     if allowed is None:
         raise ConfigError(
