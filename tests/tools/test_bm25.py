@@ -33,6 +33,8 @@ def test_a_name_finds_its_own_text_first():
     assert index.search("command", 3)[0] == 2
     assert index.search("build", 3) == [0]
     assert index.search("a.command.build", 3)[0] == 0
+    names = ["path.os", "os.path"]
+    assert BM25Index([f"{name} here" for name in names], names).search("path", 1) == [1]
 
 
 def test_only_texts_with_a_word_of_the_query_are_results():
