@@ -240,7 +240,9 @@ class Environment:
         """This environment's data, and more, in a class derived from `kind` and its own, so that
         what `kind` does comes before what it does."""
         own = type(self)
-        made = self.variant(cast(type[Self], type(own.__name__, (kind, own), {})))
+        # An ablation may be made of a class that is derived from `kind` already.
+        derived = own if issubclass(own, kind) else type(own.__name__, (kind, own), {})
+        made = self.variant(cast(type[Self], derived))
         vars(made).update(data)
         return made
 
