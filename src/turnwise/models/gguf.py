@@ -38,7 +38,7 @@ class Packaged:
     package: str
     version: str
     sha256: str
-    """Of the file."""
+    """The hash of the file."""
 
 
 PACKAGED = {

@@ -1,4 +1,4 @@
-"""What a run shows in the terminal: its progress, and texts and curves that do no harm there.
+"""The terminal during a run: its progress, and texts and curves that do no harm there.
 
 What models and tools wrote could else set the title of a terminal, its clipboard, or hide lines.
 """

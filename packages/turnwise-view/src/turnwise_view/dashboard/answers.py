@@ -226,4 +226,4 @@ ROUTES: Mapping[str, Handler] = {
     "POST play/*/onward": lambda shown, asked: shown.player.onward(asked.names[0]),
     "POST play/*/back": lambda shown, asked: shown.player.back(asked.names[0]),
 }
-"""By method and path below /api: a value, or something to wait for."""
+"""The answers by method and path below /api: a value, or something to wait for."""
