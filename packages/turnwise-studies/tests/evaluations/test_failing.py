@@ -44,6 +44,7 @@ def test_shares_of_the_calls_fail_each_way() -> None:
     contents = *(FAILURES[kind].content for kind in ("error", "junk")), "The capital is Rome."
     assert [found[one] for one in contents] == pytest.approx([400, 600, 1000], abs=60)
     assert all(len(step.results) == 2 for step in steps)
+    assert all(one.call == LOOK for step in steps for one in step.results)
     oks = {one.content: one.ok for step in steps for one in step.results}
     assert [oks[one] for one in contents] == [False, True, True]
     for step in steps:
