@@ -20,6 +20,7 @@ from turnwise.environments.base import Environment
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.storage.messages import messages_of
 from turnwise.storage.trajectory_rows import groups_of, trajectory_row
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
@@ -87,6 +88,7 @@ def leaves(value: Any) -> Iterator[str]:
 
 EXITS: dict[str, Callable[[Trajectory, Row], Any]] = {
     "states": lambda played, row: played.states,
+    "conversations": lambda played, row: messages_of(row, TOKENIZER.decode),
     "notebook": lambda played, row: html.unescape(played._repr_html_()),
     "read again": lambda played, row: groups_of([row])[0].trajectories[0].states,
     "terminal": lambda played, row: words_text(row, dict.fromkeys(Source, "")).plain,
@@ -105,9 +107,6 @@ if find_spec("turnwise_judges") is not None:
     EXITS["judges"] = lambda played, row: record_of(played, 100_000)
 if find_spec("turnwise_studies") is not None:
     from turnwise_studies.formats import atif_export, inspect_export
-    from turnwise_studies.formats.messages import messages_of
-
-    EXITS["conversations"] = lambda played, row: messages_of(row, TOKENIZER.decode)
 
     EXITS["ATIF"] = lambda played, row: atif_export.trajectory_of(
         row, "x", RECIPE, TOKENIZER.decode

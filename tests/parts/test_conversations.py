@@ -18,6 +18,7 @@ from turnwise.parts.conversations import conversation_tokens, read_conversations
 from turnwise.rollout.demonstrations import demonstrate
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
+from turnwise.storage.messages import messages_of
 from turnwise.storage.trajectory_rows import trajectory_row
 from turnwise.tokens import Source
 from turnwise.types import Action, ToolCall
@@ -56,12 +57,9 @@ class Twice(Capitals):
     ],
     ids=["tags", "react", "parallel calls"],
 )
-@pytest.mark.wing("studies")
 def test_an_episode_that_is_written_as_messages_is_read_as_the_same_tokens(
     chosen: dict[str, Any], environment: Capitals
 ) -> None:
-    from turnwise_studies.formats.messages import messages_of
-
     made = scaffold(**chosen)
     tasks, limits = environment.tasks("train"), RolloutConfig()
     (played,) = asyncio.run(demonstrate(environment, made, limits, tasks, {"faithful": 1}, 1, 0))

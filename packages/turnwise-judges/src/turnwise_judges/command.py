@@ -55,7 +55,7 @@ def judge(
     from turnwise_judges.judging import judge_rows, judged_rows
 
     if preferences is not None:
-        from turnwise_studies.formats.messages import write_preferences
+        from turnwise.storage.messages import write_preferences
 
         if preferences.exists():
             raise DataError(f"{preferences} exists already: choose another file")

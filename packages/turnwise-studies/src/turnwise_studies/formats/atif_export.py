@@ -17,11 +17,7 @@ from transformers import AutoTokenizer
 
 from turnwise.config import Recipe
 from turnwise.errors import DataError
-from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
-from turnwise.tokens import Source
-from turnwise_studies.formats.atif import OTHER_KINDS, OWN
-from turnwise_studies.formats.messages import (
+from turnwise.storage.messages import (
     Decode,
     SampledTurn,
     prompt_text,
@@ -29,6 +25,10 @@ from turnwise_studies.formats.messages import (
     shown_messages,
     written_calls,
 )
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise.tokens import Source
+from turnwise_studies.formats.atif import OTHER_KINDS, OWN
 
 VERSION = "ATIF-v1.7"
 FACTS = ("task", "group", "episode", "seed", "parent", "first_turn", "outcome", "answer", "problem")

@@ -11,9 +11,9 @@ from turnwise.evaluation.report import report_markdown
 from turnwise.models.load import load_model
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage import checkpoint
+from turnwise.storage.messages import conversations, write_lines, write_preferences
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
-from turnwise_studies.formats.messages import conversations, write_lines, write_preferences
 from turnwise_studies.formats.toolformer import gains
 
 CALLS_HELP = 0.5

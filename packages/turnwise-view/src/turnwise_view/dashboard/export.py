@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.errors import DataError
+from turnwise.storage.messages import messages_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
-from turnwise_studies.formats.messages import messages_of
 from turnwise_view.dashboard.episodes import turns_of, why
 from turnwise_view.dashboard.index import read_rows
 
