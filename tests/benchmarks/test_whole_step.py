@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-import whole_step_task as task
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from whole_step import check_work, fastest
-from whole_step_work import work_of
 
 from turnwise.config import ModelConfig
 from turnwise.models.load import load_tokenizer
@@ -20,6 +17,11 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Observation
+
+pytest.importorskip("turnwise_studies")
+import whole_step_task as task
+from whole_step import check_work, fastest
+from whole_step_work import work_of
 
 TURN = 12
 
