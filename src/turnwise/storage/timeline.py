@@ -6,6 +6,7 @@ of the run's process, so that steps can be laid beside each other.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ Row = tuple[str, str, str | None, int | None, float, float]
 
 def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]) -> pa.Table:
     """The spans of a step's episodes and of phases (name, start, end), in `time.monotonic()`."""
-    zero = time.time() - time.monotonic()
+    zero = _zero()
     timed = [(one, one.times) for one in _episodes(groups) if one.times is not None]
     spans = sum(1 + len(times.spans) for _, times in timed)
     rows: list[Row] = [
@@ -49,6 +50,13 @@ def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, f
         [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
         schema=SCHEMA,
     )
+
+
+@cache
+def _zero() -> float:
+    """The time of day at which `time.monotonic()` was 0: once for all steps of a process, which
+    would else lie beside each other wrongly by what passes between two looks at a clock."""
+    return time.time() - time.monotonic()
 
 
 def read_timeline(file: Path) -> pa.Table:
