@@ -49,7 +49,8 @@ class TokenLosses:
     losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
     weights: "Tensor"
-    """float32[n]: aggregation weight times token filter's scale times correction's weight."""
+    """float32[n], without gradient: aggregation weight times the token filter's scale times the
+    correction's weight."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]
