@@ -267,6 +267,7 @@ def groups_and_learner(arguments: Namespace, shape: str, rank: int = 0) -> tuple
 
     from turnwise.algorithms import make_algorithm
     from turnwise.config import LearningConfig
+    from turnwise.forward.attention import recompute_layers
     from turnwise.learning.policy import PolicyLearner
     from turnwise.tokens import Segment, Source, Tokens
     from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
@@ -276,7 +277,7 @@ def groups_and_learner(arguments: Namespace, shape: str, rank: int = 0) -> tuple
     if rank:
         model = with_adapters(model, rank)
     if arguments.checkpointing:
-        model.activation_checkpointing_enable()
+        recompute_layers(model)
     generator, vocabulary = np.random.default_rng(0), model.config.vocab_size
     groups = []
     for number in range(max(1, arguments.sequences // GROUP)):

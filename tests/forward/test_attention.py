@@ -1,5 +1,6 @@
 """Attention of a training pass in bfloat16: in float32 on a CPU, with or without trees."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
 
 from tests.learning.building import load_model
-from turnwise.forward.attention import fix_rotations
+from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.logprobs import token_logprobs
 
 pytestmark = pytest.mark.numbers
@@ -44,6 +45,15 @@ def test_attention_is_in_float32_where_layers_are_not_computed_again(checkpointi
     found = torch.bfloat16 if checkpointing else torch.float32
     assert attended.kinds == {("forward", found), ("backward", found)}
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_layers_are_recomputed_by_the_older_name_of_transformers_too() -> None:
+    """Before 5.23 models have no `activation_checkpointing_enable`."""
+    given: list[dict[str, Any]] = []
+    model = load_model()
+    older = SimpleNamespace(config=model.config, gradient_checkpointing_enable=given.append)
+    recompute_layers(older)
+    assert given[0].keys() == {"use_reentrant", "context_fn"}
 
 
 SWITCH = 32

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.tiny_models import tiny_model as any_model
 from tests.learning.building import load_model
 from turnwise.errors import ConfigError
+from turnwise.forward.attention import recompute_layers
 from turnwise.forward.prefix_trees import batch_trees, blocks_of, check_sharing, prefix_tree
 
 pytestmark = pytest.mark.numbers
@@ -52,7 +53,7 @@ def test_models_with_other_attention_are_refused() -> None:
     windowed, eager = load_model("gemma2"), load_model()
     eager.config._attn_implementation = "eager"
     forgetful = load_model()
-    forgetful.activation_checkpointing_enable()
+    recompute_layers(forgetful)
     for model in (windowed, eager, forgetful):
         with pytest.raises(ConfigError, match="share_prefixes"):
             check_sharing(model)

@@ -58,7 +58,7 @@ def test_bfloat16_measures_nearly_the_same_policy() -> None:
 @pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
 def test_gradient_checkpointing_recomputes_and_changes_nothing(family: str) -> None:
     model = load_model(family)
-    model.activation_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     calls = []
     model.get_decoder().layers[0].input_layernorm.register_forward_hook(lambda *_: calls.append(1))
     learner, report = updated_once(model)
@@ -96,7 +96,7 @@ def test_offloaded_activations_are_moved_and_change_nothing() -> None:
 def test_lora_trains_its_adapters_alone(recompute: bool) -> None:
     model = load_model()
     if recompute:
-        model.activation_checkpointing_enable()
+        recompute_layers(model)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         wrapped = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))

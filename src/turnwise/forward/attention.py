@@ -51,16 +51,22 @@ def attend(
 def recompute_layers(model: Any) -> None:
     """Recompute a model's layers for their gradients, by the attention they were computed with."""
     same = partial(_recomputing, model.config.get_text_config())
-    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": same})
+    # transformers has the first name since 5.23, and warns of the second since then.
+    newer = getattr(model, "activation_checkpointing_enable", None)
+    enable = newer or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False, "context_fn": same})
+
+
+def recomputed(model: nn.Module) -> list[nn.Module]:
+    """List the modules that compute their layers again for their gradients."""
+    return [
+        module for module in model.modules() if getattr(module, "gradient_checkpointing", False)
+    ]
 
 
 def recomputes_alike(model: nn.Module) -> bool:
     """Whether layers that are computed again are so under the same attention function."""
-    again = [
-        module._gradient_checkpointing_func
-        for module in model.modules()
-        if getattr(module, "gradient_checkpointing", False)
-    ]
+    again: list[Any] = [module._gradient_checkpointing_func for module in recomputed(model)]
     return all("context_fn" in getattr(function, "keywords", ()) for function in again)
 
 
@@ -84,7 +90,7 @@ def _named(settings: Any, name: str) -> Iterator[None]:
 def attention_in_float32(base: Any) -> Iterator[None]:
     """Let a model attend by `attend` in place of `sdpa`; not with checkpointed layers."""
     replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
-    if not replaceable or getattr(base, "is_activation_checkpointing", False):
+    if not replaceable or recomputed(base):
         yield
         return
     with attending(base, IN_FLOAT32, attend):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.errors import ConfigError
-from turnwise.forward.attention import attend, attending
+from turnwise.forward.attention import attend, attending, recomputed
 from turnwise.forward.equality import (
     FOREIGN_ERRORS,
     SHORT,
@@ -306,9 +306,8 @@ def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
     types = getattr(settings, "layer_types", None) or ["full_attention"]
     window = getattr(settings, "sliding_window", None) if len(set(types)) == 1 else None
     plain = set(types) == {"full_attention"} and not window
-    forgets = getattr(base, "is_activation_checkpointing", False)
     sdpa = settings._attn_implementation == "sdpa"
-    if not plain or not sdpa or forgets or not _agrees(model, longest):
+    if not plain or not sdpa or recomputed(base) or not _agrees(model, longest):
         raise ConfigError(
             f"learning.share_prefixes: {type(base).__name__} does not have the plain full "
             "attention (sdpa, without gradient checkpointing) that this needs: set it to false"

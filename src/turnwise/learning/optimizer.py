@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
+from turnwise.forward.attention import recomputed
 from turnwise.learning.ranks import ALONE, Ranks
 
 SAMPLE = 4096
@@ -272,6 +273,5 @@ def prepare_for_training(model: nn.Module) -> None:
     """No dropout, ever: the policy that is updated must be the policy that sampled. Layers that
     recompute activations do so only in training mode, so they alone get it."""
     model.eval()
-    for module in model.modules():
-        if getattr(module, "gradient_checkpointing", False):
-            module.training = True
+    for module in recomputed(model):
+        module.training = True
