@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 
 from tests.fakes import Arms, Capitals
 from turnwise.config import Recipe, check_recipe
@@ -62,6 +63,11 @@ def test_weaknesses_and_models_in_the_reward_are_told() -> None:
     assert "by the recipe, with a learned model's number in it" in found["verifier"]
 
 
+def test_the_accelerator_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card {device.index}")
+    assert machine(torch.device("cuda", 1)).endswith(", card 1")
+
+
 def test_machine_and_versions() -> None:
-    assert re.fullmatch(r".+, \d+ cores, \d+ GiB, .+", machine())
+    assert re.fullmatch(r".+, \d+ cores, \d+ GiB, no GPU", machine(torch.device("cpu")))
     assert re.search(r"turnwise 0\.\S+ \(commit \S+\), Python 3\.\S+, torch 2", versions())

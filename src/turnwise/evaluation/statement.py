@@ -18,6 +18,7 @@ from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import best_constant_answer
+from turnwise.models.load import device_of
 from turnwise.types import Task
 
 if TYPE_CHECKING:
@@ -53,15 +54,15 @@ def statement(
         f"more than {recipe.rollout.max_ungraded_share:.0%} of them stop the run",
         "randomness": f"seed {recipe.seed} of training, one run: how far another seed ends from it "
         f"is not in the intervals; evaluation.seed {recipe.evaluation.seed} chose the tasks",
-        "machine": f"{machine()}; threads: {recipe.threads}",
+        "machine": f"{machine(device_of(recipe.model))}; threads: {recipe.threads}",
         "versions": versions(),
     }
 
 
-def machine() -> str:
-    """Processor, cores, memory, and accelerator."""
+def machine(device: torch.device) -> str:
+    """Processor, cores, memory, and the accelerator that a device is."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
     return f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
 
 
