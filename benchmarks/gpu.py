@@ -13,12 +13,15 @@ evicted and weights replaced on the way. `sampling`: episodes of several turns, 
 `step`: both, one after the other, as a training run has them; `lora`: the same with adapters alone
 on weights of the type. `vllm`, which has to be named: the episodes of `sampling` on a server of
 vLLM (`gpu_vllm.py`). Memory is the most that PyTorch had allocated on the GPU; on a CPU the most
-that the process ever had.
+that the process ever had. A part that cannot fit in the GPU's free memory is left out, and one that
+runs out of it ended: both are told, and the others run. `--json` is written after each part.
 """
 
 import argparse
 import asyncio
+import gc
 import json
+import math
 import os
 import resource
 import statistics
@@ -85,22 +88,64 @@ def main() -> None:
     for shape in arguments.shape:
         figures[shape] = {}
         for part in arguments.parts:
-            figures[shape][part] = globals()[part](arguments, shape)
+            figures[shape][part] = fitting(arguments, shape, part)
+            release(arguments)
             told = " · ".join(f"{key} {value}" for key, value in figures[shape][part].items())
             print(f"{shape} {part}: {told}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+            if arguments.json:
+                arguments.json.parent.mkdir(parents=True, exist_ok=True)
+                arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def fitting(arguments: Namespace, shape: str, part: str) -> dict[str, Any]:
+    """The figures of a part, or why the device's memory is too small for it."""
+    import torch
+
+    least, free = needed(arguments, shape, part), free_memory(arguments.device)
+    if least > free:
+        return {
+            "left out": f"weights and what goes with them need {least / 1e9:.1f} GB, "
+            f"{free / 1e9:.1f} GB are free"
+        }
+    try:
+        found: dict[str, Any] = globals()[part](arguments, shape)
+    except torch.OutOfMemoryError as error:
+        return {"out of memory": str(error).partition(". GPU")[0]}
+    return found
+
+
+def needed(arguments: Namespace, shape: str, part: str) -> int:
+    """Bytes without which a part cannot be: of weights, which are made in float32, two models in
+    `correctness`; of gradients, AdamW's two moments, and weights in float32 beside others."""
+    width, layers, heads, key_heads, head, inner, vocabulary, tied = SHAPES[shape]
+    layer = head * (2 * heads + 2 * key_heads) * width + 3 * width * inner
+    count = layers * layer + vocabulary * width * (1 if tied else 2)
+    if part in ("training", "step"):
+        return count * (18 if arguments.pure and arguments.type == "bfloat16" else 16)
+    return count * (8 if part == "correctness" else 4)
+
+
+def free_memory(device: str) -> float:
+    """Bytes that are free on a GPU; a CPU's are not counted."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else math.inf
+
+
+def release(arguments: Namespace) -> None:
+    """Give back to the device what is not used any more; a stopped engine is in circles."""
+    import torch
+
+    gc.collect()
+    if arguments.device.startswith("cuda"):
+        torch.cuda.empty_cache()
 
 
 def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
     """Largest and mean difference of log-probabilities from those of a full float32 pass."""
     found: dict[str, Any] = {}
     for kind in dict.fromkeys(("float32", arguments.type)):
-        model, other = (random_model(shape, kind, arguments.device, seed) for seed in (0, 1))
-        history = PROMPT + 2 * (arguments.new + OBSERVATION)
-        played, evictions = asyncio.run(
-            play(model, arguments, turns=2, kv_cache_tokens=3 * history // 2, swap=other)
-        )
+        played, evictions = swapped(arguments, shape, kind)
         versions = {version for _, sampled in played for _, _, version in sampled}
         if versions != {0, 1}:
             raise SystemExit(f"sampled with versions {versions}: give more --new tokens")
@@ -116,6 +161,15 @@ def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
     return found
 
 
+def swapped(
+    arguments: Namespace, shape: str, kind: str
+) -> tuple[list[tuple[list[int], list[tuple[int, float, int]]]], int]:
+    """What `play` returns of a model that another replaces; neither is kept."""
+    model, other = (random_model(shape, kind, arguments.device, seed) for seed in (0, 1))
+    tokens = 3 * longest(arguments, 2) // 2
+    return asyncio.run(play(model, arguments, turns=2, kv_cache_tokens=tokens, swap=other))
+
+
 def compared(
     played: list[tuple[list[int], list[tuple[int, float, int]]]],
     shape: str,
@@ -127,6 +181,8 @@ def compared(
 
     differences = []
     for version in (0, 1):
+        model = None  # the one before
+        release(arguments)
         model = random_model(shape, kind, arguments.device, version).float()
         for history, sampled in played:
             with torch.no_grad():
@@ -348,21 +404,24 @@ def timed(work: Callable[[], object], arguments: Namespace) -> tuple[float, dict
     """Median seconds, after one round that does not count, and the memory it took."""
     import torch
 
-    gpu = arguments.device.startswith("cuda")
+    device, seconds = arguments.device, []
+    gpu = device.startswith("cuda")
     if gpu:
-        torch.cuda.reset_peak_memory_stats()
-    seconds = []
+        torch.cuda.reset_peak_memory_stats(device)
     for _ in range(arguments.rounds + 1):
+        gc.collect()  # engines of the rounds before, and their caches
         if gpu:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
         start = time.perf_counter()
         work()
         if gpu:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - start)
-    most = torch.cuda.max_memory_allocated() if gpu else 0
-    most = most or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return statistics.median(seconds[1:]), {"memory, GB": f"{most / 1e9:.2f}"}
+    if gpu:
+        most, name = torch.cuda.max_memory_allocated(device), "memory, GB"
+    else:
+        most, name = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "process, GB"
+    return statistics.median(seconds[1:]), {name: f"{most / 1e9:.2f}"}
 
 
 def size(model: Any) -> str:
