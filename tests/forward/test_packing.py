@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
+from torch.nn.attention import varlen
 from transformers import (
     Llama4ForCausalLM,
     Llama4TextConfig,
@@ -16,7 +18,7 @@ from tests.forward.models_for_tests import VOCABULARY, WINDOW, tiny_model
 from tests.forward.test_routers import moe
 from turnwise.forward.attention import recompute_layers
 from turnwise.forward.hidden import hidden_states, last_hidden, why_not_packed
-from turnwise.forward.packing import Row, kept_places
+from turnwise.forward.packing import Row, _at_once, _attended, kept_places
 
 pytestmark = pytest.mark.numbers
 
@@ -156,3 +158,43 @@ def test_what_a_row_changes_is_not_packed() -> None:
     other = tiny_model("mistral")
     other.gradient_checkpointing_enable()
     assert "again by another attention" in why_not_packed(other, autocast=False)
+
+
+def by_texts(
+    query: Any,
+    key: Any,
+    value: Any,
+    ends: Any,
+    same: Any,
+    longest: int,
+    also: int,
+    *,
+    scale: Any = None,
+    window_size: Any = (-1, -1),
+) -> torch.Tensor:
+    """What torch 2.11's `varlen_attn` computes on a GPU, by its arguments."""
+    assert window_size == (-1, 0)
+    assert longest == also == max(LENGTHS)
+    parts = []
+    for start, end in zip(ends.tolist(), same.tolist()[1:], strict=False):
+        states = [one[start:end].transpose(0, 1) for one in (query, key, value)]
+        attend = functional.scaled_dot_product_attention
+        parts.append(attend(*states, is_causal=True, scale=scale, enable_gqa=True).transpose(0, 1))
+    return torch.cat(parts)
+
+
+def by_newer(*arguments: Any, enable_gqa: bool = False, **options: Any) -> torch.Tensor:
+    """The same since key heads are shared for the asking alone."""
+    assert enable_gqa
+    return by_texts(*arguments, **options)
+
+
+@pytest.mark.parametrize("kernel", [by_texts, by_newer])
+def test_the_kernel_of_a_gpu_is_given_what_it_takes(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    query, key, value = (torch.randn(1, heads, sum(LENGTHS), 8) for heads in (4, 2, 2))
+    pieces = zip(*(torch.split(one, LENGTHS, 2) for one in (query, key, value)), strict=True)
+    alone = torch.cat([_attended(*states, None, None) for states in pieces], 2)
+    torch.testing.assert_close(_at_once(query, key, value, LENGTHS, None, None), alone)

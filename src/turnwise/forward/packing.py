@@ -8,9 +8,10 @@ together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention 
 for heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from itertools import accumulate
 from math import lcm
 from typing import Any, Protocol
@@ -266,6 +267,12 @@ def _at_once(
         scale=scaling,
         # Tokens that are seen before and after the own one; -1 is no bound.
         window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=query.shape[1] != key.shape[1],
+        **_sharing(attention),
     )
     return found.transpose(0, 1)[None]
+
+
+@cache
+def _sharing(attention: Callable[..., Any]) -> dict[str, bool]:
+    """Let query heads share those of keys, which torch 2.11's kernel does unasked."""
+    return {"enable_gqa": True} if "enable_gqa" in signature(attention).parameters else {}
