@@ -13,8 +13,8 @@ evicted and weights replaced on the way. `sampling`: episodes of several turns, 
 `step`: both, one after the other, as a training run has them; `lora`: the same with adapters alone
 on weights of the type. `vllm`, which has to be named: the episodes of `sampling` on a server of
 vLLM (`gpu_vllm.py`). Memory is the most that PyTorch had allocated on the GPU; on a CPU the most
-that the process ever had. A part that cannot fit in the GPU's free memory is left out, and one that
-runs out of it ended: both are told, and the others run. `--json` is written after each part.
+that the process ever had. A part that does not fit in the GPU's free memory, runs out of it or is
+wrong is told, and the others run. `--json` is written after each part.
 """
 
 import argparse
@@ -51,8 +51,12 @@ EXACT = 1e-4
 """How far log-probabilities of the engine may be from those of a full pass, both in float32."""
 
 
+class WrongError(Exception):
+    """Figures of a part that mean nothing; the parts after it run."""
+
+
 def main() -> None:
-    """Measure what was asked for, print it, write it."""
+    """Measure what was asked for, print it, write it. Exits with 1 if a part was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["0.6B"])
     parser.add_argument("--parts", nargs="+", choices=(*PARTS, "vllm"), default=list(PARTS))
@@ -95,6 +99,14 @@ def main() -> None:
             if arguments.json:
                 arguments.json.parent.mkdir(parents=True, exist_ok=True)
                 arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    wrong = [
+        f"{shape} {part}: {found['wrong']}"
+        for shape in arguments.shape
+        for part, found in figures[shape].items()
+        if "wrong" in found
+    ]
+    if wrong:
+        raise SystemExit("; ".join(wrong))
 
 
 def fitting(arguments: Namespace, shape: str, part: str) -> dict[str, Any]:
@@ -104,13 +116,15 @@ def fitting(arguments: Namespace, shape: str, part: str) -> dict[str, Any]:
     least, free = needed(arguments, shape, part), free_memory(arguments.device)
     if least > free:
         return {
-            "left out": f"weights and what goes with them need {least / 1e9:.1f} GB, "
-            f"{free / 1e9:.1f} GB are free"
+            "left out": f"it needs at least {least / 1e9:.3g} GB for its weights, and "
+            f"{free / 1e9:.3g} GB are free"
         }
     try:
         found: dict[str, Any] = globals()[part](arguments, shape)
     except torch.OutOfMemoryError as error:
         return {"out of memory": str(error).partition(". GPU")[0]}
+    except WrongError as error:
+        return {"wrong": str(error)}
     return found
 
 
@@ -148,7 +162,7 @@ def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
         played, evictions = swapped(arguments, shape, kind)
         versions = {version for _, sampled in played for _, _, version in sampled}
         if versions != {0, 1}:
-            raise SystemExit(f"sampled with versions {versions}: give more --new tokens")
+            raise WrongError(f"sampled with versions {versions}: give more --new tokens")
         differences = compared(played, shape, kind, arguments)
         largest = max(differences)
         found |= {
@@ -157,7 +171,7 @@ def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
             f"{kind} evictions": evictions,
         }
         if kind == "float32" and largest > EXACT:
-            raise SystemExit(f"the engine is off by {largest:.1e} in float32")
+            raise WrongError(f"the engine is off by {largest:.1e} in float32")
     return found
 
 
@@ -371,7 +385,7 @@ def updated(learner: Any, groups: list[Any]) -> None:
 
     report = learner.update(groups, estimate(groups, Signals(), learner.algorithm))
     if report.problems:
-        raise SystemExit(report.problems[0])
+        raise WrongError(report.problems[0])
 
 
 def random_model(shape: str, kind: str, device: str, seed: int = 0) -> Any:
@@ -420,7 +434,10 @@ def timed(work: Callable[[], object], arguments: Namespace) -> tuple[float, dict
     if gpu:
         most, name = torch.cuda.max_memory_allocated(device), "memory, GB"
     else:
-        most, name = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "process, GB"
+        most, name = (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "memory of the process, GB",
+        )
     return statistics.median(seconds[1:]), {name: f"{most / 1e9:.2f}"}
 
 

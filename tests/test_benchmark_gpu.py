@@ -1,27 +1,35 @@
 """The benchmark for a GPU runs on a CPU as well, with a tiny shape: every part of it."""
 
 import importlib
+import json
 import sys
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SMALL = ["--device=cpu", "--shape=tiny", "--sequences=8", "--new=8", "--turns=2", "--rounds=1"]
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> object:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("gpu")
 
 
+def measure(gpu: Any, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--threads=1", *SMALL, *options])
+    gpu.main()
+
+
 @pytest.mark.long
 def test_every_part_runs_on_the_cpu(
-    gpu: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--threads=1", *SMALL])
-    gpu.main()
+    measure(gpu, monkeypatch, "--checkpointing")
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines[1:]] == [
         f"tiny {part}" for part in ("correctness", "sampling", "training", "step", "lora")
@@ -30,9 +38,53 @@ def test_every_part_runs_on_the_cpu(
     assert "tokens/s" in lines[2]
 
 
-def test_an_engine_that_is_off_is_an_error(gpu: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_off_is_an_error(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(gpu, "EXACT", 0.0)
-    command = ["gpu.py", "--threads=1", "--type=float32", "--parts=correctness", *SMALL]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit, match="off by"):
-        gpu.main()
+    monkeypatch.setattr(gpu, "lora", lambda *_: {"rank": 1})
+    with pytest.raises(SystemExit, match="tiny correctness: the engine is off by"):
+        measure(gpu, monkeypatch, "--type=float32", "--parts", "correctness", "lora")
+    assert "tiny lora: rank 1" in capsys.readouterr().out
+
+
+def test_what_was_measured_is_kept_when_a_later_part_ends_it(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def cut_off(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu, "sampling", lambda *_: {"tokens/s": 1})
+    monkeypatch.setattr(gpu, "step", cut_off)
+    written = tmp_path / "new" / "gpu.json"
+    with pytest.raises(KeyboardInterrupt):
+        measure(gpu, monkeypatch, "--parts", "sampling", "step", f"--json={written}")
+    assert json.loads(written.read_text())["tiny"] == {"sampling": {"tokens/s": 1}}
+
+
+def test_a_part_without_memory_is_told_and_the_next_one_runs(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has 8 GiB")
+
+    monkeypatch.setattr(gpu, "sampling", full)
+    monkeypatch.setattr(gpu, "lora", lambda *_: {"rank": 1})
+    monkeypatch.setattr(gpu, "free_memory", lambda device: 1e6)
+    measure(gpu, monkeypatch, "--parts", "sampling", "training", "lora")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "tiny sampling: out of memory CUDA out of memory. Tried to allocate 9 GiB",
+        "tiny training: left out it needs at least 0.00262 GB for its weights, "
+        "and 0.001 GB are free",
+        "tiny lora: rank 1",
+    ]
+
+
+@pytest.mark.parametrize("shape", ["0.6B", "8B"])
+def test_weights_are_counted(gpu: Any, shape: str) -> None:
+    with torch.device("meta"):
+        model = gpu.random_model(shape, "float32", "meta")
+    exact = sum(weight.numel() for weight in model.parameters())
+    plain = Namespace(pure=False, type="bfloat16")
+    assert gpu.needed(plain, shape, "training") == pytest.approx(16 * exact, rel=1e-3)
