@@ -26,12 +26,12 @@ GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, str]] = {
     "algorithms": {
         "algorithm": (
-            "arpo arpo_soft counterfactual distillation hca hcapo igpo otb prime remax sdpo "
-            "tree_grpo"
+            "arpo arpo_soft counterfactual distillation gigpo hca hcapo igpo mt_grpo otb prime "
+            "remax sdpo tree_grpo"
         ),
         "estimator": (
-            "arpo arpo_soft counterfactual distillation hca hcapo information_gain otb "
-            "process_rloo remax tree_grpo"
+            "arpo arpo_soft counterfactual distillation gigpo hca hcapo information_gain mt_grpo "
+            "otb process_rloo remax tree_grpo"
         ),
         "rollout": "entropy_branches greedy random_branches turn_replays",
         "signal": "hindsight information_gain process_rewards score_norms self_teacher teacher",

@@ -100,11 +100,10 @@ def test_every_part_has_a_description_and_defaults_in_their_ranges() -> None:
 
 
 def test_what_an_estimator_needs_and_is_not_for() -> None:
-    gigpo, none = parts("estimator")["gigpo"], parts("estimator")["none"]
-    assert gigpo.needs == {Requirement.STATES}
-    assert gigpo.traits == {Trait.NO_PENALTY}
+    gae, none = parts("estimator")["token_gae"], parts("estimator")["none"]
+    assert gae.needs == {Requirement.CRITIC}
+    assert gae.traits == {Trait.UNGROUPED}
     assert none.traits == {Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY}
-    assert str(gigpo.numbers["divide"]) == "a whole number from 0 to 1"
 
 
 def test_a_part_of_ones_own(mine: Path) -> None:

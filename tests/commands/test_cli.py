@@ -85,7 +85,7 @@ def test_algorithms(shell: Shell) -> None:
     assert "Infinity" not in dapo.out
     assert dapo.json["parts"]["objective"]["numbers"]["dual_clip"] is None
     assert "dual_clip=none" in " ".join(shell("algorithms", "dapo").out.split())
-    assert "did you mean 'gigpo'" in shell("algorithms", "gigop", code=2).err
+    assert "did you mean 'gspo'" in shell("algorithms", "gsop", code=2).err
 
 
 OWN_PART = """from turnwise import Environment

@@ -14,9 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from test_credit_of_turns import z_score
 from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups, random_episode
-from tests.algorithms.test_turns import z_score
 from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.estimators import (
     counterfactual,

@@ -234,7 +234,7 @@ def test_an_algorithm_that_is_not_refused_estimates_replies(recipe: Path, whole:
         several_right = name == "pass_at_k"  # is content with two successes of four
         assert several_right or any(map(np.any, credits.advantages.values())), name
         accepted.add(name)
-    assert {"grpo", "rloo", "dapo", "ppo", "gigpo"} <= accepted
+    assert {"grpo", "rloo", "dapo", "ppo", "turn_rloo"} <= accepted
     assert not {"mt_grpo", "remax", "gdpo", "distillation", "tree_grpo", "igpo"} & accepted
 
 

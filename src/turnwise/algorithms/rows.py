@@ -108,8 +108,6 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         Algorithm("echo", "GRPO and predicted observations", observation_coefficient=0.1),
         Algorithm("turn_rloo", "RLOO over turns", estimator="turn_rloo", aggregation=PLAIN_SUM),
-        Algorithm("mt_grpo", "arXiv 2505.11821v1", estimator="mt_grpo"),
-        Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3"),
         Algorithm(
             "ppo",
             "arXiv 1707.06347",

@@ -67,3 +67,5 @@ COUNTERFACTUAL = Algorithm(
 )
 HCA = Algorithm("hca", "Harutyunyan 2019", estimator="hca", aggregation=PLAIN_SUM)
 HCAPO = Algorithm("hcapo", "arXiv 2603.08754", estimator="hcapo")
+MT_GRPO = Algorithm("mt_grpo", "arXiv 2505.11821v1", estimator="mt_grpo")
+GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")

@@ -21,6 +21,8 @@ ROWS = {
     "counterfactual": "re-rolls of every turn",
     "hca": "Harutyunyan 2019",
     "hcapo": "arXiv 2603.08754",
+    "mt_grpo": "arXiv 2505.11821v1",
+    "gigpo": "arXiv 2505.10978",
 }
 SIGNALS = {
     "hindsight": ("hindsight:HindsightMaker", "log-probabilities of turns given the outcome"),
@@ -65,6 +67,13 @@ WING = Wing(
             hca="return times 1 - pi/h, h the turn's probability given the outcome "
             "(Harutyunyan 2019)",
             hcapo="the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
+        )
+        | _of(
+            "turns",
+            mt_grpo="turn rewards z-scored per turn index, outcomes in the group; biased if turn "
+            "counts differ (arXiv 2505.11821v1)",
+            gigpo="the group's z-score plus that among turns from the same state (arXiv "
+            "2505.10978)",
         ),
         "rollout": _of(
             "branching",
