@@ -108,6 +108,7 @@ def test_a_recipe_may_lie_beside_the_study_and_seeds_are_the_files(tmp_path: Pat
 
 
 @pytest.mark.long
+@pytest.mark.wing("algorithms")
 @pytest.mark.wing("environments")
 @pytest.mark.parametrize("name", STUDIES, ids=lambda name: Path(name).stem)
 def test_studies_of_this_repository_can_run(name: str) -> None:

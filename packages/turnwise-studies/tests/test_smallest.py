@@ -21,6 +21,7 @@ def seconds_of_children() -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.wing("algorithms")
 @pytest.mark.wing("environments")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: Path(study).stem)
 def test_the_smallest_form_of_a_study_takes_two_minutes_and_writes_its_page(
