@@ -3,13 +3,16 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from tests.commands.shell import Shell
@@ -18,8 +21,9 @@ from tests.small_runs import FAKES, write_recipe
 from turnwise.commands.catalogue import catalogue
 from turnwise.commands.cli import main
 from turnwise.commands.terminal import trajectory_text
-from turnwise.config import load_recipe
+from turnwise.config import load_recipe, recipe_keys
 from turnwise.environments.registry import make_environment
+from turnwise.learning.policy import PolicyLearner
 from turnwise.threads import SPINS
 from turnwise.tokens import Source
 
@@ -316,6 +320,25 @@ def test_missing_files_and_folders(shell: Shell, recipe: Path, tmp_path: Path) -
     resumed = shell("train", "--resume", tmp_path, "--overwrite", code=2)
     assert "--resume goes on" in resumed.err
     assert "nothing to evaluate" in shell("evaluate", recipe, "evaluation.tasks=0", code=2).err
+
+
+def test_a_full_gpu_is_one_line_that_names_what_needs_less(
+    shell: Shell, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 "
+            "GiB of which 1.00 GiB is free. If reserved but unallocated memory is large try setting"
+        )
+
+    monkeypatch.setattr(PolicyLearner, "update", full)
+    changes = ("sft.steps=0", "train.steps=1", "evaluation.tasks=0")
+    ended = shell("train", recipe, *changes, "--run", tmp_path / "run", code=3)
+    line = ended.err.strip().splitlines()[-1]
+    assert "a total capacity of 79.10 GiB of which 1.00 GiB is free. Updates need less" in line
+    keys = re.findall(r"[a-z]+\.[a-z_]+", line)
+    assert set(keys) <= set(recipe_keys())
+    assert "learning.tokens_per_micro_batch" in keys
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

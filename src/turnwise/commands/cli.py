@@ -22,7 +22,7 @@ from turnwise.commands.evaluating import (
     compare_runs,
     evaluate,
 )
-from turnwise.commands.failures import exit_code, fail, first_error, plainer
+from turnwise.commands.failures import exit_code, fail, first_error, full_memory, plainer
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -245,6 +245,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         if isinstance(error, TurnwiseError | KeyboardInterrupt):
             fail(str(error) or "interrupted", exit_code(error))
+        if memory := full_memory(error):
+            fail(memory, 3)
         if not own_place(error):
             raise  # a bug in turnwise
         fail(f"{located(error)}; --debug shows the traceback", 2)

@@ -20,6 +20,22 @@ def first_error(error: BaseException) -> BaseException:
     return error
 
 
+def full_memory(error: BaseException) -> str:
+    """Say how much a GPU without memory has, and what needs less of it; "" of other errors."""
+    from torch import OutOfMemoryError
+
+    if not isinstance(error, OutOfMemoryError):
+        return ""
+    # PyTorch's advice, about its own allocator, comes after the figures.
+    figures = str(error).partition(" If reserved")[0]
+    return (
+        f"{figures} Updates need less with a lower learning.tokens_per_micro_batch, with "
+        "model.gradient_checkpointing=true or learning.offload_optimizer=true, with which the run "
+        "goes on by --resume too, and with model.lora_rank; sampling with a lower "
+        "engine.kv_cache_tokens or engine.max_sequences"
+    )
+
+
 def exit_code(error: BaseException) -> int:
     if isinstance(error, Stopped):
         return error.exit_code
