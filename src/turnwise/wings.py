@@ -56,7 +56,7 @@ OWN: dict[str, dict[str, str]] = {
             "malformed mathematics needless_calls proof repetition search_r1 shaping tool_star "
             "toolrl_calls toolrl_format"
         ),
-        "scaffold": "code react",
+        "scaffold": "code native react renderers",
         "tool": "calculate",
         "index": "embedding",
     },
@@ -74,7 +74,6 @@ OWN: dict[str, dict[str, str]] = {
         "sandbox": "docker local sandbox_fusion",
     },
     "studies": {
-        "behaviour": "checked faulty premature",
         "command": "build-tiny export rescore study transfer",
         "evaluation": "robustness",
         "file_format": "atif",

@@ -30,9 +30,9 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("tags", "qwen3", "fail", {"instructions": "", "parallel_calls": True}),
     ("react", "qwen3", "drop", {"instructions": ""}),
     ("code", "qwen3", "truncate", {"instructions": ""}),
-    ("native", "qwen3", "summarise", {"family": "qwen3"}),
-    ("native", "llama-3", "drop", {"family": "llama-3"}),
-    ("native", "glm-4.5", "fail", {"family": "glm-4.5"}),
+    ("renderers", "qwen3", "summarise", {"family": "qwen3"}),
+    ("renderers", "llama-3", "drop", {"family": "llama-3"}),
+    ("renderers", "glm-4.5", "fail", {"family": "glm-4.5"}),
 ]
 
 
@@ -42,17 +42,16 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
         CASES[0],
         *(
             pytest.param(*case, marks=(pytest.mark.slow, pytest.mark.wing("environments")))
-            for case in CASES[1:3]
+            for case in CASES[1:]
         ),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[3:]),
     ],
 )
 def test_one_step_with_the_cold_start_before_it(
     tmp_path: Path, name: str, family: str, context: str, options: dict[str, Any]
 ) -> None:
-    if name == "native" and importlib.util.find_spec("renderers") is None:
+    if name == "renderers" and importlib.util.find_spec("renderers") is None:
         pytest.skip("needs the extra renderers")
-    room = {"qwen3": 1250, "llama-3": 1100, "glm-4.5": 1700}[family] if name == "native" else 420
+    room = {"qwen3": 1250, "llama-3": 1100, "glm-4.5": 1700}[family] if name == "renderers" else 420
     model = save_family_model(tmp_path / "model", family)
     options = {"scaffold": {"name": name, "options": options}, "model.device": "cpu"}
     sizes = {"rollout.context": context, "rollout.max_tokens": room}

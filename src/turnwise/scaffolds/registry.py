@@ -25,11 +25,6 @@ SCAFFOLDS: Registry[Callable[..., Scaffold]] = Registry(
     "scaffold", _is_scaffold, f"give a class with {', '.join(METHODS)}, and stop"
 )
 SCAFFOLDS.register(
-    "native",
-    "turnwise.scaffolds.native:NativeScaffold",
-    "A model family's own format for messages, thoughts and tool calls, by `renderers`.",
-)
-SCAFFOLDS.register(
     "tags",
     "turnwise.scaffolds.tags:TagsScaffold",
     "Tag syntax, as in Search-R1: <think>…</think>, then <tool>…</tool> or <answer>…</answer>.",

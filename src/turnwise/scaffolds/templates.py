@@ -78,9 +78,7 @@ def _rendered(
         content: Any = before + _marker(place)
         content = [{"type": "text", "text": content}] if parts else content
         marked.append({"role": role, "content": content})
-    template = tokenizer.get_chat_template()
-    if day:
-        template = f"{_written(day)}\n{template}"
+    template = f"{day_written(day)}{tokenizer.get_chat_template()}"
     return str(
         tokenizer.apply_chat_template(
             marked, chat_template=template, tokenize=False, add_generation_prompt=True
@@ -100,9 +98,12 @@ def _split(rest: str, messages: Sequence[Said]) -> list[str]:
     return [*found, rest]
 
 
-def _written(day: str) -> str:
+def day_written(day: str) -> str:
     """A macro in place of the `strftime_now` that templates are given: the beginning of a day, in
-    English wherever it runs. transformers hands templates no functions of ours."""
+    English wherever it runs; nothing without a day. transformers hands templates no functions of
+    ours."""
+    if not day:
+        return ""
     at = datetime.combine(date.fromisoformat(day), datetime.min.time())
     month, weekday = MONTHS.split()[at.month - 1], DAYS.split()[at.weekday()]
     names = {"B": month, "b": month[:3], "h": month[:3], "A": weekday, "a": weekday[:3], "p": "AM"}
@@ -110,4 +111,4 @@ def _written(day: str) -> str:
     names |= {"x": f"{at:%m/%d/%y}", "X": f"{at:%H:%M:%S}"}
     names |= {one: at.strftime(f"%{one}") for one in "dHIjmMSUwWyYZfzGuVDFRT%"}
     replaced = "".join(f"|replace({'%' + one!r}, {text!r})" for one, text in names.items())
-    return f"{{%- macro strftime_now(form) -%}}{{{{ form{replaced} }}}}{{%- endmacro %}}"
+    return f"{{%- macro strftime_now(form) -%}}{{{{ form{replaced} }}}}{{%- endmacro %}}\n"

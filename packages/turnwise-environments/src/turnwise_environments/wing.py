@@ -30,9 +30,17 @@ WING = Wing(
                 "turnwise_environments.scaffolds.code:CodeScaffold",
                 "Code as action: a turn is a thought and Python between <code> and </code>.",
             ),
+            "native": (
+                "turnwise_environments.scaffolds.chat_template:ChatTemplateScaffold",
+                "The model's own chat template, with its format for thoughts and tool calls.",
+            ),
             "react": (
                 "turnwise_environments.scaffolds.react:ReActScaffold",
                 "ReAct's text: Thought, Action and Action Input; Observation; Final Answer.",
+            ),
+            "renderers": (
+                "turnwise_environments.scaffolds.renderers:RenderersScaffold",
+                "A family's format for messages, thoughts and tool calls (`renderers`).",
             ),
         },
         "tool": {

@@ -16,9 +16,9 @@ from tests.scaffolds.families import family_tokenizer
 from turnwise.config import RolloutConfig, ScaffoldConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.scaffolds.native import NativeScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
+from turnwise_environments.scaffolds.renderers import RenderersScaffold
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.checking import forks
 from turnwise_gateway.settings import CommandAgent
@@ -27,7 +27,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
 ROOT = Path(__file__).parents[4]
 TOKENIZER = family_tokenizer("qwen3")
-SCAFFOLD = NativeScaffold(TOKENIZER, [], "qwen3")
+SCAFFOLD = RenderersScaffold(TOKENIZER, [], "qwen3")
 LIMITS = RolloutConfig(max_turns=9, max_turn_tokens=900, max_tokens=150_000, max_seconds=120)
 SHELLS = {
     "claude": ("Bash", "command"),
@@ -73,7 +73,7 @@ def play(command: list[str], policy: Callable[[str], Action]) -> Trajectory:
     engine = ScriptedEngine(
         lambda session, prompt: SCAFFOLD.render(policy(TOKENIZER.decode(prompt)))
     )
-    config = ScaffoldConfig(name="native", options={"family": "qwen3"})
+    config = ScaffoldConfig(name="renderers", options={"family": "qwen3"})
     host = make_host(CommandAgent(command=tuple(command)), config, TOKENIZER)
     tasks = made.tasks("heldout")
     group = group_of(host, engine, made, LIMITS, tasks=tasks, scaffold=SCAFFOLD)

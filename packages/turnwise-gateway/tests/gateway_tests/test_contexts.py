@@ -291,7 +291,7 @@ def test_a_family_s_own_template_says_how_a_turn_looks_without_its_thought(
         "renderers", reason="needs the extra renderers", exc_type=ImportError
     )
     tokenizer = family_tokenizer(family)
-    scaffolds = Scaffolds(ScaffoldConfig(name="native", options={"family": family}), tokenizer)
+    scaffolds = Scaffolds(ScaffoldConfig(name="renderers", options={"family": family}), tokenizer)
     hello = Message("user", "Hello.")
 
     async def work() -> str:

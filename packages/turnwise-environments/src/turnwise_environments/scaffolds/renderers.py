@@ -1,4 +1,4 @@
-"""A model family's own format for messages, thoughts and tool calls: the package `renderers`.
+"""A model family's own format for messages, thoughts and tool calls, by the package `renderers`.
 
 The family's renderer says which tokens a message is. It is asked for the first messages and then,
 turn by turn, for what comes after the tokens that the model wrote: these are kept as they were
@@ -10,7 +10,6 @@ Kimi K2, DeepSeek, MiniMax, gpt-oss and others. Not here: images, and families t
 through their chat template, which could not be continued without rendering sampled text again.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,10 +18,11 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import writes_today
-from turnwise.scaffolds.text import TextScaffold, check_characters, contents
+from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
+from turnwise_environments.scaffolds.chat import ChatScaffold, malformed
 
 DATE = "conversation_start_date"
 """The switch of the families whose prompts hold today's date."""
@@ -30,10 +30,8 @@ SAMPLE = {"role": "user", "content": "Hello."}
 """Stands for the history where the renderer only needs to know where the model begins."""
 
 
-class NativeScaffold(TextScaffold):
-    """See the module. Example: NativeScaffold(tokenizer, tools, family="qwen3")."""
-
-    shows_images = False
+class RenderersScaffold(ChatScaffold):
+    """See the module. Example: RenderersScaffold(tokenizer, tools, family="qwen3")."""
 
     def __init__(
         self,
@@ -56,14 +54,8 @@ class NativeScaffold(TextScaffold):
         if date and DATE in _switches(tokenizer, family):
             switches.setdefault(DATE, date)
         self._renderer = _renderer(tokenizer, family, switches)
-        self._specs = [
-            {key: tool.schema[key] for key in ("name", "description", "parameters")}
-            for tool in tools
-        ]
         self._ends = set(self._renderer.get_stop_token_ids())
         self.stop = tuple(self._decode([end]) for end in sorted(self._ends))
-        added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-        self._added = re.compile("|".join(map(re.escape, sorted(added, key=len, reverse=True))))
         self._prompt = self._renderer.render_ids(
             [SAMPLE], tools=self._specs, add_generation_prompt=True
         )
@@ -123,22 +115,22 @@ class NativeScaffold(TextScaffold):
         said = parsed.content.strip()
         thought = (parsed.reasoning_content or "").strip()
         if parsed.reasoning_complete is False:
-            return _malformed(text, thought, "the reasoning has no end")
+            return malformed(text, thought, "the reasoning has no end")
         for number, call in enumerate(parsed.tool_calls, 1):
             if call.status != "ok":
                 problem = f"tool call {number}: {call.status.value.replace('_', ' ')}"
-                return _malformed(text, thought, problem)
+                return malformed(text, thought, problem)
             if not isinstance(call.arguments, dict):
-                return _malformed(text, thought, f"tool call {number} needs a JSON object")
+                return malformed(text, thought, f"tool call {number} needs a JSON object")
             try:
                 check_characters(call.arguments)
             except ValueError as error:
-                return _malformed(text, thought, f"tool call {number} {error}")
+                return malformed(text, thought, f"tool call {number} {error}")
         calls = tuple(ToolCall(call.name, call.arguments) for call in parsed.tool_calls)
         if calls:
             return Action(text, " ".join(filter(None, (thought, said))), calls)
         if not said:
-            return _malformed(text, thought, "there is neither a tool call nor an answer")
+            return malformed(text, thought, "there is neither a tool call nor an answer")
         return Action(text, thought, answer=said)
 
     def render(self, action: Action) -> list[int]:
@@ -236,30 +228,15 @@ class NativeScaffold(TextScaffold):
             if not spans or spans[-1][0] != place:
                 spans.append((place, []))
             spans[-1][1].append(token)
-        own = set(self._tokenizer.added_tokens_decoder)
         segments = []
         for place, tokens in spans:
             if place < 0:
                 segments.append(Segment(tokens, Source.TEMPLATE))
                 continue
             text, source = sources[place]
-            foreign = self._encode_foreign(text) if own & set(tokens) else tokens
+            foreign = self._encode_foreign(text) if self._own & set(tokens) else tokens
             segments.append(Segment(foreign, source))
         return segments
-
-    def _encode_foreign(self, text: str) -> list[int]:
-        """Split inside the name of every token that was added to the vocabulary."""
-        places = [match.start() + 1 for match in self._added.finditer(text)]
-        pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
-        return [token for piece in pieces for token in self._encode(piece)]
-
-    def _described(self) -> str:
-        return ""  # the template has a place for tools
-
-
-def _malformed(text: str, thought: str, problem: str) -> Action:
-    form = "End your turn with tool calls in your own format, or with an answer"
-    return Action(text, thought, error=f"Malformed: {problem}. {form}.")
 
 
 def _switches(tokenizer: PreTrainedTokenizerBase, family: str) -> set[str]:
@@ -274,14 +251,14 @@ def _config(tokenizer: PreTrainedTokenizerBase, family: str) -> Any:
         from renderers.base import MODEL_RENDERER_MAP
     except ImportError as error:
         raise ConfigError(
-            f"scaffold native needs the package renderers: install turnwise[renderers] ({error})"
+            f"scaffold renderers needs the package renderers: install turnwise[renderers] ({error})"
         ) from None
     known = sorted(set(MODEL_RENDERER_MAP.values()))
     name = MODEL_RENDERER_MAP.get(tokenizer.name_or_path, "") if family == "auto" else family
     if name not in known:
         what = f"model {tokenizer.name_or_path!r} is not known" if family == "auto" else name
         raise ConfigError(
-            f"scaffold native: {what}: set scaffold.options.family to one of {', '.join(known)}"
+            f"scaffold renderers: {what}: set scaffold.options.family to one of {', '.join(known)}"
         )
     return config_from_name(name)
 
@@ -296,4 +273,4 @@ def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping
         return create_renderer(tokenizer, switched)
     except (AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"scaffold native, family {family}: {reason}") from None
+        raise ConfigError(f"scaffold renderers, family {family}: {reason}") from None

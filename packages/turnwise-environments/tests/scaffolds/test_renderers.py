@@ -12,9 +12,9 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
-from turnwise.scaffolds.native import NativeScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.types import Action, Observation, Outcome, ToolCall, ToolResult, Trajectory
+from turnwise_environments.scaffolds.renderers import RenderersScaffold
 
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
 ENVIRONMENT = Capitals()
@@ -22,8 +22,8 @@ SILENT = ("kimi-k2", "deepseek-v3", "llama-3")
 """Families whose format writes no thoughts of its own."""
 
 
-def scaffold_of(family: str, **options: object) -> NativeScaffold:
-    return NativeScaffold(family_tokenizer(family), ENVIRONMENT.tools(), family, **options)
+def scaffold_of(family: str, **options: object) -> RenderersScaffold:
+    return RenderersScaffold(family_tokenizer(family), ENVIRONMENT.tools(), family, **options)
 
 
 def call(land: str) -> ToolCall:
@@ -34,11 +34,13 @@ def ids_of(segments: list[Segment]) -> list[int]:
     return [token for segment in segments for token in segment.tokens]
 
 
-def read(scaffold: NativeScaffold, tokens: list[int]) -> str:
+def read(scaffold: RenderersScaffold, tokens: list[int]) -> str:
     return scaffold._decode(tokens)
 
 
-def play(family: str, script: list[Action]) -> tuple[NativeScaffold, Trajectory, list[list[int]]]:
+def play(
+    family: str, script: list[Action]
+) -> tuple[RenderersScaffold, Trajectory, list[list[int]]]:
     """An episode in which the policy does what the script says, and the histories it was given."""
     scaffold = scaffold_of(family)
     actions = iter(script)
@@ -206,10 +208,10 @@ def test_without_thinking_a_script_is_read_as_it_was_meant(family: str) -> None:
 def test_what_cannot_be_made_is_one_line_that_says_what_to_do() -> None:
     tools = ENVIRONMENT.tools()
     with pytest.raises(ConfigError, match=r"set scaffold\.options\.family to one of .*qwen3"):
-        NativeScaffold(byte_tokenizer(), tools)
+        RenderersScaffold(byte_tokenizer(), tools)
     with pytest.raises(ConfigError, match=r"set scaffold\.options\.family to one of"):
-        NativeScaffold(byte_tokenizer(), tools, "default")
+        RenderersScaffold(byte_tokenizer(), tools, "default")
     with pytest.raises(ConfigError, match=r"family qwen3: Special token '<\|im_start\|>' not"):
-        NativeScaffold(byte_tokenizer(), tools, "qwen3")
+        RenderersScaffold(byte_tokenizer(), tools, "qwen3")
     with pytest.raises(ConfigError, match="family qwen3: "):
         scaffold_of("qwen3", template={"enable_thought": False})

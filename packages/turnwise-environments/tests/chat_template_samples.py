@@ -1,0 +1,149 @@
+"""Chat templates in the shapes that model families have, of our own, each with its added tokens."""
+
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+BEGUN = "{% if add_generation_prompt %}%s{% endif %}"
+TOOLS = "{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}"
+
+
+def chatml(calls: str, thoughts: str = "", tools: str = TOOLS, begun: str = "") -> str:
+    """ChatML with tools in front; what a turn of the model holds before and after its content."""
+    return (
+        f"<s>{tools}{{% for m in messages %}}<e>{{{{ m.role }}}}\n"
+        f"{{% if m.role == 'assistant' %}}{thoughts}{{{{ m.content }}}}{calls}"
+        "{% else %}{{ m.content }}{% endif %}<x>\n{% endfor %}"
+        + BEGUN.replace("%s", f"<e>assistant\n{begun}")
+    )
+
+
+def each_call(form: str) -> str:
+    return "{% for c in m.tool_calls or [] %}" + form + "{% endfor %}"
+
+
+JSON_CALLS = each_call(
+    '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": '
+    "{{ c.function.arguments | tojson }}}\n</tool_call>"
+)
+NAMED_CALLS = (
+    "{% if m.tool_calls %}<calls>"
+    + each_call(
+        "<call>function<sep>{{ c.function.name }}\n```json\n{{ c.function.arguments }}\n```</call>"
+    )
+    + "</calls>{% endif %}"
+)
+TAGGED_CALLS = each_call(
+    "<call>{{ c.function.name }}\n{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}"
+    "</arg_key>\n<arg_value>{{ v if v is string else v | tojson }}</arg_value>\n{% endfor %}</call>"
+)
+PYTHON_CALLS = (
+    "{% if m.tool_calls %}<calls>["
+    + each_call(
+        "{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}="
+        "{{ v | tojson }}{% if not loop.last %}, {% endif %}{% endfor %})"
+        "{% if not loop.last %}, {% endif %}"
+    )
+    + "]</calls>{% endif %}"
+)
+THOUGHTS = (
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+)
+LATE_THOUGHTS = (
+    "{% if m.reasoning_content and loop.index0 > ns.asked %}<think>\n{{ m.reasoning_content }}\n"
+    "</think>\n\n{% endif %}"
+)
+ASKED = (
+    "{% set ns = namespace(asked=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set ns.asked = loop.index0 %}{% endif %}{% endfor %}"
+)
+LLAMA = (
+    "<s>{% for m in messages %}{% if m.role == 'system' %}<h>system</h>{{ m.content | trim }}<x>"
+    "{% elif m.role == 'user' %}<h>user</h>{% if tools and loop.first %}{{ tools | tojson }}"
+    "{% endif %}{{ m.content | trim }}<x>{% elif m.role == 'tool' %}<h>ipython</h>"
+    "{{ m.content | tojson }}<x>{% elif m.tool_calls %}{% if m.tool_calls | length > 1 %}"
+    "{{ raise_exception('one call at once') }}{% endif %}<h>assistant</h>"
+    '{"name": "{{ m.tool_calls[0].function.name }}", "parameters": '
+    "{{ m.tool_calls[0].function.arguments | tojson }}}<x>{% else %}<h>assistant</h>"
+    "{{ m.content | trim }}<x>{% endif %}{% endfor %}" + BEGUN.replace("%s", "<h>assistant</h>")
+)
+INST = (
+    "<s>{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system here') }}"
+    "{% elif m.role == 'user' %}{% if not loop.first and messages[loop.index0 - 1].role in "
+    "('user', 'tool') %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% if loop.first and tools %}[TOOLS]{{ tools | tojson }}[/TOOLS]{% endif %}"
+    "[INST] {{ m.content }}[/INST]{% elif m.role == 'tool' %}{% if m.tool_call_id | length != 9 %}"
+    "{{ raise_exception('ids have 9 letters') }}{% endif %}[RESULT]{{ m.tool_call_id }} "
+    "{{ m.content }}[/RESULT]{% elif m.tool_calls %}[CALLS]["
+    '{% for c in m.tool_calls %}{{ \'{"name": "\' }}{{ c.function.name }}'
+    '{{ \'", "arguments": \' }}{{ c.function.arguments | tojson }}{{ \', "id": "\' }}{{ c.id }}'
+    "{{ '\"}' }}{% if not loop.last %}, {% endif %}{% endfor %}]<x>"
+    "{% else %} {{ m.content }}<x>{% endif %}{% endfor %}"
+)
+NEXT_ROLE = (
+    "<s>"
+    + TOOLS
+    + "{% for m in messages %}<{{ m.role }}>{{ '\n' + m.content }}{% if m.tool_calls %}"
+    + TAGGED_CALLS
+    + "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>\n{% endif %}"
+)
+TEMPLATES = {
+    "json": chatml(JSON_CALLS, THOUGHTS),
+    "json without thoughts": chatml(JSON_CALLS),
+    "named": chatml(NAMED_CALLS),
+    "tagged": chatml(TAGGED_CALLS, THOUGHTS),
+    "python": chatml(PYTHON_CALLS),
+    "one call": LLAMA,
+    "inst": INST,
+    "ends with the next role": NEXT_ROLE,
+    "opened": chatml(
+        JSON_CALLS, "<think>\n{{ m.reasoning_content }}\n</think>\n\n", begun="<think>\n"
+    ),
+    "tools in words": chatml("", tools=""),
+    "calls in words": chatml("", tools="Write <tool_call>. " + TOOLS),
+    "tools unseen": chatml(NAMED_CALLS, tools=""),
+    "late thoughts": ASKED + chatml(JSON_CALLS, LATE_THOUGHTS),
+}
+"""Templates that only append, the last one but for thoughts at a user's words."""
+CHANGED = {
+    "a thought left out": chatml(JSON_CALLS, begun="<think>\n").replace(
+        "{{ m.content }}", "{{ m.content.split('</think>')[-1] }}", 1
+    ),
+    "tools moved": ASKED
+    + INST.replace("loop.first and tools", "loop.index0 == ns.asked and tools"),
+    "a system message moved": chatml(JSON_CALLS).replace(
+        "{{ m.content }}{% endif %}",
+        "{{ m.content }}{{ messages | length if m.role == 'system' }}{% endif %}",
+    ),
+}
+REFUSED = {
+    "it leaves out, repeats or changes": "{{ messages[0].content }}<x>",
+    "no token ends a turn": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    + BEGUN.replace("%s", "assistant: "),
+    "line 2: first a task": "\n{{ raise_exception('first a task') }}",
+    "line 3: ": "<s>\n\n{{ messages[0].content.nothing.more }}",
+    "begins otherwise than a new one": chatml(JSON_CALLS, begun="Well: "),
+}
+MARKS = (
+    *("<x>", "<s>", "<e>", "<h>", "</h>", "<tool_call>", "</tool_call>", "<think>", "</think>"),
+    *("<call>", "</call>", "<calls>", "</calls>", "<sep>", "[INST]", "[/INST]", "[CALLS]"),
+    *("[TOOLS]", "[/TOOLS]", "[RESULT]", "[/RESULT]", "<user>", "<assistant>", "<tool>"),
+)
+WORDS = ["The answer is 42. assistant\n\nuser\nWho is it? \n  12 km  \n", '{"name": "lookup"}'] * 4
+
+
+def merging_tokenizer(template: str, marks: Sequence[str] = MARKS) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens may go over the edges of messages, with the template."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=list(marks), initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(WORDS, trainer)
+    made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=marks[0])
+    made.chat_template, made.name_or_path = template, "of our own"
+    return made

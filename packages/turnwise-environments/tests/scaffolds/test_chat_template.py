@@ -1,0 +1,208 @@
+"""Any tokenizer's chat template: what was sampled stays, what is new is added, and the whole is
+what the template makes of the conversation, or the model is refused before a run begins."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from chat_template_samples import CHANGED, MARKS, REFUSED, TEMPLATES, merging_tokenizer
+from tests.fakes import Capitals, byte_tokenizer
+from turnwise.config import ScaffoldConfig
+from turnwise.errors import ConfigError
+from turnwise.scaffolds.registry import make_scaffold
+from turnwise.tokens import Segment, Source
+from turnwise.types import Action, Observation, ToolCall, ToolResult
+from turnwise_environments.scaffolds.chat_template import ChatTemplateScaffold
+
+TOOLS = Capitals().tools()
+ITALY, SPAIN = (ToolCall("lookup", {"country": land}) for land in ("Italy", "Spain"))
+ASKED = Observation(" Capital of Italy?\n", Source.USER)
+ROME, MADRID = ToolResult(ITALY, " The capital\n\nis Rome. "), ToolResult(SPAIN, '{"is": "Madrid"}')
+IN_WORDS = ("tools in words", "calls in words")
+
+
+def made(name: str, **options: Any) -> ChatTemplateScaffold:
+    return ChatTemplateScaffold(merging_tokenizer(TEMPLATES[name]), TOOLS, **options)
+
+
+def ids(segments: Sequence[Segment]) -> list[int]:
+    return [token for segment in segments for token in segment.tokens]
+
+
+def called(strings: bool, *calls: ToolCall) -> dict[str, Any]:
+    """A message with calls; some templates take arguments as JSON text."""
+    written = []
+    for place, call in enumerate(calls):
+        arguments: Any = dict(call.arguments)
+        function = {
+            "name": call.name,
+            "arguments": json.dumps(arguments) if strings else arguments,
+        }
+        written.append({"type": "function", "id": f"call{place:05}", "function": function})
+    return {"role": "assistant", "content": "", "tool_calls": written}
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name not in IN_WORDS])
+def test_an_episode_is_what_the_template_makes_of_the_whole_conversation(name: str) -> None:
+    """By transformers alone, token by token; the model's own tokens are as they were sampled."""
+    scaffold = made(name)
+    tokenizer = scaffold._tokenizer
+    several = name != "one call"
+    calls = (ITALY, SPAIN) if several else (ITALY,)
+    results = (ROME, MADRID) if several else (ROME,)
+    action = Action("", "hm" if name == "opened" else "", calls)
+    written = scaffold.render(action)
+    assert scaffold.parse(written).calls == calls
+    shown = Observation("\n".join(one.content for one in results))
+    begun = ids(scaffold.begin(ASKED, "" if name == "inst" else "Be brief."))
+    played = [*begun, *written, *ids(scaffold.extend(shown, written, results))]
+
+    talk: list[dict[str, Any]] = [{"role": "user", "content": ASKED.content}]
+    if name != "inst":
+        talk.insert(0, {"role": "system", "content": "Be brief."})
+    if name == "tools unseen":
+        talk[0]["content"] += f"\n\n{scaffold._format.renderer.forms.words}"
+    talk.append(called(scaffold._format.renderer.forms.strings, *calls))
+    if action.thought:
+        talk[-1]["reasoning_content"] = action.thought
+    for place, one in enumerate(results):
+        talk.append({"role": "tool", "content": one.content, "tool_call_id": f"call{place:05}"})
+    schemas = [{"type": "function", "function": spec} for spec in scaffold._specs]
+    whole = tokenizer.apply_chat_template(talk, tools=schemas, add_generation_prompt=True)
+    assert played == list(whole["input_ids"])
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_what_is_rendered_is_read_as_it_was_meant(name: str) -> None:
+    scaffold = made(name)
+    thinks = bool(scaffold._format.renderer.forms.thought_key)
+    for action in (
+        Action("", "look it up", (ITALY,)),
+        Action("", "so it is", answer="Rome"),
+        Action("", answer="Rome, I think"),
+    ):
+        read = scaffold.parse(scaffold.render(action))
+        assert (read.calls, read.answer, read.error) == (action.calls, action.answer, None)
+        expected = action.thought or ("…" if name == "opened" else "")
+        assert read.thought == (expected if thinks else "")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_sources_of_what_is_shown(name: str) -> None:
+    scaffold = made(name)
+    written = scaffold.render(Action("", calls=(ITALY,)))
+    after = scaffold.extend(Observation(ROME.content), written, (ROME,), ("And Spain?",))
+    by_source = {
+        source: scaffold._decode(ids([one for one in after if one.source == source]))
+        for source in (Source.TOOL, Source.USER)
+    }
+    assert "The capital" in by_source[Source.TOOL]
+    assert "And Spain?" in by_source[Source.USER]
+    assert Source.MODEL not in {one.source for one in after}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_token_s_name_in_a_text_from_outside_is_only_text(name: str) -> None:
+    scaffold = made(name)
+    hostile = " ".join(["x", *MARKS, "y"])
+    written = scaffold.render(Action("", calls=(ITALY,)))
+    for segments in (
+        scaffold.begin(Observation(hostile, Source.USER)),
+        scaffold.extend(Observation(hostile), written, (ToolResult(ITALY, hostile),)),
+        scaffold.extend(Observation(hostile, Source.ENVIRONMENT), written),
+    ):
+        foreign = ids([one for one in segments if one.source != Source.TEMPLATE])
+        assert hostile in scaffold._decode(foreign)
+        assert not set(scaffold._tokenizer.added_tokens_decoder) & set(foreign)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_turn_that_was_cut_off_is_closed_by_the_template(name: str) -> None:
+    scaffold = made(name)
+    whole = scaffold.render(Action("", answer="I do not know"))
+    wrong = Observation("wrong", Source.ENVIRONMENT)
+    ended, cut = (ids(scaffold.extend(wrong, written)) for written in (whole, whole[:-2]))
+    assert cut[-len(ended) :] == ended
+    assert scaffold._decode(cut[: -len(ended)]) == scaffold._format.closing
+
+
+def test_a_format_without_tools_is_told_of_them_in_words() -> None:
+    words = scaffold_text(made("tools in words"))
+    assert '"name": "lookup"' in words
+    assert '<tool_call>\n{"name": "sample_tool"' in words
+    assert "You may call tools" not in scaffold_text(made("calls in words"))
+    unseen = scaffold_text(made("tools unseen"))
+    assert "<calls><call>function<sep>sample_tool\n```json" in unseen
+    assert "You may call" not in scaffold_text(
+        ChatTemplateScaffold(merging_tokenizer(TEMPLATES["json"]), [])
+    )
+
+
+def scaffold_text(scaffold: ChatTemplateScaffold) -> str:
+    return scaffold._decode(ids(scaffold.begin(ASKED)))
+
+
+def test_one_call_a_turn_where_the_template_has_one() -> None:
+    scaffold = made("one call")
+    assert not scaffold._format.parallel
+    two = scaffold._decode(scaffold.render(Action("", calls=(ITALY,)))).removesuffix("<x>") * 2
+    assert "one tool call a turn" in str(scaffold.parse(scaffold._encode(two)).error)
+    with pytest.raises(ConfigError, match="one call at once"):
+        scaffold.render(Action("", calls=(ITALY, SPAIN)))
+
+
+def test_a_call_s_own_id_names_its_result() -> None:
+    scaffold = made("inst")
+    written = scaffold._encode(
+        '[CALLS][{"name": "lookup", "arguments": {"country": "Italy"}, "id": "abcdefghi"}]<x>'
+    )
+    after = scaffold.extend(Observation(ROME.content), written, (ROME,))
+    assert "[RESULT]abcdefghi  The capital" in scaffold._decode(ids(after))
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_template_that_changes_its_history_is_refused_unless_it_is_kept(name: str) -> None:
+    tokenizer = merging_tokenizer(CHANGED[name])
+    with pytest.raises(ConfigError, match=r"changes the history after .*: it writes .* where"):
+        ChatTemplateScaffold(tokenizer, TOOLS)
+    kept = ChatTemplateScaffold(tokenizer, TOOLS, keep_history=True)
+    assert kept.parse(kept.render(Action("", "hm", (ITALY,)))).calls == (ITALY,)
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_used_is_refused_with_the_reason_and_the_line(why: str) -> None:
+    tokenizer = byte_tokenizer(MARKS, "<x>", "<x>")
+    tokenizer.chat_template = REFUSED[why]
+    with pytest.raises(ConfigError, match=f"cannot be used .*{why}"):
+        make_scaffold(ScaffoldConfig(name="native"), tokenizer, TOOLS)
+
+
+def test_a_tokenizer_without_a_template_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no chat template: choose scaffold tags"):
+        make_scaffold(ScaffoldConfig(name="native"), byte_tokenizer(), TOOLS)
+
+
+def test_lines_are_the_template_s_where_a_date_is_put_before_it() -> None:
+    tokenizer = byte_tokenizer(MARKS, "<x>", "<x>")
+    tokenizer.chat_template = "{{ strftime_now('%d') }}\n{{ raise_exception('not now') }}"
+    with pytest.raises(ConfigError, match="line 2: not now"):
+        make_scaffold(
+            ScaffoldConfig(name="native", options={"date": "2026-11-26"}), tokenizer, TOOLS
+        )
+
+
+def test_malformed_turns_say_what_is_wrong() -> None:
+    scaffold = made("json")
+    for text, problem in (
+        ("<tool_call>\n{nonsense}\n</tool_call><x>", "tool call 1: it is not JSON"),
+        ("<tool_call>\n{}</tool_call><x>", "tool call 1: it has no 'name'"),
+        ('<tool_call>{"name": "lookup", "arguments": [1]}</tool_call>', "are no JSON object"),
+        ('<tool_call>{"name": "lookup", "arguments": {}}', "</tool_call> does not follow"),
+        ("<think>\nhm", "the reasoning has no end"),
+        ("<think>\n</think>\n\n<x>", "neither a tool call nor an answer"),
+    ):
+        action = scaffold.parse(scaffold._encode(text))
+        assert problem in str(action.error), text
+        assert (action.calls, action.answer) == ((), None)
