@@ -36,13 +36,14 @@ def read_conversations(file: Path) -> list[tuple[str, list[Message]]]:
     folder, each with the place where it stands, for errors. Raises DataError, with file and line,
     for a line that is not a conversation."""
     files = sorted(file.rglob("*.json")) if file.is_dir() else [file]
-    found = [one for each in files for one in _read(each, files)]
+    known = {each.resolve() for each in files}
+    found = [one for each in files for one in _read(each, known)]
     if not found:
         raise DataError(f"sft.demonstrations.file {file} holds no conversation")
     return found
 
 
-def _read(file: Path, files: Sequence[Path]) -> Iterator[tuple[str, list[Message]]]:
+def _read(file: Path, files: Collection[Path]) -> Iterator[tuple[str, list[Message]]]:
     """The conversations of one of several files; in a folder other JSON than ATIF is passed
     over."""
     try:
@@ -56,7 +57,7 @@ def _read(file: Path, files: Sequence[Path]) -> Iterator[tuple[str, list[Message
     if isinstance(whole, dict) and str(whole.get("schema_version")).startswith("ATIF-"):
         for place, messages in FILE_FORMATS.get("atif")(whole, str(file), file.parent, files):
             yield place, checked_messages(messages, place)
-    elif files == [file]:
+    elif len(files) == 1:
         for place, line in lines_of(text, file):
             yield place, _messages(line, place)
 

@@ -30,8 +30,9 @@ def conversations_of(
     """The conversations of a trajectory and of sub-agents in it that have a step to learn from,
     with their places.
 
-    References to other trajectories are paths from `folder`, and are to be among `files`. Raises
-    DataError, with place and step, for what is not in ATIF or cannot be shown again.
+    References to other trajectories are paths from `folder`, and are to be among `files`, which are
+    resolved. Raises DataError, with place and step, for what is not in ATIF or cannot be shown
+    again.
     """
     if trajectory["schema_version"] not in VERSIONS:
         raise DataError(
@@ -40,12 +41,11 @@ def conversations_of(
         )
     embedded = _objects(trajectory.get("subagent_trajectories"), "subagent_trajectories", place)
     there = {str(one["trajectory_id"]) for one in embedded if "trajectory_id" in one}
-    there |= {str(file.resolve()) for file in files}
     pieces: list[Messages] = [[]]
     for step in _objects(trajectory.get("steps"), "steps", place):
         at = f"{place}, step {step.get('step_id')}"
         for result in _results(step, at):
-            _check_references(result, there, folder, at)
+            _check_references(result, there, folder, files, at)
         if _begins_context(step, at):
             pieces.append([])
         pieces[-1] += _messages(step, at)
@@ -75,13 +75,17 @@ def _results(step: Step, place: str) -> list[dict[str, Any]]:
 
 
 def _check_references(
-    result: Mapping[str, Any], there: Collection[str], folder: Path, place: str
+    result: Mapping[str, Any],
+    there: Collection[str],
+    folder: Path,
+    files: Collection[Path],
+    place: str,
 ) -> None:
     references = _objects(result.get("subagent_trajectory_ref"), "subagent_trajectory_ref", place)
     for one in references:
         path = one.get("trajectory_path")
-        whole = None if path is None else str((folder / str(path)).resolve())
-        if one.get("trajectory_id") not in there and whole not in there:
+        whole = None if path is None else (folder / str(path)).resolve()
+        if one.get("trajectory_id") not in there and whole not in files:
             raise DataError(
                 f"{place}: the trajectory of the sub-agent {path or one.get('trajectory_id')} is "
                 "not embedded: embed it, or give the folder with both"
