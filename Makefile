@@ -30,8 +30,7 @@ test-all: .venv/developing
 	$(PYTEST)
 
 test-wings: .venv/developing
-	$(PYTEST) packages
-	$(PYTEST) -m "wing and not slow and not vllm" tests
+	$(PYTEST) -m "wing and not slow and not vllm"
 
 # Which lines `make test` runs, in this process; what tests start in others is not counted.
 coverage: .venv/developing

@@ -24,9 +24,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of wings as those of the core that need one: `make test-wings` runs both."""
+    if item.path.is_relative_to(item.config.rootpath / "packages"):
+        item.add_marker("wing")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a wing that is not installed: the core is tested alone too."""
-    needed = {mark.args[0] for mark in item.iter_markers("wing")} - wings().usable.keys()
+    marks = item.iter_markers("wing")
+    needed = {name for mark in marks for name in mark.args} - wings().usable.keys()
     if needed:
         pytest.skip(f"not installed: turnwise-{min(needed)}")
 

@@ -67,32 +67,6 @@ def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.wing("studies")
-def test_worse_conditions_are_compared_with_those_of_training(
-    shell: Shell, run: Path, tmp_path: Path
-) -> None:
-    said = "scaffold.options.instructions=Say: "
-    worse = ("--inject", "error=0.5", "--without-instructions")
-    kept = tmp_path / "kept"
-    found = shell("evaluate", run, said, *worse, "--out", kept, "--json").json
-    assert list(found) == ["as_trained", "tool_failures", "without_instructions", "comparisons"]
-    assert {part["n"] for part in list(found.values())[:3]} == {4}
-    assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
-    assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
-    assert all(one["same_seeds"] for one in found["comparisons"])
-    assert list(RunFolder.open(kept).evaluations()) == list(found)[:3]
-    assert RunFolder.open(kept).report()["comparisons"] == found["comparisons"]
-    (again,) = shell("compare-runs", kept, f"{kept}@tool_failures", "--json").json
-    assert again["same_seeds"]
-    shown = shell("evaluate", run, "--inject", "junk=1").out
-    assert "no tool call was made to fail" in shown
-    refused = shell("evaluate", run, "--without-instructions", code=2).err
-    assert "no instructions that could be left out" in refused
-    assert "as trained" not in refused  # nothing was played
-    assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
-
-
-@pytest.mark.long
 def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:

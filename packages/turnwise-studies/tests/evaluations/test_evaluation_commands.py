@@ -13,33 +13,18 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.evaluations.rescoring import rescore_run
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 2
-episodes_per_task = 2
-temperature = 1.0
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation = { tasks = 2, episodes_per_task = 2, temperature = 1.0 }
 """
 
 
 ENDPOINT = """
 name = "mine"
-[environment]
-name = "tests.fakes:Capitals"
-[engine]
-name = "openai"
-url = "http://127.0.0.1:9/v1"
-model = "m"
-[rollout]
-max_turns = 3
-[evaluation]
-tasks = 2
+environment.name = "tests.fakes:Capitals"
+engine = { name = "openai", url = "http://127.0.0.1:9/v1", model = "m" }
+rollout.max_turns = 3
+evaluation.tasks = 2
 """
 
 
@@ -85,11 +70,28 @@ def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_pa
 
 
 @pytest.mark.long
-def test_worse_conditions_are_judged_again(shell: Shell, run: Path, tmp_path: Path) -> None:
+def test_worse_conditions_are_compared_with_those_of_training_and_judged_again(
+    shell: Shell, run: Path, tmp_path: Path
+) -> None:
     said = "scaffold.options.instructions=Say: "
     worse = ("--inject", "error=0.5", "--without-instructions")
     kept = tmp_path / "kept"
-    shell("evaluate", run, said, *worse, "--out", kept)
+    found = shell("evaluate", run, said, *worse, "--out", kept, "--json").json
+    assert list(found) == ["as_trained", "tool_failures", "without_instructions", "comparisons"]
+    assert {part["n"] for part in list(found.values())[:3]} == {4}
+    assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
+    assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
+    assert all(one["same_seeds"] for one in found["comparisons"])
+    assert list(RunFolder.open(kept).evaluations()) == list(found)[:3]
+    assert RunFolder.open(kept).report()["comparisons"] == found["comparisons"]
+    (again,) = shell("compare-runs", kept, f"{kept}@tool_failures", "--json").json
+    assert again["same_seeds"]
+    shown = shell("evaluate", run, "--inject", "junk=1").out
+    assert "no tool call was made to fail" in shown
+    refused = shell("evaluate", run, "--without-instructions", code=2).err
+    assert "no instructions that could be left out" in refused
+    assert "as trained" not in refused  # nothing was played
+    assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
     failing = ("rescore", kept, "--evaluation", "tool_failures")
     assert "tools that were made to fail" in shell(*failing, code=2).err
     mine = tmp_path / "mine.py"
