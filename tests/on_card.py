@@ -30,27 +30,15 @@ from turnwise.threads import configure_threads
 from turnwise.types import Group
 
 TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 2
-max_turn_tokens = 12
-max_tokens = 96
-[learning]
-learning_rate = 1e-3
-[sft]
-steps = 0
-batch_size = 4
-demonstrations.count = 4
-demonstrations.behaviours = { faithful = 1, mistaken = 1 }
-checkpoint_every = 1
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-[evaluation]
-tasks = 0
+engine.max_sequences = 4
+rollout = { max_turns = 2, max_turn_tokens = 12, max_tokens = 96 }
+learning.learning_rate = 1e-3
+sft.steps = 0
+sft.batch_size = 4
+sft.checkpoint_every = 1
+sft.demonstrations = { count = 4, behaviours = { faithful = 1, mistaken = 1 } }
+train = { steps = 1, tasks_per_step = 2, group_size = 2, checkpoint_every = 1 }
+evaluation.tasks = 0
 """
 LONG = ("rollout.max_turn_tokens=24", "rollout.max_turns=3", "rollout.max_tokens=200")
 CASES: dict[str, tuple[str, ...]] = {

@@ -16,20 +16,11 @@ from turnwise.tokens import Source
 from turnwise.training.prepare import prepare
 
 TABLES = """
-[engine]
-max_sequences = 8
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 8
-[evaluation]
-tasks = 0
+engine.max_sequences = 8
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
+learning.learning_rate = 1e-3
+train = { steps = 2, tasks_per_step = 2, group_size = 8 }
+evaluation.tasks = 0
 """
 
 

@@ -17,21 +17,11 @@ from turnwise.storage.run_folder import RunFolder
 KEY = "sk-secret-0815"
 RECIPE = """
 name = "mine"
-[environment]
-name = "tests.fakes:Capitals"
-[engine]
-name = "openai"
-url = "http://127.0.0.1:9/v1"
-model = "m"
-[rollout]
-max_turns = 3
-[evaluation]
-tasks = 2
-temperature = 0.25
-[evaluation.prices]
-tool_call = 1.0
-[reward]
-failure = -0.5
+environment.name = "tests.fakes:Capitals"
+engine = { name = "openai", url = "http://127.0.0.1:9/v1", model = "m" }
+rollout.max_turns = 3
+evaluation = { tasks = 2, temperature = 0.25, prices = { tool_call = 1.0 } }
+reward.failure = -0.5
 """
 
 
@@ -148,10 +138,7 @@ async def run(task, model):
     return reply["choices"][0]["message"]["content"]
 """
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 200
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 200 }
 """
 
 

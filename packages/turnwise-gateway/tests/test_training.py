@@ -22,28 +22,16 @@ pytest.importorskip("uvicorn")
 AGENT = Path(__file__).with_name("asking_agent.py")
 TABLES = f"""
 agent = "{AGENT}:run"
-[rollout]
-max_turns = 3
-max_turn_tokens = 12
-max_tokens = 200
-[sft]
-steps = 0
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+rollout = {{ max_turns = 3, max_turn_tokens = 12, max_tokens = 200 }}
+sft.steps = 0
+train = {{ steps = 2, tasks_per_step = 2, group_size = 2, checkpoint_every = 1 }}
+evaluation.tasks = 2
 """
 
 
 def recipe(folder: Path) -> Path:
     """A small run with the agent."""
-    written = write_recipe(folder, Letters.__name__, "")
-    agent, tables = TABLES.strip().split("\n", 1)
-    written.write_text(f"{agent}\n{written.read_text()}{tables}\n")
-    return written
+    return write_recipe(folder, Letters.__name__, TABLES)
 
 
 def test_a_run_trains_on_what_the_agent_was_given(tmp_path: Path) -> None:
@@ -130,17 +118,12 @@ def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:
 def roles(folder: Path, worker: str) -> Path:
     """The small run with a planner that is trained, and a worker."""
     written = recipe(folder)
-    tables = f"""
-[agent]
-run = "{AGENT}:with_roles"
-credit = "role"
-[agent.roles.planner]
-policy = "trained"
-[agent.roles.worker]
-policy = {worker}
+    roles = f"""
+agent.credit = "role"
+agent.roles = {{ planner.policy = "trained", worker.policy = {worker} }}
+agent.run = "{AGENT}:with_roles"
 """
-    rest = written.read_text().split("\n", 1)[1]
-    written.write_text(f"{rest}{tables}")
+    written.write_text(written.read_text().replace(f'agent = "{AGENT}:run"\n', roles))
     return written
 
 

@@ -13,23 +13,11 @@ from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import read_rows
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
-[judge]
-form = "pairwise"
-[judge.model]
-kind = "scripted"
-[reward.parts]
-judge = 0.5
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 3
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
+judge = { form = "pairwise", model = { kind = "scripted" } }
+reward.parts.judge = 0.5
+train = { steps = 2, tasks_per_step = 2, group_size = 3, checkpoint_every = 1 }
+evaluation.tasks = 2
 """
 SCRIPT = """
 import json
@@ -54,7 +42,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
     (folder / "script.py").write_text(SCRIPT)
     tables = TABLES.replace(
-        'kind = "scripted"', f'kind = "scripted"\nscript = "{folder}/script.py:more_letters"'
+        'kind = "scripted"', f'kind = "scripted", script = "{folder}/script.py:more_letters"'
     )
     return write_recipe(folder, "Letters", tables)
 

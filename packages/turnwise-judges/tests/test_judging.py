@@ -22,21 +22,10 @@ from turnwise_judges.prompt import record_of
 from turnwise_judges.settings import load_judge
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 64
-max_tokens = 400
-[sft]
-steps = 2
-demonstrations.count = 4
-batch_size = 2
-demonstrations.behaviours = { faithful = 1 }
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 2
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 64, max_tokens = 400 }
+sft = { steps = 2, batch_size = 2, demonstrations = { count = 4, behaviours = { faithful = 1 } } }
+train = { steps = 1, tasks_per_step = 2, group_size = 2 }
+evaluation.tasks = 2
 """
 
 SCRIPT = """

@@ -28,45 +28,25 @@ from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.refining import KnownQuestion, grade, known_questions
 
 SCRIPTED_JUDGE = Path(__file__).with_name("scripted_judge.py")
-TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 1
-max_turn_tokens = 60
-max_tokens = 900
-[judge]
-form = "pairwise"
-opponents = 1
-max_characters = 400
-[judge.model]
-kind = "policy"
-max_tokens = 60
-[judge.refinement]
-requests = 2
-replies = 4
-[reward]
-parts = { judge = 0.1 }
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 2
-tasks_per_step = 6
-group_size = 2
-checkpoint_every = 1
-[evaluation]
-tasks = 1
+TABLES = f"""
+engine = {{ name = "{SCRIPTED_JUDGE}:ScriptedJudge", max_sequences = 4 }}
+rollout = {{ max_turns = 1, max_turn_tokens = 60, max_tokens = 900 }}
+judge.form = "pairwise"
+judge.opponents = 1
+judge.max_characters = 400
+judge.model = {{ kind = "policy", max_tokens = 60 }}
+judge.refinement = {{ requests = 2, replies = 4 }}
+reward.parts.judge = 0.1
+learning.learning_rate = 1e-3
+train = {{ steps = 2, tasks_per_step = 6, group_size = 2, checkpoint_every = 1 }}
+evaluation.tasks = 1
 """
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
-    path = write_recipe(folder, "Levels", TABLES)
-    engine = f'[engine]\nname = "{SCRIPTED_JUDGE}:ScriptedJudge"'
-    text = path.read_text().replace("[engine]", engine)
-    path.write_text(text.replace(f"{folder}/model", str(save_chat_model(folder / "chat"))))
-    return path
+    return write_recipe(folder, "Levels", TABLES, save_chat_model(folder / "chat"))
 
 
 @pytest.fixture(scope="module")

@@ -20,21 +20,10 @@ from turnwise.storage.tensors import read
 from turnwise.storage.trajectory_rows import read_rows
 
 TABLES = """
-[engine]
-max_sequences = 8
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 3
-checkpoint_every = 1
-[evaluation]
-tasks = 3
-episodes_per_task = 2
-temperature = 1.0
+engine.max_sequences = 8
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
+train = { steps = 2, tasks_per_step = 2, group_size = 3, checkpoint_every = 1 }
+evaluation = { tasks = 3, episodes_per_task = 2, temperature = 1.0 }
 """
 MODEL = (
     *("reward_model.steps=3", "reward_model.batch_size=4", "evaluation.best_of=reward_model"),

@@ -19,23 +19,10 @@ from turnwise_studies.config import load_study
 from turnwise_studies.plan import planned_runs
 
 TABLES = """
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 150
-[sft]
-steps = 3
-batch_size = 2
-[sft.demonstrations]
-count = 4
-behaviours = { faithful = 1.0 }
-[train]
-steps = 4
-tasks_per_step = 2
-group_size = 2
-checkpoint_every = 1
-[evaluation]
-tasks = 2
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 150 }
+sft = { steps = 3, batch_size = 2, demonstrations = { count = 4, behaviours = { faithful = 1.0 } } }
+train = { steps = 4, tasks_per_step = 2, group_size = 2, checkpoint_every = 1 }
+evaluation.tasks = 2
 """
 VALUES: dict[str, Any] = {
     "recipe": "recipe.toml",

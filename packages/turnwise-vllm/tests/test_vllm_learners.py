@@ -18,20 +18,11 @@ from turnwise.training.run import run
 from vllm_driving import Served
 
 TABLES = """
-[rollout]
-max_turns = 1
-max_turn_tokens = 8
-max_tokens = 100
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 2
-tasks_per_step = 1
-group_size = 4
-[evaluation]
-tasks = 0
-[cluster]
-learners = 2
+rollout = { max_turns = 1, max_turn_tokens = 8, max_tokens = 100 }
+learning.learning_rate = 1e-3
+train = { steps = 2, tasks_per_step = 1, group_size = 4 }
+evaluation.tasks = 0
+cluster.learners = 2
 """
 
 

@@ -26,21 +26,11 @@ from turnwise_cluster.resources import allocated
 
 pytestmark = pytest.mark.slow
 TABLES = """
-[engine]
-name = "vllm"
-parity_bound = 1e9
-start_seconds = 120
-[rollout]
-max_turns = 1
-max_turn_tokens = 4
-max_tokens = 64
-[train]
-steps = 1
-tasks_per_step = 1
-[evaluation]
-tasks = 0
-[cluster]
-samplers = 2
+engine = { name = "vllm", parity_bound = 1e9, start_seconds = 120 }
+rollout = { max_turns = 1, max_turn_tokens = 4, max_tokens = 64 }
+train = { steps = 1, tasks_per_step = 1 }
+evaluation.tasks = 0
+cluster.samplers = 2
 """
 
 

@@ -142,25 +142,14 @@ WEIGHTS = {
     "clusters": 0.1,
 }
 TABLES = f"""
-[engine]
-max_sequences = 8
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
-[reward]
-outcome = 3.0
-[reward.parts]
-malformed = -0.25
-{"".join(f"{name} = {weight}{chr(10)}" for name, weight in WEIGHTS.items())}
-[algorithm]
-name = "turn_rloo"
-[train]
-steps = 1
-tasks_per_step = 2
-group_size = 4
-[evaluation]
-tasks = 2
+engine.max_sequences = 8
+rollout = {{ max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }}
+reward.outcome = 3.0
+reward.parts.malformed = -0.25
+{"".join(f"reward.parts.{name} = {weight}{chr(10)}" for name, weight in WEIGHTS.items())}
+algorithm.name = "turn_rloo"
+train = {{ steps = 1, tasks_per_step = 2, group_size = 4 }}
+evaluation.tasks = 2
 """
 
 

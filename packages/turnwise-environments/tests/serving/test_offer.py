@@ -127,14 +127,9 @@ def test_what_the_client_wrote_itself_is_no_secret() -> None:
 
 RECIPE = """
 name = "mine"
-[environment]
-name = "mathematics"
-options = { tasks = { count = 30 } }
-[rollout]
-max_turns = 3
-max_seconds = 7
-[reward]
-failure = -0.5
+environment = { name = "mathematics", options = { tasks = { count = 30 } } }
+rollout = { max_turns = 3, max_seconds = 7 }
+reward.failure = -0.5
 """
 
 

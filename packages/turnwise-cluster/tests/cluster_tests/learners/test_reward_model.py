@@ -9,21 +9,10 @@ from turnwise.storage.run_folder import RunFolder
 
 pytestmark = [pytest.mark.slow, pytest.mark.numbers, pytest.mark.wing("judges")]
 TABLES = """
-[engine]
-max_sequences = 8
-[rollout]
-max_turns = 2
-max_turn_tokens = 8
-max_tokens = 400
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 3
-checkpoint_every = 1
-[evaluation]
-tasks = 3
-episodes_per_task = 2
-temperature = 1.0
+engine.max_sequences = 8
+rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
+train = { steps = 2, tasks_per_step = 2, group_size = 3, checkpoint_every = 1 }
+evaluation = { tasks = 3, episodes_per_task = 2, temperature = 1.0 }
 """
 MODEL = (
     "reward_model.steps=3",

@@ -17,26 +17,13 @@ from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 
 TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 2
-max_turn_tokens = 16
-max_tokens = 120
-[algorithm]
-name = "ppo"
-kl_coefficient = 0.05
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 6
-tasks_per_step = 2
-group_size = 4
-checkpoint_every = 2
-[evaluation]
-tasks = 0
-[cluster]
-learners = 2
+engine.max_sequences = 4
+rollout = { max_turns = 2, max_turn_tokens = 16, max_tokens = 120 }
+algorithm = { name = "ppo", kl_coefficient = 0.05 }
+learning.learning_rate = 1e-3
+train = { steps = 6, tasks_per_step = 2, group_size = 4, checkpoint_every = 2 }
+evaluation.tasks = 0
+cluster.learners = 2
 """
 
 

@@ -39,21 +39,11 @@ from turnwise_cluster.workers.pool import WorkerPool
 
 HERE = Path(__file__).parent
 TABLES = """
-[engine]
-max_sequences = 4
-[rollout]
-max_turns = 3
-max_turn_tokens = 12
-max_tokens = 200
-max_ungraded_share = 1.0
-[learning]
-learning_rate = 1e-3
-[train]
-steps = 2
-tasks_per_step = 2
-group_size = 4
-[evaluation]
-tasks = 1
+engine.max_sequences = 4
+rollout = { max_turns = 3, max_turn_tokens = 12, max_tokens = 200, max_ungraded_share = 1.0 }
+learning.learning_rate = 1e-3
+train = { steps = 2, tasks_per_step = 2, group_size = 4 }
+evaluation.tasks = 1
 """
 
 
