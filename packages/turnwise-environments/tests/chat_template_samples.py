@@ -47,9 +47,7 @@ PYTHON_CALLS = (
     )
     + "]</calls>{% endif %}"
 )
-THOUGHTS = (
-    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
-)
+THOUGHTS = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
 LATE_THOUGHTS = (
     "{% if m.reasoning_content and loop.index0 > ns.asked %}<think>\n{{ m.reasoning_content }}\n"
     "</think>\n\n{% endif %}"
