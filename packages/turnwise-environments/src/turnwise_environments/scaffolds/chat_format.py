@@ -49,7 +49,7 @@ class ChatFormat:
         """`specs` are the tools' names, descriptions and parameters; `day` as 2026-11-26."""
         self.renderer = Renderer(tokenizer, specs, switches, day)
         self._forms, self._whole = self.renderer.forms, self.renderer.whole
-        self._tokenizer, self._specs = tokenizer, specs
+        self._tokenizer, self._specs, self.has_tools = tokenizer, specs, bool(specs)
         self.parallel = False
         """Whether a turn may have several calls."""
         self.format: ToolFormat = JsonCalls()
@@ -85,9 +85,10 @@ class ChatFormat:
         then = HELLO.result_of(message.calls[0], 0) if message.calls else HELLO
         followed = self._whole([*alone, then], begun=False)
         # A thought may be left out before a user's words, an empty one written in the last turn.
-        last = (message.thought and not message.calls) or not followed.startswith(self.prompt)
+        thinks = self._forms.thought_key and message.thought
+        last = (thinks and not message.calls) or not followed.startswith(self.prompt)
         own = self._own(self._whole(alone, begun=False) if last else followed)
-        own = own if end in own else self._own(followed)
+        own = own if end in own else f"{own}{self.closing}"
         own = own[: own.index(end) + len(end)]
         closing = self._forms.tags[1]
         if self.opened and closing.strip() not in own:  # the template leaves thoughts out
@@ -159,14 +160,15 @@ class ChatFormat:
             begin = self.opened or before.removeprefix(self.prompt)
             end = after.partition("Hello.")[0]
             room = found and before.startswith(self.prompt) and self._ends[0] not in end
+            begin = "" if key == "content" and begin.strip() != "<think>" else begin
             if room and begin.strip() and end.strip():
                 self._forms.tags = begin, end
                 return
         self._forms.thought_key = ""
 
     def _find_tools(self) -> None:
-        """Describe tools, call them and answer as the template does, where it has a form for it, else
-        in words."""
+        """Describe tools, call them and answer as the template does, where it has a form for it,
+        else in words."""
         forms = self._forms
         shown = forms.tools and self._specs[0]["name"] in self.prompt
         forms.calls = forms.results = True

@@ -48,8 +48,7 @@ class ChatTemplateScaffold(ChatScaffold):
         self._format = ChatFormat(tokenizer, self._specs, dict(template or {}), date)
         self.stop = self._format.stop
         self._ends = set(tokenizer.convert_tokens_to_ids(list(self.stop)))
-        if not keep_history:
-            check(self, self._format, bool(tools), self._encode, self._decode)
+        check(self, self._format, keep_history, self._encode, self._decode)
 
     @property
     def _opened(self) -> str:

@@ -67,19 +67,23 @@ BY_A_USER = [when for when, (_, said) in CONVERSATIONS.items() if any(one.words 
 def check(
     scaffold: "ChatTemplateScaffold",
     chat: ChatFormat,
-    with_tools: bool,
+    keep_history: bool,
     encode: Callable[[str], list[int]],
     decode: Callable[[Sequence[int]], str],
 ) -> None:
-    """Raise ConfigError for a template that writes the history of a conversation otherwise than it
-    was written turn by turn; the message quotes both. The tokens have to be equal; the text where
-    a token's name stands in what a user says; and but for thoughts at a user's words, which many
-    templates drop there and a scaffold keeps, since later turns were sampled after them."""
+    """Raise ConfigError for a template that cannot write a conversation turn by turn, or without
+    `keep_history` writes its history otherwise as a whole; the message quotes both.
+
+    The tokens have to be equal; the text where a token's name stands in what a user says; and but
+    for thoughts at a user's words, which many templates drop there and a scaffold keeps, since
+    later turns were sampled after them."""
     for when, (_, exchanges) in CONVERSATIONS.items():
         calls = max(len(one.turn.calls) for one in exchanges)
-        if (calls and not with_tools) or (calls > 1 and not chat.parallel):
+        if (calls and not chat.has_tools) or (calls > 1 and not chat.parallel):
             continue
         for ids, whole in _written(scaffold, chat, when):
+            if keep_history:
+                continue
             said = decode(ids)
             if (when == NAMED and said == whole) or ids == encode(whole):
                 continue

@@ -133,8 +133,8 @@ class Renderer:
             self._rendered(said, marked, True).rpartition(MARK)[2].partition(end)[2]
             for marked in (False, True)
         )
-        if not text:
-            raise self.refused("it does not show what the model says")
+        if not text or HELLO.text in marked or MARK[:2] in marked or "ue000" in marked:
+            raise self.refused("it does not show where a turn of the model ends")
         return _pieces(text, marked, said)
 
     def refused(self, why: str) -> ConfigError:

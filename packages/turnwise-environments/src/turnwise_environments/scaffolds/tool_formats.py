@@ -60,9 +60,12 @@ class JsonCalls:
             calls += [
                 self._call(entry, place) for place, entry in enumerate(entries, len(calls) + 1)
             ]
-            if self.closing and not rest.lstrip().startswith(self.closing):
+            rest = rest.lstrip(" \n;,")
+            if rest[:1] in ("{", "["):
+                continue
+            if self.closing and not rest.startswith(self.closing):
                 raise ValueError(f"tool call {len(calls)}: {self.closing} does not follow")
-            beside, rest = self._parted(rest.lstrip().removeprefix(self.closing))
+            beside, rest = self._parted(rest.removeprefix(self.closing))
             if not self.opening and beside.strip(" \n;,"):
                 raise ValueError(f"tool call {len(calls)}: there is text after it")
             said += beside if self.opening else ""
@@ -182,11 +185,9 @@ class PythonCalls:
         written, closed, after = rest.partition(self.closing) if self.closing else (rest, "", "")
         if self.closing and not closed:
             raise ValueError(f"the tool calls are not closed by {self.closing}")
-        try:
-            body = ast.parse(written.strip()).body
-        except (SyntaxError, RecursionError, MemoryError, ValueError):
-            body = []
-        found = [each for line in body for each in _elements(line)]
+        # Some templates write a text of several lines between single quotes.
+        lines = _parsed(written.strip()) or _parsed(written.strip().replace("\n", "\\n"))
+        found = [each for line in lines for each in _elements(line)]
         if not found or not all(isinstance(one, ast.Call) for one in found):
             if self.opening:
                 raise ValueError("the tool calls are not written as name(key=value)")
@@ -303,6 +304,14 @@ def _object(arguments: Any, place: int) -> Mapping[str, Any]:
     if not isinstance(arguments, dict):
         raise ValueError(f"tool call {place}: its arguments are no JSON object")
     return arguments
+
+
+def _parsed(code: str) -> list[ast.stmt]:
+    """The statements of Python code; none where it is not Python."""
+    try:
+        return ast.parse(code).body
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
+        return []
 
 
 def _elements(line: ast.stmt) -> Sequence[Any]:
