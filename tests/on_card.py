@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 import turnwise
 from tests import card
 from tests.fakes import save_small_mixture
-from tests.small_runs import train, write_recipe
+from tests.small_runs import FAKES, interrupted, resume, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.engines.base import Sampling
 from turnwise.parts.components import Components
@@ -40,6 +40,7 @@ sft.demonstrations = { count = 4, behaviours = { faithful = 1, mistaken = 1 } }
 train = { steps = 1, tasks_per_step = 2, group_size = 2, checkpoint_every = 1 }
 evaluation.tasks = 0
 """
+ROOT = Path(__file__).parents[1]
 LONG = ("rollout.max_turn_tokens=24", "rollout.max_turns=3", "rollout.max_tokens=200")
 CASES: dict[str, tuple[str, ...]] = {
     "written out": ("algorithm.kl_coefficient=0.1", "learning.updates_per_step=2"),
@@ -49,7 +50,24 @@ CASES: dict[str, tuple[str, ...]] = {
     "offloaded": ("learning.offload_optimizer=true", "learning.share_prefixes=true"),
     "bfloat16": ("learning.compute_dtype=bfloat16",),
     "experts": ("model.name={mixture}", "rollout.routing_replay=true"),
+    "resumed": ("train.steps=2", "evaluation.tasks=2"),
+    "preferences": ("preferences.steps=2", "preferences.pairs=2", "preferences.batch_size=2"),
+    "reward model": (
+        *(f"environment.name={FAKES}:Levels", "train.steps=2", "evaluation.tasks=2"),
+        *('reward_model.data=["{episodes}"]', "reward_model.steps=2", "reward_model.batch_size=2"),
+        *("reward_model.beside_policy=true", "reward.parts.reward_model=0.5"),
+        *("evaluation.best_of=reward_model", "evaluation.episodes_per_task=2"),
+    ),
+    "agent": (
+        f"agent={ROOT}/packages/turnwise-gateway/tests/asking_agent.py:run",
+        *("rollout.max_tokens=200", "rollout.max_turns=3"),
+    ),
+    "images": (
+        *("model.name={images}", f"environment.name={ROOT}/tests/training/test_images.py:Doors"),
+        *("sft.steps=1", "rollout.max_turn_tokens=24", "rollout.max_tokens=160"),
+    ),
 }
+"""What a case changes; `{mixture}` and the like are made when a case names them."""
 FAULTS = {
     "arange": ("turnwise.forward.small_llama", "written out"),
     "host": ("turnwise.forward.cache", "written out"),
@@ -65,7 +83,6 @@ FAULTS = {
 def main(folder: Path, *names: str) -> None:
     """Do the cases of these names, faults as `fault NAME`, and the count of waits as `waits`."""
     configure_threads(1)
-    save_small_mixture(folder / "mixture")
     recipe = write_recipe(folder, "Letters", TABLES)
     found: dict[str, Any] = {}
     for name in names:
@@ -82,27 +99,61 @@ def main(folder: Path, *names: str) -> None:
 
 def run(recipe: Path, name: str, case: str, device: str) -> RunFolder:
     folder = RunFolder.new(recipe.parent / f"{name} on {device}")
-    changes = [one.format(mixture=recipe.parent / "mixture") for one in CASES[case]]
+    changes = [one.format_map(Made(recipe)) for one in CASES[case]]
     train(recipe, folder, *changes, f"model.device={device}")
+    if case == "resumed":
+        folder = interrupted(folder, recipe.parent / f"{name} again on {device}", "step-000002")
+        resume(folder)
     return folder
 
 
+class Made(dict[str, Path]):
+    """What cases need beside the recipe, each made when it is asked for first."""
+
+    def __init__(self, recipe: Path) -> None:
+        super().__init__()
+        self._recipe = recipe
+
+    def __missing__(self, name: str) -> Path:
+        place = self._recipe.parent / name
+        if not place.exists():
+            makers[name](self._recipe, place)
+        return place
+
+
+def save_episodes(recipe: Path, place: Path) -> None:
+    levels = f"environment.name={FAKES}:Levels"
+    train(recipe, RunFolder.new(place), levels, "train.steps=4", "model.device=cpu")
+
+
+def save_images(recipe: Path, place: Path) -> None:
+    del recipe
+    from tests.vision_models import save_vision_model
+
+    save_vision_model(place, "qwen2_5_vl")
+
+
+makers: dict[str, Callable[[Path, Path], object]] = {
+    "mixture": lambda recipe, place: save_small_mixture(place),
+    "episodes": save_episodes,
+    "images": save_images,
+}
+
+
 def compared(recipe: Path, name: str) -> dict[str, Any]:
-    """The largest distance of a weight, and whether the same tokens were sampled."""
+    """The largest distance of a saved weight, and whether the same tokens were sampled."""
     here, there = (run(recipe, name, name, device) for device in ("cpu", "card"))
-    weights = [
-        load_file(file)
-        for one in (here, there)
-        for file in sorted(one.checkpoints.glob("step-000001/*.safetensors"))[:1]
+    distances = [
+        float((weight.float() - others[key].float()).abs().max())
+        for file in here.checkpoints.rglob("*.safetensors")
+        for others in [load_file(there.checkpoints / file.relative_to(here.checkpoints))]
+        for key, weight in load_file(file).items()
     ]
-    distance = max(
-        float((weights[0][key].float() - weights[1][key].float()).abs().max()) for key in weights[0]
-    )
     ids = [
         [row["ids"] for file in one.trajectory_files() for row in read_rows(file)]
         for one in (here, there)
     ]
-    return {"distance": distance, "same": ids[0] == ids[1], "episodes": len(ids[0])}
+    return {"distance": max(distances), "same": ids[0] == ids[1], "episodes": len(ids[0])}
 
 
 def refused(work: Callable[[], Any]) -> str:
