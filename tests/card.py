@@ -258,6 +258,13 @@ def _histc(tensor: Tensor, *arguments: Any, **options: Any) -> Tensor:
     return _as(counted.to(tensor.dtype), CARD)
 
 
+def _convolution(*arguments: Any) -> Tensor:
+    """As image towers have; nothing trains one."""
+    _check("convolution", arguments)
+    made: Tensor = torch.ops.aten.convolution.default(*map(_on_host, arguments))
+    return _as(made, CARD)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     "_local_scalar_dense": _item,
     "_copy_from": _copy_from,
@@ -349,5 +356,6 @@ _every.fallback(_compute, "PrivateUse1")
 _every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
 _some = torch.library.Library("aten", "IMPL")
 _some.impl("_to_copy", _to_copy, "PrivateUse1")
+_some.impl("convolution_overrideable", _convolution, "PrivateUse1")
 for _name in LOWERED:
     _some.impl(_name, _lowered(getattr(torch.ops.aten, _name).default), "AutocastPrivateUse1")
