@@ -21,6 +21,7 @@ import turnwise
 from tests import card
 from tests.fakes import save_small_mixture
 from tests.small_runs import FAKES, interrupted, resume, train, write_recipe
+from turnwise.commands.failures import first_error
 from turnwise.config import load_recipe
 from turnwise.engines.base import Sampling
 from turnwise.parts.components import Components
@@ -51,7 +52,10 @@ CASES: dict[str, tuple[str, ...]] = {
     "bfloat16": ("learning.compute_dtype=bfloat16",),
     "experts": ("model.name={mixture}", "rollout.routing_replay=true"),
     "resumed": ("train.steps=2", "evaluation.tasks=2"),
-    "preferences": ("preferences.steps=2", "preferences.pairs=2", "preferences.batch_size=2"),
+    "preferences": (
+        *("preferences.steps=2", "preferences.pairs=2", "preferences.batch_size=2"),
+        *("rollout.top_p=0.9", "rollout.min_p=0.02", "learning.share_prefixes=true"),
+    ),
     "reward model": (
         *(f"environment.name={FAKES}:Levels", "train.steps=2", "evaluation.tasks=2"),
         *('reward_model.data=["{episodes}"]', "reward_model.steps=2", "reward_model.batch_size=2"),
@@ -76,6 +80,8 @@ FAULTS = {
     "kept": ("turnwise.forward.token_scores", "critic"),
     "second model": ("turnwise.learning.signals.critic", "critic"),
     "general": ("turnwise.forward.routing", "experts"),
+    "judged": ("turnwise_judges.reward_model.model", "reward model"),
+    "shown": ("turnwise.forward.images", "images"),
 }
 """Modules whose tensors stay on the host, and the case in which that has to show."""
 
@@ -161,7 +167,7 @@ def refused(work: Callable[[], Any]) -> str:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - whatever it is called by the time it is told
-        return str(error)
+        return str(first_error(error))
     return ""
 
 
