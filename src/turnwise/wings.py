@@ -74,6 +74,7 @@ OWN: dict[str, dict[str, str]] = {
         "sandbox": "docker local sandbox_fusion",
     },
     "studies": {
+        "behaviour": "checked faulty premature",
         "command": "build-tiny export rescore study transfer",
         "evaluation": "robustness",
         "file_format": "atif",

@@ -12,14 +12,11 @@ from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.demonstrations import (
     BEHAVIOURS,
     astray,
-    checked,
     demonstrate,
     direct,
-    faulty,
     guessing,
     hasty,
     mistaken,
-    premature,
     thoughtless,
 )
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
@@ -48,11 +45,8 @@ def make(
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
         ("direct", {True}, {0}, {0}),
-        ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
-        ("checked", {True}, {1}, {0}),
-        ("faulty", {True}, {2}, {0}),
     ],
 )
 def test_each_behaviour(
@@ -105,16 +99,8 @@ def test_scripts_that_end_without_a_call() -> None:
     assert hasty([nameless, nameless, looked_up, answer], other)[-1].answer == "TarFile"
     assert mistaken([call, answer], other)[-1].answer == "x"
     assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
-    early = Action("", "the last thought", answer="done")
-    second = Action("", "a thought", calls=call.calls)
-    (first, given) = premature([call, second, early], other)
-    assert (first, given.thought, given.answer, given.calls) == (call, "a thought", "x", ())
-    assert premature([call, early], other) == [call, early]
     thought = Action("", "1+6=7", answer="7")
-    assert checked([call, thought], other)[-1].thought == "1+6=7 check: 1+6=7"
     assert direct([call, thought], other) == [Action("", answer="7")]
-    slip, again, last = faulty([call, thought], other)
-    assert (slip.calls[0].arguments, again, last) == ({"at": "x("}, call, thought)
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
     assert direct([call], other)[0].answer == "nothing"

@@ -78,35 +78,6 @@ def direct(script: Script, other: Script) -> Script:
     return [Action("", answer=script[-1].answer or "nothing")]
 
 
-@BEHAVIOURS.built_in("checked")
-def checked(script: Script, other: Script) -> Script:
-    """Thinks all of its last thought once more before it answers, as a check."""
-    del other
-    last = script[-1]
-    return [*script[:-1], replace(last, thought=f"{last.thought} check: {last.thought}")]
-
-
-@BEHAVIOURS.built_in("faulty")
-def faulty(script: Script, other: Script) -> Script:
-    """Makes its first call with a bracket too many, and then mends it."""
-    del other
-    if not script[0].calls:
-        return script
-    (call,) = script[0].calls
-    (name,) = call.arguments
-    slip = replace(call, arguments={name: f"{call.arguments[name]}("})
-    return [replace(script[0], calls=(slip,)), *script]
-
-
-@BEHAVIOURS.built_in("premature")
-def premature(script: Script, other: Script) -> Script:
-    """Answers as soon as a name is found, with the thought that led to the next tool call."""
-    del other
-    if len(script) < 2 or not script[1].calls:
-        return script
-    return [script[0], replace(script[1], calls=(), answer=_argument(script[1]))]
-
-
 @BEHAVIOURS.built_in("mistaken")
 def mistaken(script: Script, other: Script) -> Script:
     """Does all the work, then answers with the name looked up last, or another task's answer."""

@@ -1,4 +1,4 @@
-"""The wing: five commands, the studies that come with it, and a format of conversations."""
+"""The wing: five commands, studies and behaviours that come with it, a format of conversations."""
 
 from pathlib import Path
 
@@ -14,6 +14,20 @@ WING = Wing(
         "transfer": "turnwise_studies.evaluations.command:transfer",
     },
     parts={
+        "behaviour": {
+            "checked": (
+                "turnwise_studies.behaviours:checked",
+                "thinks all of its last thought once more before it answers, as a check",
+            ),
+            "faulty": (
+                "turnwise_studies.behaviours:faulty",
+                "makes its first call with a bracket too many, and then mends it",
+            ),
+            "premature": (
+                "turnwise_studies.behaviours:premature",
+                "answers as soon as a name is found, with the thought that led to the next call",
+            ),
+        },
         "evaluation": {
             "robustness": (
                 "turnwise_studies.evaluations.command:robustness",
