@@ -1,12 +1,16 @@
 """Commands that measure policies, on runs of a small random model."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from scripts.expected_runs import expected_text
 from tests import small_runs
 from tests.commands.shell import Shell
 from tests.small_runs import write_recipe
+from turnwise.evaluation import expected
 from turnwise.storage.run_folder import RunFolder
 
 TABLES = """
@@ -54,6 +58,30 @@ def test_runs_on_other_tasks_are_refused_in_a_line(shell: Shell, run: Path) -> N
     small_runs.train(run / "config.toml", RunFolder.new(other), "evaluation.tasks=1")
     refused = shell("compare-runs", run, other, code=2).err
     assert "2 episodes of the same tasks in common, of 4 and 2" in refused
+
+
+@pytest.mark.long
+def test_a_run_is_placed_among_those_that_came_with_its_recipe(
+    shell: Shell, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = shell("compare-runs", run, "--expected", code=2).err
+    assert "no runs of recipe 'small' came with turnwise: give a run of demo" in refused
+    monkeypatch.setattr(expected, "shipped_recipes", lambda: {"small": run.parent / "small.toml"})
+    (run.parent / "small.expected.json").write_text(expected_text([run] * 3))
+    shown = " ".join(shell("compare-runs", run, "--expected").out.split())
+    assert "among 3 runs of small" in shown
+    assert "│ success, trained │ 0.0% │ 0.0% – 100.0% │ inside │" in shown
+    assert "this run:" not in shown
+    better = run.parent / "better"
+    shutil.copytree(run, better)
+    (line,) = RunFolder(run).lines("metrics.jsonl")
+    (better / "metrics.jsonl").write_text(json.dumps(line | {"reward/mean": 1.0}) + "\n")
+    found = shell("compare-runs", run, better, "--expected", "--json", code=1).json
+    outside = [(one["figure"], one["value"]) for one in found[str(better)] if not one["inside"]]
+    assert outside == [("reward, steps 1 – 1", 1.0)]
+    assert all(one["inside"] for one in found[str(run)])
+    (better / "report.json").unlink()
+    assert "not finished" in shell("compare-runs", better, "--expected", code=2).err
 
 
 def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:

@@ -78,12 +78,23 @@ def compare_runs(
             "RUN@EVALUATION, as in runs/demo@cold_start."
         ),
     ],
+    expected: Annotated[
+        bool,
+        typer.Option(
+            "--expected",
+            help="Say instead whether each run lies where those of its recipe lie that came with "
+            "turnwise; the exit code is 1 where a figure lies outside.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare finished runs on the same held-out tasks: paired difference, exact test, power."""
     from turnwise.evaluation.kept import read_played
     from turnwise.evaluation.paired import compare_all
 
+    if expected:
+        _compare_with_expected(runs, as_json)
+        return
     if len(runs) < 2:
         raise ConfigError("give two runs or more to compare, as in: compare-runs runs/a runs/b")
     comparisons = compare_all([read_played(run) for run in runs])
@@ -93,3 +104,24 @@ def compare_runs(
         from turnwise.commands.results import paired_table
 
         print_table(paired_table(comparisons))
+
+
+def _compare_with_expected(runs: list[str], as_json: bool) -> None:
+    from turnwise.commands.results import expected_table
+    from turnwise.evaluation.expected import facts, places, read_expected
+    from turnwise.storage.run_folder import RunFolder
+
+    found, inside = {}, True
+    for run in runs:
+        folder = RunFolder.open(Path(run))
+        expected = read_expected(folder.recipe().name)
+        known = facts(folder)
+        placed = places(folder, known, expected)
+        found[run] = [asdict(one) | {"inside": one.inside} for one in placed]
+        inside = inside and all(one.inside for one in placed)
+        if not as_json:
+            print_table(expected_table(run, known, expected, placed))
+    if as_json:
+        print_json(found)
+    if not inside:
+        raise typer.Exit(1)

@@ -5,7 +5,7 @@ Not here: trajectories, and tables of what can be named (`terminal.py`).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Column, Table
 
@@ -18,6 +18,9 @@ from turnwise.evaluation.details import (
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
 from turnwise.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from turnwise.evaluation.expected import ExpectedRuns, Place
 
 OF_SEVERAL = ("pass@k", "pass^k", "best@k")
 """The figures of several episodes of a task, by k."""
@@ -105,6 +108,27 @@ def paired_table(comparisons: Sequence[Comparison]) -> Table:
     if len(comparisons) > 1:
         notes.append("p has Holm's correction for the number of comparisons")
     table.caption, table.caption_justify = "\n".join(dict.fromkeys(notes)), "left"
+    return table
+
+
+def expected_table(
+    run: str, known: Mapping[str, Any], expected: "ExpectedRuns", places: Sequence["Place"]
+) -> Table:
+    """The figures of a run, of which the facts are known, and where they are expected."""
+    runs, notes = expected.runs, ["expected: 95% prediction intervals, for all figures together"]
+    table = Table("", title=f"{run} among {len(runs)} runs of {expected.recipe.name}")
+    for column in ("this run", "expected", ""):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in places:
+        form = "{:.1%}" if one.figure.startswith("success") else "{:.2f}"
+        value, low, high = map(form.format, (one.value, one.low, one.high))
+        table.add_row(one.figure, value, f"{low} – {high}", "inside" if one.inside else "outside")
+    made = list(dict.fromkeys(one["made"] for one in runs))
+    notes += [f"made with {text}" for text in made]
+    notes += [f"this run: {known['made']}"] if known["made"] not in made else []
+    if known["environment"] not in {one["environment"] for one in runs}:
+        notes.append("this run's environment has other data: its tasks are others")
+    table.caption, table.caption_justify = "\n".join(notes), "left"
     return table
 
 
