@@ -34,10 +34,7 @@ def bounded(
 
 
 def excess(
-    found: Sequence[Tensor],
-    model: Any,
-    compute: Computation,
-    dtype: torch.dtype = torch.float32,
+    found: Sequence[Tensor], model: Any, compute: Computation, dtype: torch.dtype = torch.float32
 ) -> float:
     """How many times as far as rounding may be the worst element is from the exact one; one that
     is no number is infinitely far."""
@@ -55,10 +52,7 @@ def excess(
 
 
 def assert_rounding(
-    found: Sequence[Tensor],
-    model: Any,
-    compute: Computation,
-    dtype: torch.dtype = torch.float32,
+    found: Sequence[Tensor], model: Any, compute: Computation, dtype: torch.dtype = torch.float32
 ) -> None:
     """Assert that tensors which were found are what `compute` gives in float64, up to rounding."""
     assert excess(found, model, compute, dtype) <= 1

@@ -7,18 +7,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("turnwise_studies")
-from echo_trap_signs import (
-    Run,
-    Sign,
-    chosen,
-    fall,
-    markdown,
-    read_runs,
-    rise,
-    score,
-    scores,
-    spike,
-)
+from echo_trap_signs import Run, Sign, chosen, fall, markdown, read_runs, rise, score, scores, spike
 
 
 def run(seed: int, success: list[float], **series: list[float]) -> Run:

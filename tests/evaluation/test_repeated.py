@@ -33,12 +33,7 @@ def test_fewer_than_k_episodes_leave_both_undefined() -> None:
 
 
 def test_powers_of_two() -> None:
-    assert [powers_of_two(most) for most in (1, 2, 6, 8)] == [
-        (1,),
-        (1, 2),
-        (1, 2, 4),
-        (1, 2, 4, 8),
-    ]
+    assert [powers_of_two(most) for most in (1, 2, 6, 8)] == [(1,), (1, 2), (1, 2, 4), (1, 2, 4, 8)]
 
 
 def test_the_best_of_k_against_every_choice_of_k_episodes() -> None:

@@ -104,9 +104,7 @@ def of_one_size() -> Any:
     return model
 
 
-def test_bfloat16_is_taken_where_it_is_faster_and_near(
-    cache: Path,
-) -> None:
+def test_bfloat16_is_taken_where_it_is_faster_and_near(cache: Path) -> None:
     kept(cache, 3.0)
     chosen = choose_compute_type(of_one_size(), "auto", CPU)
     assert chosen.name == "bfloat16"

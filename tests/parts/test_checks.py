@@ -227,11 +227,7 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=mt_grpo", Capitals, "needs turn rewards, and environment capitals has none"),
     ("algorithm.name=mt_grpo reward.outcome=2", Capitals, "turn rewards, and the recipe's reward"),
     ("algorithm.name=pass_at_k reward.outcome=2", Capitals, "0 and 1, and the recipe's reward has"),
-    (
-        "algorithm.name=max_rl reward.failure=-1",
-        Capitals,
-        "and more, and the recipe's reward",
-    ),
+    ("algorithm.name=max_rl reward.failure=-1", Capitals, "and more, and the recipe's reward"),
     (
         f"algorithm.name=remax {RANK}",
         Capitals,

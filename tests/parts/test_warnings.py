@@ -56,8 +56,7 @@ def broken(rewards):
 
 
 @pytest.mark.parametrize(
-    ("name", "warned"),
-    [("centred", 0), ("plain", 1), ("meant", 0), ("ranked", 1), ("broken", 0)],
+    ("name", "warned"), [("centred", 0), ("plain", 1), ("meant", 0), ("ranked", 1), ("broken", 0)]
 )
 def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
     made: Made, tmp_path: Path, name: str, warned: int

@@ -164,8 +164,7 @@ def test_damaged_small_files_are_one_line_and_code_2(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file",
-    ["trajectories/step-000003.parquet", "evaluations/trained.json", "report.json"],
+    "file", ["trajectories/step-000003.parquet", "evaluations/trained.json", "report.json"]
 )
 def test_a_disk_that_is_full_during_the_run_is_one_line_and_code_3(
     whole: Path, run: Path, capsys: pytest.CaptureFixture[str], file: str

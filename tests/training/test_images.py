@@ -230,10 +230,7 @@ def test_what_else_images_pass_through(
     ("overrides", "message"),
     [
         (["scaffold.name=native", "scaffold.options={}"], "choose tags, react or code"),
-        (
-            ["model.name=tiny"],
-            r"model tiny \(qwen3\) takes words alone: name one of the families",
-        ),
+        (["model.name=tiny"], r"model tiny \(qwen3\) takes words alone: name one of the families"),
         ([f"engine={__file__}:Blind"], "set engine.name=embedded or vllm"),
         (
             ["rollout.context=truncate", "rollout.max_turn_tokens=9"],

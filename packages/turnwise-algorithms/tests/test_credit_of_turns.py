@@ -13,10 +13,7 @@ from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.parts import PARTS, Requirement, Trait
 from turnwise_algorithms.turns import gigpo, mt_grpo
 
-ESTIMATORS = (
-    lambda group: mt_grpo(group, 0.9),
-    lambda group: gigpo(group, 0.9, 1.0, True),
-)
+ESTIMATORS = (lambda group: mt_grpo(group, 0.9), lambda group: gigpo(group, 0.9, 1.0, True))
 
 
 def episode(

@@ -14,10 +14,7 @@ from turnwise_view.viewing import dashboard_of
 HOST = "http://127.0.0.1:8080"
 
 
-def asked(
-    paths: list[Path],
-    body: Callable[[httpx2.AsyncClient], Awaitable[Any]],
-) -> Any:
+def asked(paths: list[Path], body: Callable[[httpx2.AsyncClient], Awaitable[Any]]) -> Any:
     """What `body` makes of a client that was let in."""
 
     async def main() -> Any:

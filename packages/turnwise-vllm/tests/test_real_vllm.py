@@ -244,10 +244,7 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
     options = "--dtype float32 --logprobs-mode processed_logprobs --enforce-eager"
     options += " --enable-scale-out"
     server = ServerProcess(
-        python,
-        [*options.split(), "--max-model-len", str(LIMIT)],
-        {},
-        tmp_path / "server.log",
+        python, [*options.split(), "--max-model-len", str(LIMIT)], {}, tmp_path / "server.log"
     )
     asyncio.run(server.start(tmp_path / "served"))
     other = model.config.to_dict() | {"intermediate_size": 256}

@@ -14,16 +14,7 @@ from turnwise.engines.base import Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise_vllm import fleet as fleet_module
 from turnwise_vllm.engine import VllmEngine
-from vllm_driving import (
-    LIMIT,
-    PROMPT,
-    change,
-    drive,
-    once,
-    scripted,
-    serving,
-    until,
-)
+from vllm_driving import LIMIT, PROMPT, change, drive, once, scripted, serving, until
 
 
 @pytest.mark.long

@@ -108,10 +108,7 @@ def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (
-            {"behind": [5]},
-            "cannot be compared .* vLLM read 33 other tokens than the 32 of the",
-        ),
+        ({"behind": [5]}, "cannot be compared .* vLLM read 33 other tokens than the 32 of the"),
         ({"blind": True}, "differ from the model's by"),
         ({"lies": Lies(without="prompt_token_ids")}, "vLLM does not say which tokens it read"),
     ],

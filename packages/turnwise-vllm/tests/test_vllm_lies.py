@@ -105,10 +105,7 @@ def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("lie", "error"),
-    [
-        pytest.param("hangs", ServerSlowError, marks=pytest.mark.slow),
-        ("fails", ServerRefusedError),
-    ],
+    [pytest.param("hangs", ServerSlowError, marks=pytest.mark.slow), ("fails", ServerRefusedError)],
 )
 def test_each_phase_of_an_update_has_a_deadline_and_the_server_goes_on(
     tmp_path: Path, lie: str, error: type[InfrastructureError]

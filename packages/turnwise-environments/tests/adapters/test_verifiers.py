@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from environment_contract import (
-    another_process_has_the_same,
-    keeps_its_word,
-)
+from environment_contract import another_process_has_the_same, keeps_its_word
 from environment_playing import judged, module
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError

@@ -28,11 +28,7 @@ PROOFS: dict[str, tuple[list[str], str, str]] = {
         "1. p | q premise\n2. p -> r premise\n3. q -> r premise\n4. p assume\n5. r ->e 2 4\n"
         "6. q assume\n7. r ->e 3 6\n8. r |e 1 4 5 6 7\n9. r | s |i 8",
     ),
-    "swap": (
-        ["p & q"],
-        "q & p",
-        "1. p & q premise\n2. q &e 1\n3. p &e 1\n4. q & p &i 2 3",
-    ),
+    "swap": (["p & q"], "q & p", "1. p & q premise\n2. q &e 1\n3. p &e 1\n4. q & p &i 2 3"),
     "excluded middle": (
         [],
         "p | ~p",

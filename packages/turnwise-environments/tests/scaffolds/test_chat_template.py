@@ -36,10 +36,7 @@ def called(strings: bool, *calls: ToolCall) -> dict[str, Any]:
     written = []
     for place, call in enumerate(calls):
         arguments: Any = dict(call.arguments)
-        function = {
-            "name": call.name,
-            "arguments": json.dumps(arguments) if strings else arguments,
-        }
+        function = {"name": call.name, "arguments": json.dumps(arguments) if strings else arguments}
         written.append({"type": "function", "id": f"call{place:05}", "function": function})
     return {"role": "assistant", "content": "", "tool_calls": written}
 

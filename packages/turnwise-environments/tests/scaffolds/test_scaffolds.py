@@ -124,10 +124,7 @@ NO_TURNS = [
     ('Action: move\nAction Input: {"x": "\\ud800"}', "half of a character"),
     ("Final Answer:", "final answer is empty"),
     ("Action: search\nAction Input: x\nFinal Answer: y", "several actions"),
-    (
-        "Action: search\nAction Input: x\nAction: search\nAction Input: y",
-        "several actions",
-    ),
+    ("Action: search\nAction Input: x\nAction: search\nAction Input: y", "several actions"),
     ("Action: search\nAction Input: x\nObservation: made up", "only the environment"),
 ]
 NO_BLOCKS = [

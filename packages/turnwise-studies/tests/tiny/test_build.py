@@ -15,13 +15,7 @@ from turnwise.models.places import tiny_folder
 from turnwise.monitor.display import SilentDisplay
 from turnwise.seeds import derive
 from turnwise_studies.tiny.architecture import VOCABULARY, Shape, tiny_config
-from turnwise_studies.tiny.build import (
-    STAGES,
-    Sizes,
-    accuracy,
-    build,
-    train_tokenizer,
-)
+from turnwise_studies.tiny.build import STAGES, Sizes, accuracy, build, train_tokenizer
 from turnwise_studies.tiny.cards import Library
 from turnwise_studies.tiny.pretraining import PretrainingTaskMaker
 

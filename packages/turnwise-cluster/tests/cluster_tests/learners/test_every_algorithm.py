@@ -49,10 +49,7 @@ REWARD = st.sampled_from([0.0, 0.25, 1.0])
     st.integers(64, 600),
 )
 def test_neither_split_nor_padding_nor_ranks_change_a_gradient(
-    bench: Bench,
-    rewards: list[list[float]],
-    seed: int,
-    tokens: int,
+    bench: Bench, rewards: list[list[float]], seed: int, tokens: int
 ) -> None:
     """One process computes row by row, without any padding; two in micro-batches of some size."""
     recipe = bench.recipe("qwen3", WITH_REFERENCE, tokens_per_micro_batch=tokens)

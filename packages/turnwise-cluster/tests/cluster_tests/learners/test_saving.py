@@ -57,9 +57,7 @@ def test_one_and_two_processes_go_on_from_what_either_has_written(
 
 
 @pytest.mark.long
-def test_a_checkpoint_has_the_weights_of_the_moment_it_was_begun(
-    bench: Bench,
-) -> None:
+def test_a_checkpoint_has_the_weights_of_the_moment_it_was_begun(bench: Bench) -> None:
     """Not those of updates made while it is written; none is lost of a model with tied weights."""
     recipe = bench.recipe("qwen3", WITH_REFERENCE)
     _, two = bench.pair(recipe)
@@ -80,9 +78,7 @@ def test_a_checkpoint_has_the_weights_of_the_moment_it_was_begun(
 
 
 @pytest.mark.long
-def test_a_disk_that_is_full_for_one_rank_leaves_the_last_good_checkpoint(
-    bench: Bench,
-) -> None:
+def test_a_disk_that_is_full_for_one_rank_leaves_the_last_good_checkpoint(bench: Bench) -> None:
     """In the files of weights, and in those of moments; the next one is saved again."""
     recipe = bench.recipe("qwen3", WITH_REFERENCE)
     _, two = bench.pair(recipe)

@@ -52,10 +52,7 @@ def pair_with_head(
     one, two = bench.pair(recipe)
     head = one.second
     assert isinstance(head, ValueHead)
-    weights = {
-        "head.weight": torch.linspace(-1, 1, 32)[None],
-        "head.bias": torch.full([1], bias),
-    }
+    weights = {"head.weight": torch.linspace(-1, 1, 32)[None], "head.bias": torch.full([1], bias)}
     head.load_state(head.state() | {"weights": weights})
     begun_alike(one, two, bench.folder / "begun", bench.tokenizer)
     return one, two

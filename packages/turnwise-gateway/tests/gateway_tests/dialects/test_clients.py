@@ -119,10 +119,7 @@ def responses_back(reply: Any) -> list[Any]:
 def messages_back(reply: Any) -> list[Any]:
     ids = [block.id for block in reply.content if block.type == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": one, "content": "18"} for one in ids]
-    return [
-        {"role": "assistant", "content": reply.content},
-        {"role": "user", "content": results},
-    ]
+    return [{"role": "assistant", "content": reply.content}, {"role": "user", "content": results}]
 
 
 CHAT = Package(
