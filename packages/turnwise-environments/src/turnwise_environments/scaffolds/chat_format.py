@@ -208,6 +208,10 @@ class ChatFormat:
         found = learn(self._unthought(one), twice, self._type)
         if found is None or _calls(found, self._unthought(one)) != list(_CALLS[:1]):
             return False
+        numbered = _CALLS[0]._replace(arguments={**ARGUMENTS, "first_key": 3})
+        read = _calls(found, self._unthought(Said("assistant", calls=[numbered])))
+        if not read or str(read[0].arguments.get("first_key")) != "3":
+            return False
         self.format, self.parallel = found, _calls(found, twice) == list(_CALLS)
         words = [HELLO, one, results[0], Said("user", MARK)]
         self._forms.user_after_tool = self._shows(words)

@@ -18,7 +18,7 @@ NAMED = "with a token's name in it"
 """The conversation whose texts hold the name of the token that ends turns, which the template's own
 rendering would take for the token."""
 PROMPT = " Is {} a word?\n"
-CALL = ToolCall("sample_tool", {"first_key": "Größe 東京 🙂", "second_key": '"quoted"\n'})
+CALL = ToolCall("sample_tool", {"first_key": "Größe 東京 🙂", "second_key": "two\nlines"})
 OTHER = ToolCall("other_tool", {"third_key": "something"})
 ANSWER = Action("", answer="The answer is 42.")
 EMPTY = ToolResult(OTHER, '{"found": []}')
@@ -87,7 +87,11 @@ def check(
             said = decode(ids)
             if (when == NAMED and said == whole) or ids == encode(whole):
                 continue
-            if when in BY_A_USER and chat.without_thoughts(said) == chat.without_thoughts(whole):
+            if (
+                when in BY_A_USER
+                and said != whole
+                and chat.without_thoughts(said) == chat.without_thoughts(whole)
+            ):
                 continue
             here, there = _difference(said, whole)
             raise ConfigError(
@@ -112,6 +116,9 @@ def _written(
         if chat.opened and not turn.thought:
             turn = replace(turn, thought="so it is")
         written = scaffold.render(turn)
+        read = scaffold.parse(written)
+        if (read.calls, read.answer) != (turn.calls, turn.answer):
+            raise chat.renderer.refused(f"what it writes {when} is not read as it was meant")
         told = [Observation(word, Source.USER) for word in words]
         if results:
             told.insert(0, Observation("\n".join(one.content for one in results)))
