@@ -246,7 +246,8 @@ def _set(tensor: Tensor, source: Any, *place: Any) -> Tensor:
         tensor.data = source
         return tensor
     bytes_each = tensor.element_size()
-    offset, shape, strides = place or (0, [source.nbytes() // bytes_each], [1])
+    offset, shape, *given = place or (0, [source.nbytes() // bytes_each])
+    strides = given[0] if given else torch.empty(shape, device="meta").stride()
     pointer = source.data_ptr() + offset * bytes_each
     tensor.data = _at(source, pointer, tensor.dtype, shape, strides, CARD)
     return tensor
@@ -259,10 +260,17 @@ def _histc(tensor: Tensor, *arguments: Any, **options: Any) -> Tensor:
 
 
 def _convolution(*arguments: Any) -> Tensor:
-    """As image towers have; nothing trains one."""
     _check("convolution", arguments)
     made: Tensor = torch.ops.aten.convolution.default(*map(_on_host, arguments))
     return _as(made, CARD)
+
+
+def _convolution_backward(gradient: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    _check("convolution_backward", (gradient, *arguments))
+    inputs, weight, *rest = map(_on_host, arguments)
+    backward = torch.ops.aten.convolution_backward.default
+    made = backward(_on_host(gradient), inputs, weight, [gradient.shape[1]], *rest)
+    return tuple(None if one is None else _as(one, CARD) for one in made)
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
@@ -357,5 +365,6 @@ _every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
 _some = torch.library.Library("aten", "IMPL")
 _some.impl("_to_copy", _to_copy, "PrivateUse1")
 _some.impl("convolution_overrideable", _convolution, "PrivateUse1")
+_some.impl("convolution_backward_overrideable", _convolution_backward, "PrivateUse1")
 for _name in LOWERED:
     _some.impl(_name, _lowered(getattr(torch.ops.aten, _name).default), "AutocastPrivateUse1")

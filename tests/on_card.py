@@ -18,8 +18,10 @@ import torch
 from safetensors.torch import load_file
 
 import turnwise
+from benchmarks.tiny_models import tiny_model as any_model
 from tests import card
-from tests.fakes import save_small_mixture
+from tests.fakes import byte_tokenizer, save_small_mixture
+from tests.forward.models_for_tests import tiny_model
 from tests.small_runs import FAKES, interrupted, resume, train, write_recipe
 from turnwise.commands.failures import first_error
 from turnwise.config import load_recipe
@@ -51,6 +53,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "offloaded": ("learning.offload_optimizer=true", "learning.share_prefixes=true"),
     "bfloat16": ("learning.compute_dtype=bfloat16",),
     "experts": ("model.name={mixture}", "rollout.routing_replay=true"),
+    "states": ("model.name={states}",),
+    "windows": ("model.name={windows}",),
     "resumed": ("train.steps=2", "evaluation.tasks=2"),
     "preferences": (
         *("preferences.steps=2", "preferences.pairs=2", "preferences.batch_size=2"),
@@ -132,6 +136,24 @@ def save_episodes(recipe: Path, place: Path) -> None:
     train(recipe, RunFolder.new(place), levels, "train.steps=4", "model.device=cpu")
 
 
+def save_with_states(recipe: Path, place: Path) -> None:
+    """Convolutions whose states run along a text, beside attention."""
+    del recipe
+    model, tokenizer = any_model("lfm2"), byte_tokenizer()
+    model.resize_token_embeddings(len(tokenizer))
+    # A module that PyTorch moves to a device that is not one of its own loses its ties.
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    model.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+
+
+def save_with_windows(recipe: Path, place: Path) -> None:
+    del recipe
+    tiny_model("gemma3").save_pretrained(place)
+    byte_tokenizer().save_pretrained(place)
+
+
 def save_images(recipe: Path, place: Path) -> None:
     del recipe
     from tests.vision_models import save_vision_model
@@ -143,6 +165,8 @@ makers: dict[str, Callable[[Path, Path], object]] = {
     "mixture": lambda recipe, place: save_small_mixture(place),
     "episodes": save_episodes,
     "images": save_images,
+    "states": save_with_states,
+    "windows": save_with_windows,
 }
 
 
