@@ -4,7 +4,7 @@
 Each FOLDER/*.jinja is given to a small tokenizer that has the template's markers as tokens.
 Conversations are rendered as a whole by transformers, and turn by turn by the scaffold: the ids
 have to be the same, and each turn has to be read as it was written. `--write` makes the table of
-docs/reference/models.md of it. Not here: the templates, which are others'.
+docs/log/chat_templates.md of it. Not here: the templates, which are others'.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from turnwise.tokens import Segment, Source
 from turnwise.types import Action, Observation, ToolResult
 from turnwise_environments.scaffolds.chat_template import ChatTemplateScaffold
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/reference/models.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/log/chat_templates.md"
 BEGIN, END = (
     "<!-- chat templates: scripts/chat_templates.py -->\n",
     "<!-- end of chat templates -->\n",
