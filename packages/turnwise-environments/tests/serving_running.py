@@ -19,6 +19,8 @@ from turnwise_environments.measurement import Play, played_all
 
 A_HANG = 60.0
 """Seconds after which a test says that something hangs."""
+FEW = {"tasks": {"count": 4}}
+"""For environments that make a thousand tasks by themselves."""
 
 
 @contextlib.contextmanager

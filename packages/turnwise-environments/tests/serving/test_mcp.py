@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from environment_playing import verdict_of
-from serving_running import A_HANG, local, running
+from serving_running import A_HANG, FEW, local, running
 from tests.fakes import Capitals
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
@@ -81,11 +81,13 @@ async def play(client: Any, number: int, script: Sequence[Action]) -> list[Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["mathematics", "desk", "sql", "frozen_lake"])
-def test_an_episode_is_the_same_as_here(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"), [("mathematics", FEW), ("desk", {}), ("sql", FEW), ("frozen_lake", {})]
+)
+def test_an_episode_is_the_same_as_here(name: str, options: dict[str, Any]) -> None:
     if name == "frozen_lake":
         pytest.importorskip("gymnasium")
-    environment = make_environment(name, {})
+    environment = make_environment(name, options)
     tasks = environment.tasks("heldout")[:3]
 
     async def work() -> list[list[Any]]:
@@ -290,7 +292,7 @@ async def test_over_standard_input_and_output(tmp_path: Path) -> None:
 
 @pytest.mark.long
 async def test_prototypes_are_untouched() -> None:
-    environment: Environment = make_environment("sql", {})
+    environment: Environment = make_environment("sql", FEW)
     before = dict(vars(environment))
     task = environment.tasks("heldout")[0]
     async with connected(Offer(environment)) as client:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from environment_playing import verdict_of
-from serving_running import A_HANG, local, running
+from serving_running import A_HANG, FEW, local, running
 from tests.fakes import Capitals
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
@@ -40,9 +40,11 @@ def through_act(script: Sequence[Action]) -> list[Action]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["mathematics", "desk", "sql"])
-def test_our_own_client_plays_the_same_episode(name: str, tmp_path: Path) -> None:
-    environment = make_environment(name, {})
+@pytest.mark.parametrize(("name", "given"), [("mathematics", FEW), ("desk", {}), ("sql", FEW)])
+def test_our_own_client_plays_the_same_episode(
+    name: str, given: dict[str, Any], tmp_path: Path
+) -> None:
+    environment = make_environment(name, given)
     tasks = environment.tasks("heldout")[:3]
     resets = tmp_path / "resets.jsonl"
     lines = ({"task": number, "split": "heldout"} for number in range(len(tasks)))
