@@ -20,7 +20,7 @@ from sandbox_making import interpreter, settings_for, wait_for_none_below
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox.result import Output, Result, Status
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
-from turnwise_sandbox import unisolated
+from turnwise_sandbox import launch, unisolated
 from turnwise_sandbox.launcher import FIRST_USER, USERS
 from turnwise_sandbox.runs import run_job
 from turnwise_sandbox.sandbox import Sandbox
@@ -464,3 +464,17 @@ def test_limits_and_settings_that_cannot_be() -> None:
 def test_text_for_a_model() -> None:
     output = Output(b"\x1b[31mred\x1b[0m\x00 \xff", b"end", 22)
     assert output.text == "red �\n[... 4 bytes left out ...]\nend"
+
+
+def test_a_python_that_other_users_cannot_reach_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of root whose Python is in its home."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    said = launch.unavailable("unisolated", str(home / "python"))
+    assert "which may not enter" in said
+    assert "set sandbox.python to one elsewhere" in said
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert launch.unavailable("unisolated", str(home / "python")) == ""

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -213,8 +214,9 @@ def _runtime(version: str, interpreter: str, packages: Sequence[str]) -> str:
     return f"python {version} sha256:{digest.hexdigest()[:16]}"
 
 
-def unavailable(tier: str) -> str:
-    """Why a tier cannot be there at all, without trying it; or nothing."""
+def unavailable(tier: str, python: str = "") -> str:
+    """Why a tier cannot be there at all, without trying it; or nothing. `python` is the
+    interpreter, by default this process's."""
     if tier == "docker":
         return ""
     if sys.platform != "linux":
@@ -223,4 +225,15 @@ def unavailable(tier: str) -> str:
         return f"the system calls of {platform.machine()} are not known"
     if tier == "bubblewrap" and not shutil.which("bwrap"):
         return "there is no bwrap on the PATH (Debian: apt install bubblewrap)"
+    if tier == "unisolated" and os.geteuid() == 0 and (closed := _closed(python or sys.executable)):
+        return (
+            f"root's code runs as a user of its own, which may not enter {closed}, where Python "
+            f"is: install bubblewrap, or set sandbox.python to one elsewhere"
+        )
     return ""
+
+
+def _closed(program: str) -> str:
+    """The outermost folder on the way to a program that other users may not enter, or nothing."""
+    folders = reversed(Path(program).resolve().parents)
+    return next((str(one) for one in folders if not one.stat().st_mode & stat.S_IXOTH), "")

@@ -131,7 +131,7 @@ class Sandbox(JobSandbox):
         wanted = "docker" if self.settings.kind == "docker" else self.settings.tier
         candidates, reasons = list(TIERS) if wanted == "auto" else [wanted], list[str]()
         for tier in candidates:
-            reason = launching.unavailable(tier) or self._probe(tier)
+            reason = launching.unavailable(tier, self.settings.python) or self._probe(tier)
             if not reason:
                 if tier != candidates[0]:
                     _warn_of_no_isolation(reasons[0])
