@@ -128,10 +128,10 @@ def test_a_turn_that_was_cut_off_is_closed_by_the_template(name: str) -> None:
 def test_a_format_without_tools_is_told_of_them_in_words() -> None:
     words = scaffold_text(made("tools in words"))
     assert '"name": "lookup"' in words
-    assert '<tool_call>\n{"name": "sample_tool"' in words
+    assert '<tool_call>\n{"name": "lookup", "arguments": {"country": "…"}}' in words
     assert "You may call tools" not in scaffold_text(made("calls in words"))
     unseen = scaffold_text(made("tools unseen"))
-    assert "<calls><call>function<sep>sample_tool\n```json" in unseen
+    assert "<calls><call>function<sep>lookup\n```json" in unseen
     assert "You may call" not in scaffold_text(
         ChatTemplateScaffold(merging_tokenizer(TEMPLATES["json"]), [])
     )

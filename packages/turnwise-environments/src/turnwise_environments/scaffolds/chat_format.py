@@ -30,7 +30,7 @@ _CALLS = Call(NAMES[0], ARGUMENTS), Call(NAMES[1], OTHERS)
 _LAST = list(ARGUMENTS.values())[-1]
 _WORDS = """You may call tools. Each is described by its JSON schema:
 {}
-To call one, write its name and arguments as here, and stop:
+To call one, write its name and arguments in this form, and stop:
 {}
 When you need no more calls, answer."""
 
@@ -179,8 +179,11 @@ class ChatFormat:
             forms.results = shown and self._shows(result)
         if not shown:
             schemas = "\n".join(json.dumps(dict(spec)) for spec in self._specs)
-            sample = self._unthought(Said("assistant", calls=_CALLS[:1])).strip()
-            forms.tools, forms.words = forms.calls, _WORDS.format(schemas, sample)
+            spec = self._specs[0]
+            arguments = dict.fromkeys(spec["parameters"].get("properties", {}), "…")
+            sample = Said("assistant", calls=[Call(spec["name"], arguments)])
+            words = _WORDS.format(schemas, self._unthought(sample).strip())
+            forms.tools, forms.words = forms.calls, words
 
     def _finds_calls(self, strings: bool, name: str) -> bool:
         """Whether the template writes calls, in a format that can be read, and results."""
