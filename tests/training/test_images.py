@@ -229,7 +229,11 @@ def test_what_else_images_pass_through(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["scaffold.name=native", "scaffold.options={}"], "choose tags, react or code"),
+        pytest.param(
+            ["scaffold.name=native", "scaffold.options={}"],
+            "choose tags, react or code",
+            marks=pytest.mark.wing("environments"),
+        ),
         (["model.name=tiny"], r"model tiny \(qwen3\) takes words alone: name one of the families"),
         ([f"engine={__file__}:Blind"], "set engine.name=embedded or vllm"),
         (

@@ -18,7 +18,6 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
-from turnwise_environments.scaffolds.renderers import RenderersScaffold
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.checking import forks
 from turnwise_gateway.settings import CommandAgent
@@ -27,7 +26,9 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
 ROOT = Path(__file__).parents[4]
 TOKENIZER = family_tokenizer("qwen3")
-SCAFFOLD = RenderersScaffold(TOKENIZER, [], "qwen3")
+SCAFFOLD = pytest.importorskip("turnwise_environments.scaffolds.renderers").RenderersScaffold(
+    TOKENIZER, [], "qwen3"
+)
 LIMITS = RolloutConfig(max_turns=9, max_turn_tokens=900, max_tokens=150_000, max_seconds=120)
 SHELLS = {
     "claude": ("Bash", "command"),

@@ -274,6 +274,7 @@ class Thinking(HashedEngine):
         return Completion(self.written, logprobs, completion.stop_reason, self.version)
 
 
+@pytest.mark.wing("environments")
 @pytest.mark.parametrize(
     ("family", "placed"),
     [
