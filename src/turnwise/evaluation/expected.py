@@ -1,4 +1,4 @@
-"""Where runs of a recipe lie that came with turnwise, and whether another run lies there too.
+"""Ranges of the figures of the runs of a recipe that came with turnwise, and a run's place in them.
 
 Their figures stand beside the recipe in NAME.expected.json, which `scripts/expected_runs.py` writes
 from finished runs. So a machine that learns less well than ours is told from bad luck.
@@ -48,7 +48,7 @@ class ExpectedRuns(NamedTuple):
 
     recipe: Recipe
     runs: Sequence[Mapping[str, Any]]
-    """What `facts` says of each."""
+    """The `facts` of each."""
 
 
 def read_expected(name: str) -> ExpectedRuns:

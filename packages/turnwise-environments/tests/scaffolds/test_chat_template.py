@@ -203,3 +203,24 @@ def test_malformed_turns_say_what_is_wrong() -> None:
         action = scaffold.parse(scaffold._encode(text))
         assert problem in str(action.error), text
         assert (action.calls, action.answer) == ((), None)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_damaged_turn_is_malformed_or_another_action_and_goes_on(name: str) -> None:
+    """Cut anywhere, or with a piece taken out: no error leaves the scaffold."""
+    scaffold = made(name)
+    whole = scaffold.render(Action("", "hm", (ITALY,)))
+    damaged = [whole[:place] for place in range(0, len(whole), 3)]
+    damaged += [whole[:place] + whole[place + 4 :] for place in range(0, len(whole), 5)]
+    for written in damaged:
+        action = scaffold.parse(written)
+        done = (bool(action.calls), action.answer is not None, action.error is not None)
+        assert sum(done) == 1
+        result = ToolResult(ITALY, "Rome")
+        assert scaffold.extend(Observation("Rome"), written, (result,))
+
+
+def test_an_answer_that_looks_like_a_call_is_an_answer() -> None:
+    for name, text in (("one call", "[1, 2]"), ("one call", '{"found": 3}'), ("python", "f(x=1)")):
+        scaffold = made(name)
+        assert scaffold.parse(scaffold._encode(f"{text}<x>")).answer == text

@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
@@ -77,14 +78,22 @@ class ChatTemplateScaffold(ChatScaffold):
                 Call(one.call.name, one.call.arguments) for one in results
             ]
             calls = calls[: len(messages) - len(words)]
-            for place, call in enumerate(calls):
-                messages[place] = messages[place].result_of(call, place)
-        history = Said("assistant", calls=calls)
-        end = self._format.end(history)
-        segments = self._segments(end, self._format.renderer.after(history, end, messages))
+        end = self._format.end(Said("assistant", calls=calls))
+        try:
+            pieces = self._after(end, calls, messages)
+        except ConfigError:  # an id of the model's own that the template refuses
+            pieces = self._after(end, [call._replace(id="") for call in calls], messages)
+        segments = self._segments(end, pieces)
         ended = bool(written) and written[-1] in self._ends
         closing = end if calls else self._format.closing
         return segments if ended else [Segment(self._encode(closing), Source.TEMPLATE), *segments]
+
+    def _after(self, end: str, calls: Sequence[Call], messages: Sequence[Said]) -> list[Piece]:
+        """Render what follows a turn with calls: the first messages are their results."""
+        results = [messages[place].result_of(call, place) for place, call in enumerate(calls)]
+        return self._format.renderer.after(
+            Said("assistant", calls=calls), end, [*results, *messages[len(calls) :]]
+        )
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: calls, or an answer; else an error."""

@@ -79,7 +79,8 @@ class JsonCalls:
                 raise ValueError("a tool call is empty")
             return said, rest
         begun = text.lstrip(" \n;,")
-        return ("", begun) if begun[:1] in ("{", "[") and begun else (text, "")
+        named = begun.startswith(("{", "[")) and f'"{self.name_key}"' in begun
+        return ("", begun) if named else (text, "")
 
     def _call(self, entry: Any, place: int) -> Call:
         if isinstance(entry, dict) and isinstance(entry.get("function"), dict):
@@ -90,7 +91,8 @@ class JsonCalls:
         arguments = entry.get(self.arguments_key, {})
         if isinstance(arguments, str):
             arguments, _ = _json(arguments, place)
-        return Call(name, _object(arguments, place), str(entry.get("id", "")))
+        own = entry.get("id", "")
+        return Call(name, _object(arguments, place), own if isinstance(own, str) else "")
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,10 @@ class ParameterCalls:
                     raise ValueError(f"tool call {place}: parameter {key!r} is not closed")
                 arguments[key.strip()] = self._value(name, key.strip(), content)
             calls.append(Call(name, arguments))
-            said += (rest if pairs else head[len(name) :]) if self._closes(one) else ""
+            said += rest if pairs else head.strip().removeprefix(name).lstrip('">')
+        if calls and self.around and self.around[-1] not in written[-1]:
+            raise ValueError(f"tool call {len(calls)}: {self.around[-1]} does not follow")
         return _without(said, self.around) if calls else said, calls
-
-    def _closes(self, one: str) -> bool:
-        return not self.around or self.around[-1] in one
 
     def _value(self, tool: str, key: str, content: str) -> Any:
         if self.types(tool, key) in ("string", ""):
@@ -180,8 +181,8 @@ class PythonCalls:
 
     def read(self, text: str) -> tuple[str, list[Call]]:
         said, begun, rest = text.partition(self.opening) if self.opening else ("", "", text)
-        if self.opening and not begun:
-            return said, []
+        if not begun and (self.opening or not text.lstrip().startswith("[")):
+            return text, []
         written, closed, after = rest.partition(self.closing) if self.closing else (rest, "", "")
         if self.closing and not closed:
             raise ValueError(f"the tool calls are not closed by {self.closing}")
@@ -327,7 +328,7 @@ def _python_call(call: ast.Call, place: int) -> Call:
         arguments = {
             str(one.arg): ast.literal_eval(_Constants().visit(one.value)) for one in call.keywords
         }
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"tool call {place}: its arguments are no literals") from None
     return Call(ast.unparse(call.func), arguments)
 
