@@ -1,7 +1,7 @@
 """Ranges of the figures of the runs of a recipe that came with turnwise, and a run's place in them.
 
 Their figures stand beside the recipe in NAME.expected.json, which `scripts/expected_runs.py` writes
-from finished runs. So a machine that learns less well than ours is told from bad luck.
+from finished runs. A run outside of them learns otherwise, by more than bad luck explains.
 """
 
 import json
