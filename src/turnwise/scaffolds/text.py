@@ -239,5 +239,7 @@ def check_characters(arguments: Mapping[str, Any]) -> None:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise ValueError("holds half of a character") from None
+    except (TypeError, RecursionError):
+        raise ValueError("holds a value that JSON lacks") from None
     except ValueError:
         raise ValueError("holds a number that is NaN or infinite") from None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tokenizers import processors
 
 from chat_template_samples import CHANGED, MARKS, REFUSED, TEMPLATES, merging_tokenizer
 from tests.fakes import Capitals, byte_tokenizer
@@ -221,6 +222,57 @@ def test_a_damaged_turn_is_malformed_or_another_action_and_goes_on(name: str) ->
 
 
 def test_an_answer_that_looks_like_a_call_is_an_answer() -> None:
-    for name, text in (("one call", "[1, 2]"), ("one call", '{"found": 3}'), ("python", "f(x=1)")):
+    for name, text in (
+        ("one call", "[1, 2]"),
+        ("one call", '{"name": "Rome"}'),
+        ("python", "f(x=1)"),
+    ):
         scaffold = made(name)
         assert scaffold.parse(scaffold._encode(f"{text}<x>")).answer == text
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_instructions_are_the_system_message(name: str) -> None:
+    assert "Be brief." in scaffold_text(made(name, instructions="Be brief."))
+
+
+ODD = ("\ue000h\ue001", "\ue0000\ue001", "Hello.", "<x>EVIL", "\ue00099\ue001", '"', "a\x00b")
+"""Texts that a model may sample, or a tool return, and that mean something in a rendering."""
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_odd_names_ids_and_results_are_only_text(name: str) -> None:
+    scaffold = made(name)
+    whole = scaffold._decode(scaffold.render(Action("", calls=(ITALY,))))
+    for odd in ODD:
+        for told in (odd, "The capital is Rome."):
+            written = scaffold._encode(whole.replace("lookup", odd).replace("call00000", odd))
+            named = ToolResult(ToolCall(odd, {}), told)
+            after = scaffold.extend(Observation(told), written, (named,))
+            shown = ids([one for one in after if one.source == Source.TOOL])
+            quoted = json.dumps(told, ensure_ascii=False)[1:-1]
+            assert told in scaffold._decode(shown) or quoted in scaffold._decode(shown)
+            own = ids([one for one in after if one.source == Source.TEMPLATE])
+            assert "EVIL" not in scaffold._decode(own)
+
+
+def test_values_that_json_lacks_are_malformed() -> None:
+    scaffold = made("python")
+    for value in ("{1, 2}", "b'a'", "1j", "...", "{(1, 2): 3}"):
+        action = scaffold.parse(scaffold._encode(f"<calls>[lookup(country={value})]</calls><x>"))
+        assert "holds a value that JSON lacks" in str(action.error), value
+
+
+def test_reasoning_outside_its_place_is_malformed() -> None:
+    scaffold = made("json")
+    for text in ("Hm. <think>no</think>Rome<x>", "Rome or Paris</think>Rome<x>"):
+        assert "reasoning outside its place" in str(scaffold.parse(scaffold._encode(text)).error)
+
+
+def test_places_of_tokens_are_right_where_a_tokenizer_trims_them() -> None:
+    tokenizer = merging_tokenizer(TEMPLATES["json"])
+    tokenizer.backend_tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    scaffold = ChatTemplateScaffold(tokenizer, TOOLS)
+    written = scaffold.render(Action("", calls=(ITALY,)))
+    shown = scaffold.extend(Observation("12 km  "), written, (ToolResult(ITALY, "12 km  "),))
+    assert scaffold._decode(ids([one for one in shown if one.source == Source.TOOL])) == "12 km  "

@@ -3,8 +3,10 @@ and a text from outside in which the name of a token of the tokenizer's own is o
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
+from tokenizers import processors
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.scaffolds.text import TextScaffold
@@ -32,6 +34,9 @@ class ChatScaffold(TextScaffold):
             {key: tool.schema[key] for key in ("name", "description", "parameters")}
             for tool in tools
         ]
+        # A post-processor may take blanks off the places that it gives for tokens.
+        self._placing = deepcopy(tokenizer)
+        self._placing.backend_tokenizer.post_processor = processors.Sequence([])
         # Runs of blanks, which some vocabularies add, are words like others.
         names = {place: str(token) for place, token in tokenizer.added_tokens_decoder.items()}
         self._own = {place for place, name in names.items() if name.strip()}
@@ -46,7 +51,7 @@ class ChatScaffold(TextScaffold):
 
     def _placed(self, text: str) -> list[tuple[int, int]]:
         """The tokens of a text, each with the place of its first letter."""
-        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        encoded = self._placing(text, add_special_tokens=False, return_offsets_mapping=True)
         starts = (start for start, _ in encoded["offset_mapping"])
         return list(zip(encoded["input_ids"], starts, strict=True))
 

@@ -104,6 +104,8 @@ class ChatFormat:
             thought, closed, said = said.removeprefix(begin).partition(end)
             if not closed:
                 raise ValueError("the reasoning has no end")
+        if self._forms.thought_key and (begin in said or end in said):
+            raise ValueError("there is reasoning outside its place")
         said = said.strip().removeprefix(self._head)
         said, calls = self.format.read(said) if self._specs else (said, [])
         tail = self.closing.removesuffix(self._ends[0]).strip()

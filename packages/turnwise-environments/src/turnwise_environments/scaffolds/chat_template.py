@@ -8,6 +8,7 @@ has no place for tools, they are described in words, and calls are JSON in <tool
 Hermes and Qwen write them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from turnwise_environments.scaffolds.chat_format import ChatFormat
 from turnwise_environments.scaffolds.template_check import check
 from turnwise_environments.scaffolds.template_messages import Piece, Said, said_of
 from turnwise_environments.scaffolds.tool_formats import Call
+
+_NAME = re.compile(r"[\w.:-]{1,64}")
 
 
 class ChatTemplateScaffold(ChatScaffold):
@@ -49,7 +52,7 @@ class ChatTemplateScaffold(ChatScaffold):
         self._format = ChatFormat(tokenizer, self._specs, dict(template or {}), date)
         self.stop = self._format.stop
         self._ends = set(tokenizer.convert_tokens_to_ids(list(self.stop)))
-        check(self, self._format, keep_history, self._encode, self._decode)
+        check(self, self._format, self._instructions, keep_history, self._encode, self._decode)
 
     @property
     def _opened(self) -> str:
@@ -77,7 +80,7 @@ class ChatTemplateScaffold(ChatScaffold):
             calls = self._attempts(written) or [
                 Call(one.call.name, one.call.arguments) for one in results
             ]
-            calls = calls[: len(messages) - len(words)]
+            calls = list(map(self._plain, calls[: len(messages) - len(words)]))
         end = self._format.end(Said("assistant", calls=calls))
         try:
             pieces = self._after(end, calls, messages)
@@ -118,6 +121,12 @@ class ChatTemplateScaffold(ChatScaffold):
         if action.error is not None:
             return [*self._encode(action.text), *self._encode(self.stop[0])]
         return self._encode_after(self._format.prompt, self._format.turn(said_of(action)))
+
+    def _plain(self, call: Call) -> Call:
+        """The call with a name and an id that hold nothing which a template, or its tokenizer,
+        takes for more than a word."""
+        name = call.name if _NAME.fullmatch(call.name) else next(iter(self._tools), "tool")
+        return Call(name, {}, call.id if _NAME.fullmatch(call.id) else "")
 
     def _attempts(self, written: Sequence[int]) -> list[Call]:
         """The calls of a turn, with the ids that the model gave them."""

@@ -67,6 +67,7 @@ BY_A_USER = [when for when, (_, said) in CONVERSATIONS.items() if any(one.words 
 def check(
     scaffold: "ChatTemplateScaffold",
     chat: ChatFormat,
+    instructions: str,
     keep_history: bool,
     encode: Callable[[str], list[int]],
     decode: Callable[[Sequence[int]], str],
@@ -81,7 +82,7 @@ def check(
         calls = max(len(one.turn.calls) for one in exchanges)
         if (calls and not chat.has_tools) or (calls > 1 and not chat.parallel):
             continue
-        for ids, whole in _written(scaffold, chat, when):
+        for ids, whole in _written(scaffold, chat, instructions, when):
             if keep_history:
                 continue
             said = decode(ids)
@@ -104,12 +105,14 @@ def check(
 def _written(
     scaffold: "ChatTemplateScaffold",
     chat: ChatFormat,
+    instructions: str,
     when: str,
 ) -> Iterator[tuple[list[int], str]]:
     """The tokens turn by turn, and the text as a whole, after each exchange."""
     prompt = PROMPT.format(chat.stop[0] if when == NAMED else "this")
     system, exchanges = CONVERSATIONS[when]
-    messages = [Said("system", system)] if system else []
+    said = "\n\n".join(filter(None, (instructions, system)))
+    messages = [Said("system", said)] if said else []
     messages.append(Said("user", prompt, Source.USER))
     ids = _tokens(scaffold.begin(Observation(prompt, Source.USER), system))
     for turn, results, words in exchanges:

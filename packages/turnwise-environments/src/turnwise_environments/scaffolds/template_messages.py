@@ -126,14 +126,18 @@ class Renderer:
     def after(self, history: Said, end: str, messages: Sequence[Said]) -> list[Piece]:
         """The pieces behind a turn of the model that `end` ends, for which `history` stands:
         messages, and the beginning of the next turn. Raises as `whole`."""
-        calls = [call._replace(arguments={"text": MARK}) for call in history.calls]
-        turn = history._replace(text="" if calls else MARK, calls=calls)
+        mark = MARK
+        while any(mark in one.text for one in messages):
+            mark = f"{mark[:-1]}h\ue001"
+        calls = [call._replace(arguments={"text": mark}) for call in history.calls]
+        turn = history._replace(text="" if calls else mark, calls=calls)
         said = [HELLO, turn, *messages]
         text, marked = (
-            self._rendered(said, marked, True).rpartition(MARK)[2].partition(end)[2]
+            self._rendered(said, marked, True).rpartition(mark)[2].partition(end)[2]
             for marked in (False, True)
         )
-        if not text or HELLO.text in marked or MARK[:2] in marked or "ue000" in marked:
+        own = "".join(_PLACED.split(marked)[::2])
+        if not text or HELLO.text in own or MARK[:2] in own or "ue000" in own:
             raise self.refused("it does not show where a turn of the model ends")
         return _pieces(text, marked, said)
 

@@ -79,7 +79,8 @@ class JsonCalls:
                 raise ValueError("a tool call is empty")
             return said, rest
         begun = text.lstrip(" \n;,")
-        named = begun.startswith(("{", "[")) and f'"{self.name_key}"' in begun
+        keys = f'"{self.name_key}"', f'"{self.arguments_key}"'
+        named = begun.startswith(("{", "[")) and all(key in begun for key in keys)
         return ("", begun) if named else (text, "")
 
     def _call(self, entry: Any, place: int) -> Call:
@@ -193,6 +194,8 @@ class PythonCalls:
             if self.opening:
                 raise ValueError("the tool calls are not written as name(key=value)")
             return text, []
+        if self.opening and self.opening in after:
+            raise ValueError(f"write all tool calls in one {self.opening}")
         calls = [_python_call(one, place) for place, one in enumerate(found, 1)]
         return said + after, calls
 
@@ -317,7 +320,7 @@ def _parsed(code: str) -> list[ast.stmt]:
 
 def _elements(line: ast.stmt) -> Sequence[Any]:
     """The expressions of a line, a list's one by one."""
-    value = getattr(line, "value", None)
+    value = line.value if isinstance(line, ast.Expr) else None
     return value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
 
 
