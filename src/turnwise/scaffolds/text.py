@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from turnwise.scaffolds.templates import check_day, opened, pieces, writes_today
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
 
 THOUGHT_END = "</think>"
 UNCLOSED = "<think> is not closed by </think>"
@@ -60,7 +60,7 @@ class TextScaffold:
         and the task are one message, with a blank line between them. Raises ConfigError for a
         template that does not show them."""
         before, after = map(self._template, self._frame)
-        said = f"{system}\n\n{prompt.content}" if system else prompt.content
+        said = f"{encodable(system)}\n\n{prompt.content}" if system else prompt.content
         content = Segment(self._encode_foreign(said), prompt.source)
         return [before, content, *self._images(prompt), after]
 
@@ -188,7 +188,8 @@ def contents(
     single = [result.content for result in results]
     several = len(single) > 1 and "\n".join(single) == observation.content
     shown = single if several else [observation.content]
-    return [(text, observation.source) for text in shown] + [(text, Source.USER) for text in words]
+    said = [(encodable(text), Source.USER) for text in words]
+    return [(text, observation.source) for text in shown] + said
 
 
 def texts_for_calls(

@@ -276,3 +276,11 @@ def test_places_of_tokens_are_right_where_a_tokenizer_trims_them() -> None:
     written = scaffold.render(Action("", calls=(ITALY,)))
     shown = scaffold.extend(Observation("12 km  "), written, (ToolResult(ITALY, "12 km  "),))
     assert scaffold._decode(ids([one for one in shown if one.source == Source.TOOL])) == "12 km  "
+
+
+def test_half_a_character_in_a_user_s_words_is_replaced() -> None:
+    scaffold = made("json")
+    written = scaffold.render(Action("", calls=(ITALY,)))
+    after = scaffold.extend(Observation("Rome"), written, (ROME,), ("a\ud800b",))
+    assert "a?b" in scaffold._decode(ids(after))
+    assert "a?b" in scaffold._decode(ids(scaffold.begin(ASKED, "a\ud800b")))

@@ -18,7 +18,7 @@ from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
 from turnwise_environments.scaffolds.chat import ChatScaffold, malformed
 from turnwise_environments.scaffolds.chat_format import ChatFormat
 from turnwise_environments.scaffolds.template_check import check
@@ -60,7 +60,7 @@ class ChatTemplateScaffold(ChatScaffold):
 
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The system message with the tools, the task, and the beginning of the model's turn."""
-        said = "\n\n".join(filter(None, (self._instructions, system)))
+        said = "\n\n".join(filter(None, (self._instructions, encodable(system))))
         first = [Said("system", said)] if said else []
         task = Said("user", prompt.content, prompt.source)
         return self._segments("", self._format.renderer.pieces([*first, task]))
