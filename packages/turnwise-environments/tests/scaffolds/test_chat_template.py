@@ -284,3 +284,13 @@ def test_half_a_character_in_a_user_s_words_is_replaced() -> None:
     after = scaffold.extend(Observation("Rome"), written, (ROME,), ("a\ud800b",))
     assert "a?b" in scaffold._decode(ids(after))
     assert "a?b" in scaffold._decode(ids(scaffold.begin(ASKED, "a\ud800b")))
+
+
+def test_calls_that_cannot_be_read_end_no_turn() -> None:
+    """They are told of in words then, and their token is not among those that stop the model."""
+    template = TEMPLATES["ends with the next role"]
+    assert made("ends with the next role").stop == ("<user>", "<tool>", "<x>")
+    unread = template.replace("<arg_key>{{ k }}", "{{ k | length }}")
+    scaffold = ChatTemplateScaffold(merging_tokenizer(unread), TOOLS)
+    assert "You may call tools" in scaffold_text(scaffold)
+    assert scaffold.stop == ("<user>", "<x>")

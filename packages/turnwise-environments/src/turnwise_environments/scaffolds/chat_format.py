@@ -176,6 +176,7 @@ class ChatFormat:
         forms.calls = forms.results = True
         if not any(self._finds_calls(*each) for each in product((False, True), _IDS)):
             forms.calls, forms.strings, self.parallel = False, False, True
+            self._ends = self._ends[0], self._ends[0]
             shown = shown and "<tool_call>" in self.prompt
             result = [HELLO, Said("assistant", "Hello."), Said("tool", MARK)]
             forms.results = shown and self._shows(result)
@@ -209,9 +210,10 @@ class ChatFormat:
         if not shown or _LAST not in between or not ends:
             return False
         self._ends = self._ends[0], ends[0]
+        once = self._unthought(one)
         twice = self._unthought(both) if self._shows([HELLO, both, *results]) else ""
-        found = learn(self._unthought(one), twice, self._type)
-        if found is None or _calls(found, self._unthought(one)) != list(_CALLS[:1]):
+        found = learn(once, twice, self._type)
+        if found is None or _calls(found, once) != list(_CALLS[:1]):
             return False
         numbered = _CALLS[0]._replace(arguments={**ARGUMENTS, "first_key": 3})
         read = _calls(found, self._unthought(Said("assistant", calls=[numbered])))

@@ -34,8 +34,6 @@ class Call(NamedTuple):
 class ToolFormat(Protocol):
     """A way to write tool calls in a turn's text."""
 
-    name: str
-
     def read(self, text: str) -> tuple[str, list[Call]]:
         """The text beside the calls, and the calls in order. Raises ValueError, in words for the
         agent, for one that is not complete."""
@@ -49,7 +47,6 @@ class JsonCalls:
     closing: str = "</tool_call>"
     name_key: str = "name"
     arguments_key: str = "arguments"
-    name = "JSON"
 
     def read(self, text: str) -> tuple[str, list[Call]]:
         said, rest = self._parted(text)
@@ -107,7 +104,6 @@ class NamedCalls:
     """Texts that stand once before and after all calls."""
     before_id: str = ""
     """Text between the name and an id, where there is one."""
-    name = "name, then JSON"
 
     def read(self, text: str) -> tuple[str, list[Call]]:
         said, *written = text.split(self.before)
@@ -138,7 +134,6 @@ class ParameterCalls:
     end: str
     around: Sequence[str] = ()
     types: Types = field(default=lambda tool, key: "", compare=False)
-    name = "parameters in tags"
 
     def read(self, text: str) -> tuple[str, list[Call]]:
         said, *written = text.split(self.before)
@@ -178,7 +173,6 @@ class PythonCalls:
 
     opening: str
     closing: str
-    name = "Python"
 
     def read(self, text: str) -> tuple[str, list[Call]]:
         said, begun, rest = text.partition(self.opening) if self.opening else ("", "", text)
