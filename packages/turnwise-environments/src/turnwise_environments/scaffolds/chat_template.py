@@ -22,7 +22,7 @@ from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
 from turnwise_environments.scaffolds.chat import ChatScaffold, malformed
 from turnwise_environments.scaffolds.chat_format import ChatFormat
 from turnwise_environments.scaffolds.template_check import check
-from turnwise_environments.scaffolds.template_messages import Piece, Said, said_of
+from turnwise_environments.scaffolds.template_messages import Piece, Said, said_before, said_of
 from turnwise_environments.scaffolds.tool_formats import Call
 
 _NAME = re.compile(r"[\w.:-]{1,64}")
@@ -39,19 +39,22 @@ class ChatTemplateScaffold(ChatScaffold):
         template: Mapping[str, Any] | None = None,
         date: str = "",
         keep_history: bool = False,
+        examples: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """`instructions` are the system message, if any. `template` are switches of the template,
         such as {enable_thinking = false}. With `keep_history` a template is taken although it would
         change what stands in the history already (drop thoughts, move the list of tools): it stays
-        as it was.
+        as it was. `examples` are messages before the task, as in a file of conversations.
 
-        Raises ConfigError for a tokenizer without a template, and for a template that cannot show
-        a conversation or, without `keep_history`, changes its history.
+        Raises ConfigError for a tokenizer without a template, for a template that cannot show
+        a conversation or, without `keep_history`, changes its history, and for an example that is
+        no message.
         """
         super().__init__(tokenizer, tools, instructions, date)
         self._format = ChatFormat(tokenizer, self._specs, dict(template or {}), date)
         self.stop = self._format.stop
         self._ends = set(tokenizer.convert_tokens_to_ids(list(self.stop)))
+        self.examples = said_before(examples)
         check(self, self._format, self._instructions, keep_history, self._encode, self._decode)
 
     @property
@@ -59,11 +62,12 @@ class ChatTemplateScaffold(ChatScaffold):
         return self._format.opened
 
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
-        """The system message with the tools, the task, and the beginning of the model's turn."""
+        """The system message with the tools, the examples, the task, and the beginning of the
+        model's turn."""
         said = "\n\n".join(filter(None, (self._instructions, encodable(system))))
         first = [Said("system", said)] if said else []
         task = Said("user", prompt.content, prompt.source)
-        return self._segments("", self._format.renderer.pieces([*first, task]))
+        return self._segments("", self._format.renderer.pieces([*first, *self.examples, task]))
 
     def extend(
         self,

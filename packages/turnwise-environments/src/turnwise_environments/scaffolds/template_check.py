@@ -113,7 +113,7 @@ def _written(
     system, exchanges = CONVERSATIONS[when]
     said = "\n\n".join(filter(None, (instructions, system)))
     messages = [Said("system", said)] if said else []
-    messages.append(Said("user", prompt, Source.USER))
+    messages += [*scaffold.examples, Said("user", prompt, Source.USER)]
     ids = _tokens(scaffold.begin(Observation(prompt, Source.USER), system))
     for turn, results, words in exchanges:
         if chat.opened and not turn.thought:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import UNFIT, day_written
 from turnwise.tokens import Source
-from turnwise.types import Action
+from turnwise.types import Action, encodable
 from turnwise_environments.scaffolds.tool_formats import Call
 
 if TYPE_CHECKING:
@@ -51,6 +51,32 @@ def said_of(action: Action) -> Said:
     """The message of an action."""
     calls = [Call(call.name, call.arguments) for call in action.calls]
     return Said("assistant", action.answer or "", thought=action.thought, calls=calls)
+
+
+def said_before(messages: Sequence[Mapping[str, Any]]) -> list[Said]:
+    """The messages of examples: results of tools belong to the calls before them, in their order.
+    Raises ConfigError for one that is no message of a user, the assistant or a tool."""
+    said: list[Said] = []
+    calls: list[Call] = []
+    for number, message in enumerate(messages, 1):
+        role, text = message.get("role"), message.get("content", "")
+        try:
+            asked = [one["function"] for one in message.get("tool_calls", ())]
+            made = [Call(one["name"], dict(one["arguments"])) for one in asked]
+            if role not in ("user", "assistant", "tool") or not isinstance(text, str):
+                raise ValueError
+            one = Said(role, encodable(text), calls=made)
+            if role == "tool":
+                one = one.result_of(calls.pop(0), len(said))
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise ConfigError(
+                f"scaffold.options.examples, message {number}: give role user or tool with content,"
+                " or role assistant with content or tool_calls = [{ function = { name = ..., "
+                "arguments = { ... } } }]; a tool's follow the calls"
+            ) from None
+        said.append(one)
+        calls = list(made) or calls
+    return said
 
 
 class Piece(NamedTuple):
