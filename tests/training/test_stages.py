@@ -121,16 +121,21 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("base", "steps", "names"),
+    ("base", "imitation", "rl", "names"),
     [
-        ("true", 1, ["base", "cold_start", "trained"]),
-        ("true", 0, ["base", "trained"]),
-        ("false", 0, ["cold_start", "trained"]),
-        ("tiny", 0, ["cold_start", "trained"]),  # base is another model, and a stage of its own
+        ("true", 1, 1, ["base", "cold_start", "trained"]),
+        ("true", 0, 1, ["base", "trained"]),
+        ("false", 0, 1, ["cold_start", "trained"]),
+        ("tiny", 0, 1, ["cold_start", "trained"]),  # base is another model, and a stage of its own
+        ("false", 1, 0, ["trained"]),
+        ("false", 0, 0, ["trained"]),
     ],
 )
-def test_the_same_weights_are_not_evaluated_twice(base: str, steps: int, names: list[str]) -> None:
-    loaded = load_recipe("demo", [f"evaluation.base={base}", f"sft.steps={steps}"])
+def test_the_same_weights_are_not_evaluated_twice(
+    base: str, imitation: int, rl: int, names: list[str]
+) -> None:
+    steps = [f"sft.steps={imitation}", f"train.steps={rl}"]
+    loaded = load_recipe("demo", [f"evaluation.base={base}", *steps])
     components = SimpleNamespace(environment=SimpleNamespace(ablations=dict), player=None)
     context = SimpleNamespace(recipe=loaded, components=components)
     found = [stage.name for stage in stages_of(context) if isinstance(stage, Evaluation)]

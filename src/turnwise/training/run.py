@@ -58,11 +58,11 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Untrained(base) if isinstance(base, str) else Evaluation("base", environment))
     if recipe.sft.steps:
         stages.append(ColdStart())
-    if recipe.sft.steps or base is not True:  # else they are the same weights
+    later: list[Stage] = [Reinforcement()] if recipe.train.steps else []
+    later += _of_wings(recipe, "after RL")
+    if later and (recipe.sft.steps or base is not True):  # else they are the same weights
         stages.append(Evaluation("cold_start", environment))
-    if recipe.train.steps:
-        stages.append(Reinforcement())
-    stages += _of_wings(recipe, "after RL")
+    stages += later
     stages.append(Evaluation("trained", environment))
     if recipe.evaluation.ablations and context.components.player is None:  # whose tools are its own
         stages += [Evaluation(*variant) for variant in environment.ablations().items()]
