@@ -357,6 +357,7 @@ def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> Non
         "demo": 300,  # five minutes
         "function_calling": 400,
         "long_walk": 200,
+        "smollm2": 500,  # five minutes
         "sokoban": 140,
     }.get(name, 1000)
     environment = make_environment(recipe.environment.name, recipe.environment.options)
