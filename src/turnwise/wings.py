@@ -48,8 +48,8 @@ OWN: dict[str, dict[str, str]] = {
             "web_forms"
         ),
         "recipe": (
-            "bandit desk frozen_lake function_calling long_walk mathematics multi_tool sokoban "
-            "sql sums"
+            "bandit desk frozen_lake function_calling long_walk mathematics multi_tool smollm2 "
+            "sokoban sql sums"
         ),
         "reward": (
             "budget calls cited clusters confidence exact_match f1 format length majority "

@@ -134,7 +134,7 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
 def test_the_same_weights_are_not_evaluated_twice(
     base: str, imitation: int, rl: int, names: list[str]
 ) -> None:
-    steps = [f"sft.steps={imitation}", f"train.steps={rl}"]
+    steps = [f"sft.steps={imitation}", f"train.steps={rl}", "evaluation.sft=false"]
     loaded = load_recipe("demo", [f"evaluation.base={base}", *steps])
     components = SimpleNamespace(environment=SimpleNamespace(ablations=dict), player=None)
     context = SimpleNamespace(recipe=loaded, components=components)

@@ -52,6 +52,8 @@ def real() -> str:
 def check_posing() -> None:
     if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
         pytest.skip("the posing docker needs root, to change users, and /usr/bin/python3")
+    if not shutil.which("bwrap"):
+        pytest.skip("the posing docker needs bubblewrap")
 
 
 @pytest.fixture
