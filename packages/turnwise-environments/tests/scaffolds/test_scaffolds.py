@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from environment_playing import working
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
@@ -246,5 +247,6 @@ def test_variables_are_kept_in_a_session_and_other_tools_are_called_outside_of_i
     scaffold = CodeScaffold(TOKENIZER, environment.tools(), instructions="")
     blocks = ["x = 20", "print(x + 22)", "lookup('France')", "final_answer('Paris')"]
     turns = [encode(f"<code>\n{block}\n</code>") for block in blocks]
-    played = collected(environment, scaffold, turns)
+    with working(environment.sandbox):
+        played = collected(environment, scaffold, turns)
     assert [text.strip() for text in played.observed[1:]] == ["42", "The capital is Paris."]
