@@ -24,8 +24,8 @@ def loaded(env, select):
 
 
 class Tasks(Environment):
-    def __init__(self, env, select={}, heldout_share=0.2):
-        data = {"env": json.dumps(env), "select": json.dumps(select)}
+    def __init__(self, env, select=(), heldout_share=0.2):
+        data = {"env": json.dumps(env), "select": json.dumps(dict(select))}
         tasks = loaded(**data)[1].items()
         made = [Task(key, one.data.prompt_text or key, data=data) for key, one in tasks]
         self.task_set = TaskSet.shuffled(made, heldout_share)

@@ -12,7 +12,7 @@ import pytest
 from gateway_tests.playing import SCAFFOLD, group_of
 from tests.chat_server import serving
 from tests.fakes import byte_tokenizer
-from turnwise.config import RolloutConfig
+from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.types import Outcome, Trajectory
@@ -28,13 +28,18 @@ LIMITS = RolloutConfig(
 
 
 def play(
-    file: str, options: Mapping[str, Any], replies: Sequence[str], limits: RolloutConfig = LIMITS
+    file: str,
+    options: Mapping[str, Any],
+    replies: Sequence[str],
+    limits: RolloutConfig = LIMITS,
+    **settings: Any,
 ) -> Trajectory:
     """The first task, with these replies of the policy."""
     made = make_environment(f"{FOLDER / file}:Tasks", options)
     script = iter(replies)
     engine = ScriptedEngine(lambda session, prompt: TOKENIZER.encode(next(script)))
-    host = make_host(FunctionAgent(run=f"{FOLDER / file}:run", reward="agent"), SCAFFOLD, TOKENIZER)
+    agent = FunctionAgent(run=f"{FOLDER / file}:run", reward="agent", **settings)
+    host = make_host(agent, SCAFFOLD, TOKENIZER)
     tasks = [*made.tasks("train"), *made.tasks("heldout")][:1]
     return group_of(host, engine, made, limits, tasks=tasks).trajectories[0]
 
@@ -112,13 +117,20 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     return {"env": {"taskset": {"id": "own-shop"}, "agent": agent}}
 
 
+def test_a_recipe_names_a_runner() -> None:
+    recipe = load_recipe(str(FOLDER / "verifiers.toml"), [])
+    assert isinstance(recipe.agent, FunctionAgent)
+    assert recipe.agent.reward == "agent"
+    assert recipe.environment.name == recipe.agent.run.replace(":run", ":Tasks")
+
+
 REPLIES = (
     *("<shop_price> tea</shop_price>", "<answer> It is 3.</answer>"),
     *("<shop_price> rice</shop_price>", "<answer> 7 in all.</answer>"),
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_taskset_of_verifiers_with_turns_tools_and_a_judge(shop: Mapping[str, Any]) -> None:
     """Their user speaks twice, their server has the tool, their judge asks a model of its own."""
     with serving(lambda body, number: "yes") as judge:
@@ -147,3 +159,18 @@ def test_a_budget_ends_a_rollout_of_verifiers(shop: Mapping[str, Any]) -> None:
     limits = LIMITS.model_copy(update={"max_turns": 3})
     played = play("verifiers_tasks.py", shop, REPLIES, limits)
     assert (played.outcome, played.reward) == (Outcome.TRUNCATED_TURNS, 0.0)
+
+
+@pytest.mark.slow
+def test_a_seat_of_verifiers_asks_the_role_that_is_its_model(shop: Mapping[str, Any]) -> None:
+    """The user is a model of its own, and is not trained."""
+    seat = shop["env"]["agent"]
+    with serving(lambda body, number: ["Tea, please.", "###DONE###"][number - 1]) as user:
+        env = {"id": "user-sim", "taskset": shop["env"]["taskset"], "assistant": seat}
+        roles = {"policy": {}, "user": {"policy": {"kind": "endpoint", "url": user.url}}}
+        roles["user"]["policy"]["name"] = "someone"
+        options = {"env": {**env, "user": {**seat, "model": "user"}}}
+        played = play("verifiers_tasks.py", options, REPLIES, roles=roles)
+    assert played.outcome is Outcome.FAILURE, played.problem
+    assert (len(user.asked), len(played.turns), played.reward) == (2, 2, 0.0)
+    assert played.verdict.parts == {"looked_up": 0.0}

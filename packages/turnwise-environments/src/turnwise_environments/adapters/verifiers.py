@@ -5,7 +5,8 @@
 
 One turn: the prompt, then an answer, which the task's `@reward` and `@metric` functions see as the
 model's reply. Not here: tasks that need a container or a runtime, tools (they are servers of the
-task's own), judges, environments of several turns: a taskset with one of these is refused.
+task's own), judges, environments of several turns. A taskset with one of these is refused, and is
+for verifiers' own rollout (examples/runners/verifiers.toml).
 """
 
 import asyncio
@@ -28,6 +29,8 @@ from turnwise.rewards.parts import RewardPart
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.common import check_installed, identity
+
+INSTEAD = "let verifiers play it (examples/runners/verifiers.toml)"
 
 
 class Verifiers(Environment):
@@ -57,7 +60,7 @@ class Verifiers(Environment):
         if not (made.bounded or count):
             raise ConfigError(f"verifiers: {taskset} has no end: set environment.options.count")
         if kind.toolsets(made.config):
-            raise ConfigError(f"verifiers: {taskset} has tools of its own: that is not supported")
+            raise ConfigError(f"verifiers: {taskset} has tools of its own: {INSTEAD}")
         self.name, self.success, self.answer_field = taskset, success, answer
         self._theirs: dict[str, Any] = {}
         for task in islice(made, count or None):
@@ -132,9 +135,7 @@ def _taskset(vf: Any, name: str) -> Any:
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"verifiers: taskset {name}: {error}") from error
     if vf.environment_class(name) is not vf.SingleAgentEnv:
-        raise ConfigError(
-            f"verifiers: {name} has an environment of several turns: that is not supported"
-        )
+        raise ConfigError(f"verifiers: {name} has an environment of several turns: {INSTEAD}")
     return kind
 
 
@@ -180,18 +181,16 @@ def _check(theirs: Any, name: str) -> None:
 
     kind = type(theirs)
     if kind.NEEDS_CONTAINER or theirs.data.image:
-        raise ConfigError(f"verifiers: the tasks of {name} need a container: not supported")
+        raise ConfigError(f"verifiers: the tasks of {name} need a container: {INSTEAD}")
     if kind.toolsets(theirs.config):
-        raise ConfigError(f"verifiers: the tasks of {name} have tools: not supported")
+        raise ConfigError(f"verifiers: the tasks of {name} have tools: {INSTEAD}")
     if kind.setup is not Theirs.setup or kind.finalize is not Theirs.finalize:
-        raise ConfigError(f"verifiers: the tasks of {name} need a runtime (setup): not supported")
+        raise ConfigError(f"verifiers: the tasks of {name} need a runtime (setup): {INSTEAD}")
     if theirs.plugged_judges():
-        raise ConfigError(f"verifiers: the tasks of {name} have a judge: not supported")
+        raise ConfigError(f"verifiers: the tasks of {name} have a judge: {INSTEAD}")
     if not theirs.hooks("reward"):
         raise ConfigError(f"verifiers: the tasks of {name} have no @reward: nothing can be judged")
     for function in (*theirs.hooks("reward"), *theirs.hooks("metric")):
         runtime = inspect.signature(function).parameters.get("runtime")
         if runtime is not None and runtime.default is inspect.Parameter.empty:
-            raise ConfigError(
-                f"verifiers: {name}: {function.__name__} needs a runtime: that is not supported"
-            )
+            raise ConfigError(f"verifiers: {name}: {function.__name__} needs a runtime: {INSTEAD}")
