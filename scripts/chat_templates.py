@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds published chat templates against the scaffold: `python -m scripts.chat_templates FOLDER`.
 
-Each FOLDER/*.jinja is given to a small tokenizer that has the template's markers as tokens.
+Each FOLDER/*.jinja is given to a small tokenizer that has the template's markers as tokens, with
+the response template that stands in a .json of the same name, if any.
 Conversations are rendered as a whole by transformers, and turn by turn by the scaffold: the ids
 have to be the same, and each turn has to be read as it was written. `--write` makes the table of
 docs/log/chat_templates.md of it. Not here: the templates, which are others'.
@@ -10,6 +11,7 @@ docs/log/chat_templates.md of it. Not here: the templates, which are others'.
 import argparse
 import collections
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -151,9 +153,10 @@ def shows_tools(tokenizer: PreTrainedTokenizerFast) -> bool:
     return all(part in whole for part in (SHOWN, "colour blue", "In the second drawer."))
 
 
-def check(template: str) -> tuple[Row, dict[str, str]]:
+def check(template: str, response: str = "null") -> tuple[Row, dict[str, str]]:
     """Find what the table says of a template, and what is not the same, by conversation."""
     tokenizer, differs = tokenizer_for(template), {}
+    tokenizer.response_template = json.loads(response)
     history, (form, calls) = _history(tokenizer), _calls_of(tokenizer)
     made = {tools: _made(tokenizer, tools) for tools in (True, False)}
     for name, chat in CONVERSATIONS.items():
@@ -230,7 +233,9 @@ def main() -> None:
     options = parser.parse_args()
     rows = {}
     for file in sorted(options.folder.glob("*.jinja"), key=lambda each: each.name.lower()):
-        rows[file.stem], differs = check(file.read_text())
+        response = file.with_suffix(".json")
+        given = [response.read_text()] if response.is_file() else []
+        rows[file.stem], differs = check(file.read_text(), *given)
         print(f"== {file.stem}: {' | '.join(rows[file.stem])}", flush=True)
         for name, difference in differs.items():
             print(f"   {name}: {difference}" if difference else "", end="\n" if difference else "")

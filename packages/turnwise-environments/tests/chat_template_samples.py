@@ -1,6 +1,7 @@
 """Chat templates in the shapes that model families have, of our own, each with its added tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -37,6 +38,15 @@ NAMED_CALLS = (
 TAGGED_CALLS = each_call(
     "<call>{{ c.function.name }}\n{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}"
     "</arg_key>\n<arg_value>{{ v if v is string else v | tojson }}</arg_value>\n{% endfor %}</call>"
+)
+DSML_CALLS = (
+    "{% if m.tool_calls %}\n\n<calls>\n"
+    + each_call(
+        '<call name="{{ c.function.name }}">\n{% for k, v in c.function.arguments.items() %}'
+        "<sep name=\"{{ k }}\" string=\"{{ 'true' if v is string else 'false' }}\">"
+        "{{ v if v is string else v | tojson }}</sep>\n{% endfor %}</call>\n"
+    )
+    + "</calls>{% endif %}"
 )
 PYTHON_CALLS = (
     "{% if m.tool_calls %}<calls>["
@@ -87,12 +97,28 @@ NEXT_ROLE = (
     + "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>\n{% endif %}"
 )
+IN_ONE_TURN = (
+    "<s>" + TOOLS + "{% for m in messages %}{% if m.role == 'tool' %}{{ m.content }}</h>{% else %}"
+    "{% if not (loop.index0 and messages[loop.index0 - 1].role == 'tool') %}<e>{{ m.role }}\n"
+    "{% endif %}"
+    + THOUGHTS
+    + each_call(
+        "<call>call:{{ c.function.name }}{{ '{' }}{% for k, v in c.function.arguments.items() %}"
+        "{{ k }}:{% if v is string %}<sep>{{ v }}<sep>{% else %}{{ v | tojson }}{% endif %}"
+        "{% if not loop.last %},{% endif %}{% endfor %}{{ '}' }}</call>"
+    )
+    + "{% if m.tool_calls %}<tool>{% else %}{{ m.content }}<x>\n{% endif %}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt and messages[-1].role != 'tool' %}<e>assistant\n"
+    "{% endif %}"
+)
 TEMPLATES = {
     "json": chatml(JSON_CALLS, THOUGHTS),
     "json without thoughts": chatml(JSON_CALLS),
     "named": chatml(NAMED_CALLS),
     "tagged": chatml(TAGGED_CALLS, THOUGHTS),
+    "dsml": chatml(DSML_CALLS, THOUGHTS),
     "python": chatml(PYTHON_CALLS),
+    "in one turn": IN_ONE_TURN,
     "one call": LLAMA,
     "inst": INST,
     "ends with the next role": NEXT_ROLE,
@@ -105,6 +131,39 @@ TEMPLATES = {
     "late thoughts": ASKED + chatml(JSON_CALLS, LATE_THOUGHTS),
 }
 """Templates that only append, the last one but for thoughts at a user's words."""
+RESPONSES: dict[str, dict[str, Any]] = {
+    "in one turn": {
+        "start_anchor": ["<e>assistant\n", "</h>"],
+        "fields": {
+            "thinking": {"open": "<think>", "close": "</think>"},
+            "tool_calls": {
+                "open_pattern": r"<call>call:(?P<name>\w+)",
+                "close": "</call>",
+                "repeats": True,
+                "content": "json",
+                "content_args": {"unquoted_keys": True, "string_delims": [["<sep>", "<sep>"]]},
+                "transform": {"function": {"name": "{name}", "arguments": "{content}"}},
+            },
+            "content": {"close": ["<x>", "<tool>"]},
+        },
+    },
+    "opened": {
+        "start_anchor": "<e>assistant\n<think>\n",
+        "fields": {
+            "reasoning_content": {"open_pattern": r"(?=[\s\S]*?</think>)", "close": "</think>"},
+            "tool_calls": {
+                "open": "<tool_call>",
+                "close": "</tool_call>",
+                "repeats": True,
+                "content": "json",
+                "transform": {"type": "function", "function": "{content}"},
+            },
+            "content": {"close": "<x>"},
+        },
+    },
+}
+"""Response templates of tokenizers with these templates; without its own the first one's calls are
+in a form that is not read."""
 CHANGED = {
     "a thought left out": chatml(JSON_CALLS, begun="<think>\n").replace(
         "{{ m.content }}", "{{ m.content.split('</think>')[-1] }}", 1
@@ -132,8 +191,12 @@ MARKS = (
 WORDS = ["The answer is 42. assistant\n\nuser\nWho is it? \n  12 km  \n", '{"name": "lookup"}'] * 4
 
 
-def merging_tokenizer(template: str, marks: Sequence[str] = MARKS) -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens may go over the edges of messages, with the template."""
+def merging_tokenizer(
+    template: str,
+    marks: Sequence[str] = MARKS,
+    response_template: Mapping[str, Any] | None = None,
+) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens may go over the edges of messages, with the templates."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -144,4 +207,5 @@ def merging_tokenizer(template: str, marks: Sequence[str] = MARKS) -> PreTrained
     tokenizer.train_from_iterator(WORDS, trainer)
     made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=marks[0])
     made.chat_template, made.name_or_path = template, "of our own"
+    made.response_template = response_template
     return made

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from tokenizers import processors
 
-from chat_template_samples import CHANGED, MARKS, REFUSED, TEMPLATES, merging_tokenizer
+from chat_template_samples import (
+    CHANGED,
+    MARKS,
+    REFUSED,
+    RESPONSES,
+    TEMPLATES,
+    merging_tokenizer,
+)
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import ScaffoldConfig
 from turnwise.errors import ConfigError
@@ -25,7 +32,8 @@ IN_WORDS = ("tools in words", "calls in words")
 
 
 def made(name: str, **options: Any) -> ChatTemplateScaffold:
-    return ChatTemplateScaffold(merging_tokenizer(TEMPLATES[name]), TOOLS, **options)
+    tokenizer = merging_tokenizer(TEMPLATES[name], response_template=RESPONSES.get(name))
+    return ChatTemplateScaffold(tokenizer, TOOLS, **options)
 
 
 def ids(segments: Sequence[Segment]) -> list[int]:
@@ -204,6 +212,59 @@ def test_malformed_turns_say_what_is_wrong() -> None:
         action = scaffold.parse(scaffold._encode(text))
         assert problem in str(action.error), text
         assert (action.calls, action.answer) == ((), None)
+
+
+def test_a_response_template_is_the_reading_of_a_turn() -> None:
+    scaffold = made("in one turn")
+    assert scaffold.stop == ("<x>", "<tool>")
+    text = "<think>Hm.</think>I look.<call>call:lookup{country:<sep>Italy<sep>}</call><tool>"
+    action = scaffold.parse(scaffold._encode(text))
+    assert (action.thought, action.calls) == ("Hm. I look.", (ITALY,))
+    answered = scaffold.parse(scaffold._encode("<think>Hm.</think>Rome<x>"))
+    assert (answered.thought, answered.answer) == ("Hm.", "Rome")
+    for text, problem in (
+        ("<call>call:lookup{country:Italy}</call><tool>", "the turn cannot be read: json: could"),
+        ("<call>call:lookup</call><tool>", "the turn cannot be read: json parser could not"),
+        ("<call>call:lookup[1]</call><tool>", "its arguments are no JSON object"),
+        ("<think>Hm.", "neither a tool call nor an answer"),
+    ):
+        action = scaffold.parse(scaffold._encode(text))
+        assert problem in str(action.error), text
+        assert (action.calls, action.answer) == ((), None)
+    untold = ChatTemplateScaffold(merging_tokenizer(TEMPLATES["in one turn"]), TOOLS)
+    assert "You may call tools" in scaffold_text(untold)
+
+
+@pytest.mark.parametrize(
+    ("response", "why"),
+    [
+        ({"fields": 3}, "response template cannot be used .*delete response_template"),
+        (
+            {"start_anchor": "<e>assistant\n", "fields": {"content": {"content": "int"}}},
+            "not read as it was meant, by the tokenizer's response_template, which can be deleted",
+        ),
+    ],
+)
+def test_a_response_template_that_does_not_fit_is_refused(
+    response: dict[str, Any], why: str
+) -> None:
+    tokenizer = merging_tokenizer(TEMPLATES["json"], response_template=response)
+    with pytest.raises(ConfigError, match=why):
+        ChatTemplateScaffold(tokenizer, TOOLS)
+
+
+def test_values_behind_a_tag_that_says_what_they_are() -> None:
+    scaffold = made("dsml")
+    for tag, written, value in (
+        ("true", "3", "3"),
+        ("true", "two\nlines", "two\nlines"),
+        ("false", "3", 3),
+        ("false", '["a"]', ["a"]),
+    ):
+        call = f'<sep name="country" string="{tag}">{written}</sep>'
+        turn = f'<calls>\n<call name="lookup">\n{call}\n</call>\n</calls><x>'
+        (read,) = scaffold.parse(scaffold._encode(turn)).calls
+        assert read.arguments == {"country": value}
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import opened
+from turnwise_environments.scaffolds.response_template import ResponseTemplate
 from turnwise_environments.scaffolds.template_messages import HELLO, MARK, Renderer, Said
 from turnwise_environments.scaffolds.tool_formats import (
     ARGUMENTS,
@@ -56,6 +57,9 @@ class ChatFormat:
         self.closing = ""
         """The template's text behind an answer, its end included."""
         self._find_messages()
+        template = getattr(tokenizer, "response_template", None)
+        self.response = ResponseTemplate(template, specs, self.prompt) if template else None
+        """The reader of turns, where the tokenizer says how they are read."""
         self._find_thoughts()
         if specs:
             self._find_tools()
@@ -95,9 +99,21 @@ class ChatFormat:
             own = f"{message.thought}{closing}{own}"
         return own
 
-    def read(self, text: str) -> tuple[str, str, list[Call]]:
-        """The thought, what is said, and the calls of a turn without its end. Raises ValueError,
-        in words for the agent."""
+    def read(self, text: str, end: str = "") -> tuple[str, str, list[Call]]:
+        """The thought, what is said, and the calls of a turn before its `end`, if any. Raises
+        ValueError, in words for the agent."""
+        if self.response:
+            thought, said, calls = self.response.turn(text.removeprefix(self.opened), end)
+            if self._specs and not calls and self.format is not self.response:
+                said, calls = self.format.read(said)
+        else:
+            thought, said, calls = self._unfolded(text)
+        if len(calls) > 1 and not self.parallel:
+            raise ValueError("one tool call a turn is all that the chat template can write")
+        return thought, said.strip(), calls
+
+    def _unfolded(self, text: str) -> tuple[str, str, list[Call]]:
+        """As `read`, by what was found of the chat template."""
         begin, end = (tag.strip() for tag in self._forms.tags)
         thought, said = "", text.lstrip()
         if said.startswith(begin):
@@ -109,8 +125,6 @@ class ChatFormat:
         said = said.strip().removeprefix(self._head)
         said, calls = self.format.read(said) if self._specs else (said, [])
         tail = self.closing.removesuffix(self._ends[0]).strip()
-        if len(calls) > 1 and not self.parallel:
-            raise ValueError("one tool call a turn is all that the chat template can write")
         return thought.strip(), said.strip().removesuffix(tail).strip(), calls
 
     def without_thoughts(self, text: str) -> str:
@@ -204,16 +218,17 @@ class ChatFormat:
         alone = self._whole([HELLO, one], begun=False)
         own = beginning(alone[alone.rfind(_LAST) :], between)
         eos = str(self._tokenizer.eos_token)
-        ends = [end for end in (self._ends[0], eos) if end in own] or self._named(
-            between[len(own) :]
-        )
+        said = [one for one in self._named(own) if self.response and self.response.ends(one)]
+        ends = [end for end in (self._ends[0], eos, *said) if end in own]
+        ends = ends or self._named(between[len(own) :])
         if not shown or _LAST not in between or not ends:
             return False
         self._ends = self._ends[0], ends[0]
         once = self._unthought(one)
         twice = self._unthought(both) if self._shows([HELLO, both, *results]) else ""
-        found = learn(once, twice, self._type)
-        if found is None or _calls(found, once) != list(_CALLS[:1]):
+        formats = self.response, learn(once, twice, self._type)
+        found = next((one for one in formats if one and _calls(one, once) == [_CALLS[0]]), None)
+        if found is None:
             return False
         numbered = _CALLS[0]._replace(arguments={**ARGUMENTS, "first_key": 3})
         read = _calls(found, self._unthought(Said("assistant", calls=[numbered])))

@@ -3,9 +3,10 @@
 What the model wrote is never encoded again: after a turn only what is new is rendered, as what the
 template writes behind a stand-in for the history. Before a run begins, prepared conversations are
 rendered turn by turn and as a whole (`template_check.py`); a template that changes its history is
-refused. Tool calls are read in the format that the template writes (`tool_formats.py`). Where it
-has no place for tools, they are described in words, and calls are JSON in <tool_call> tags, as
-Hermes and Qwen write them.
+refused. Turns are read by the tokenizer's response template (`response_template.py`); without one,
+tool calls in the format that the template writes (`tool_formats.py`). Where it has no place for
+tools, they are described in words, and calls are JSON in <tool_call> tags, as Hermes and Qwen write
+them.
 """
 
 import re
@@ -106,7 +107,7 @@ class ChatTemplateScaffold(ChatScaffold):
         """Read one model turn: calls, or an answer; else an error."""
         text = self._decode(tokens)
         try:
-            thought, said, calls = self._format.read(self._opened + self._unended(tokens))
+            thought, said, calls = self._turn(tokens)
             for call in calls:
                 check_characters(call.arguments)
         except ValueError as error:
@@ -135,12 +136,14 @@ class ChatTemplateScaffold(ChatScaffold):
     def _attempts(self, written: Sequence[int]) -> list[Call]:
         """The calls of a turn, with the ids that the model gave them."""
         try:
-            return self._format.read(self._opened + self._unended(written))[2]
+            return self._turn(written)[2]
         except ValueError:
             return []
 
-    def _unended(self, tokens: Sequence[int]) -> str:
-        return self._decode(tokens[:-1] if tokens and tokens[-1] in self._ends else tokens)
+    def _turn(self, tokens: Sequence[int]) -> tuple[str, str, list[Call]]:
+        place = len(tokens) - bool(tokens and tokens[-1] in self._ends)
+        end = self._decode(tokens[place:])
+        return self._format.read(self._opened + self._decode(tokens[:place]), end)
 
     def _segments(self, before: str, pieces: Sequence[Piece]) -> list[Segment]:
         """The tokens of rendered text behind `before`, of which each belongs to the piece in which

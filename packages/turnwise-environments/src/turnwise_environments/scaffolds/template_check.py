@@ -121,7 +121,12 @@ def _written(
         written = scaffold.render(turn)
         read = scaffold.parse(written)
         if (read.calls, read.answer) != (turn.calls, turn.answer):
-            raise chat.renderer.refused(f"what it writes {when} is not read as it was meant")
+            by = (
+                ", by the tokenizer's response_template, which can be deleted"
+                if chat.response
+                else ""
+            )
+            raise chat.renderer.refused(f"what it writes {when} is not read as it was meant{by}")
         told = [Observation(word, Source.USER) for word in words]
         if results:
             told.insert(0, Observation("\n".join(one.content for one in results)))

@@ -55,7 +55,7 @@ class JsonCalls:
             value, rest = _json(rest, len(calls) + 1)
             entries = value if isinstance(value, list) else [value]
             calls += [
-                self._call(entry, place) for place, entry in enumerate(entries, len(calls) + 1)
+                self.call(entry, place) for place, entry in enumerate(entries, len(calls) + 1)
             ]
             rest = rest.lstrip(" \n;,")
             if rest[:1] in ("{", "["):
@@ -80,7 +80,8 @@ class JsonCalls:
         named = begun.startswith(("{", "[")) and all(key in begun for key in keys)
         return ("", begun) if named else (text, "")
 
-    def _call(self, entry: Any, place: int) -> Call:
+    def call(self, entry: Any, place: int) -> Call:
+        """The call that a value stands for. Raises ValueError, in words for the agent."""
         if isinstance(entry, dict) and isinstance(entry.get("function"), dict):
             entry = {**entry, **entry["function"]}
         name = entry.get(self.name_key) if isinstance(entry, dict) else None
@@ -126,7 +127,7 @@ class NamedCalls:
 @dataclass(frozen=True)
 class ParameterCalls:
     """A name, then each parameter between tags of its own; a text is written as it is, any other
-    value as JSON."""
+    value as JSON, in DeepSeek's DSML behind a tag that says so."""
 
     before: str
     key: str
@@ -145,26 +146,19 @@ class ParameterCalls:
                 raise ValueError(f"tool call {place}: it has no name")
             arguments = {}
             for pair in pairs:
-                key, begun, rest = pair.partition(self.value)
+                other = self.value.replace('string="true"', 'string="false"')
+                tag = min((self.value, other), key=f"{pair}{self.value}{other}".find)
+                key, begun, rest = pair.partition(tag)
                 content, ended, rest = rest.partition(self.end)
                 if not begun or not ended:
                     raise ValueError(f"tool call {place}: parameter {key!r} is not closed")
-                arguments[key.strip()] = self._value(name, key.strip(), content)
+                plain = tag == self.value and self.types(name, key.strip()) in ("string", "")
+                arguments[key.strip()] = _text(content) if plain else _value(content)
             calls.append(Call(name, arguments))
             said += rest if pairs else head.strip().removeprefix(name).lstrip('">')
         if calls and self.around and self.around[-1] not in written[-1]:
             raise ValueError(f"tool call {len(calls)}: {self.around[-1]} does not follow")
         return _without(said, self.around) if calls else said, calls
-
-    def _value(self, tool: str, key: str, content: str) -> Any:
-        if self.types(tool, key) in ("string", ""):
-            return content.removeprefix("\n").removesuffix("\n")
-        for read in (json.loads, ast.literal_eval):  # some templates write values as Python does
-            try:
-                return read(content.strip())
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-        return content  # the tool's schema says what is wrong with it
 
 
 @dataclass(frozen=True)
@@ -296,6 +290,19 @@ def _json(text: str, place: int) -> tuple[Any, str]:
     except ValueError as error:
         raise ValueError(f"tool call {place}: it is not JSON: {error}") from None
     return value, text.lstrip()[end:]
+
+
+def _text(content: str) -> str:
+    return content.removeprefix("\n").removesuffix("\n")
+
+
+def _value(content: str) -> Any:
+    for read in (json.loads, ast.literal_eval):  # some templates write values as Python does
+        try:
+            return read(content.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return content  # the tool's schema says what is wrong with it
 
 
 def _object(arguments: Any, place: int) -> Mapping[str, Any]:
