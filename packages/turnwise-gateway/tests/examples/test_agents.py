@@ -54,6 +54,7 @@ def check(played: Trajectory, turns: int = 3) -> None:
         ("chat.py", "json"),
         ("openai_loop.py", "openai"),
         ("langchain_agent.py", "langchain_openai"),
+        ("langgraph_agent.py", "langgraph"),
         ("pydantic_ai_agent.py", "pydantic_ai"),
         ("anthropic_stream.py", "anthropic"),
     ],
@@ -121,9 +122,12 @@ def test_a_program_in_javascript() -> None:
     check(play(CommandAgent(command=("node", str(FOLDER / "fetch.mjs")))))
 
 
-def test_the_page_shows_this_code() -> None:
-    code = (FOLDER / "chat.py").read_text().partition('"""\n\n')[2]
-    assert f"```python\n{code}```" in (ROOT / "docs/start/own_agent.md").read_text()
+@pytest.mark.parametrize(
+    ("file", "begin"), [("chat.py", "import json"), ("langgraph_agent.py", "async def run")]
+)
+def test_the_page_shows_this_code(file: str, begin: str) -> None:
+    _, first, rest = (FOLDER / file).read_text().partition(begin)
+    assert f"```python\n{first}{rest}```" in (ROOT / "docs/start/own_agent.md").read_text()
 
 
 def test_a_sibling_is_found_without_leaving_its_folder_first() -> None:
