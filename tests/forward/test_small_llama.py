@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import SHAPES, follow, off, shaped
@@ -36,6 +38,29 @@ def test_other_models_run_their_own_forward() -> None:
     model = shaped("llama")
     model.model.layers[1].mlp.register_forward_hook(lambda module, inputs, output: 1.01 * output)
     assert not Runner(model, 10, 10).specialised
+
+
+def test_adapters_are_part_of_the_weights() -> None:
+    model = get_peft_model(shaped("llama"), LoraConfig(r=2, target_modules="all-linear"))
+    base = model.get_base_model()
+    runner = Runner(base, tokens=160, longest=40)
+    assert runner.specialised
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, 0.0, 0.3)
+    assert off(follow(runner, 4), base) > 1, "the adapters were not changed"
+    runner.refresh()
+    assert off(follow(runner, 4), base) <= 1
+    bound = LoraConfig(r=2, target_modules="all-linear", use_dora=True)
+    other = get_peft_model(shaped("llama"), bound).get_base_model()
+    assert not Runner(other, 10, 10).specialised
+
+
+def test_attention_copies_no_keys() -> None:
+    """Every call can take PyTorch's fused kernel; the other one copies what is attended to."""
+    runner = Runner(shaped("llama"), tokens=160, longest=40)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        follow(runner, 4)
 
 
 def test_bfloat16_rounds_as_bfloat16_may() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import torch
 from transformers import GraniteForCausalLM, MistralForCausalLM
+from transformers.integrations import sdpa_attention
 
 from benchmarks.tiny_models import tiny_config
 from benchmarks.tiny_models import tiny_model as architecture
 from tests.engines.driving import PROMPT, assert_logprobs, run
 from tests.forward.models_for_tests import tiny_model
+from tests.forward.shapes import follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.forward.attention import attending
@@ -124,6 +126,12 @@ def test_the_bound_grows_with_what_rounding_does() -> None:
 def test_the_type_does_not_decide(dtype: torch.dtype) -> None:
     assert spans_of(made("mistral").to(dtype))
     assert not spans_of(made("nearly right").to(dtype))
+
+
+def test_keys_of_grouped_queries_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner(shaped("llama"), tokens=160, longest=40, spans=True, specialised=False)
+    monkeypatch.delattr(sdpa_attention, "repeat_kv")
+    assert off(follow(runner, 4), runner.model) <= 1
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3", "qwen3"])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -145,17 +146,38 @@ def attend_in_spans(
         mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
         return attend(module, query, key, value, mask, **options)[0], None
     parts = [
-        attend(
+        _attended(
             module,
             query[span.rows],
             keys,
             values,
             attention_mask[span.rows, ..., : span.length],
             **options,
-        )[0]
+        )
         for span, keys, values in pool.layers[module.layer_idx].views()
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts), None
+
+
+def _attended(
+    module: Any,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    **options: Any,
+) -> torch.Tensor:
+    """The attention over one span, [n, inputs, heads, size]."""
+    plain = all(options.get(name) is None for name in ("position_bias", "softcap"))
+    grouped, several = query.shape[1] != keys.shape[1], query.shape[2] > 1
+    if plain and grouped and several and query.device.type == "cpu":
+        # transformers repeats keys and values for each query head: most of the work of such a pass.
+        return functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=options.get("scaling"), enable_gqa=True
+        ).transpose(1, 2)
+    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    attended: torch.Tensor = attend(module, query, keys, values, mask, **options)[0]
+    return attended
 
 
 class ImageRunner(Runner):

@@ -25,10 +25,13 @@ FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 LARGEST = 200_000_000
 """Parameters. Above it products dominate, and a second copy of the weights costs too much."""
 DTYPES = (torch.float32, torch.bfloat16)
+ADAPTED = "peft.tuners.lora.layer"
+"""The module whose `Linear` adds LoRA's adapters to a product."""
 
 
 def is_small_llama(model: PreTrainedModel) -> bool:
-    """Whether the model is small and has the parts of Llama or Qwen3, and no others."""
+    """Whether the model is small and has the parts of Llama or Qwen3, with LoRA's adapters or
+    without, and no others."""
     # Exact types: a subclass may compute something else under the same configuration.
     if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
         return False
@@ -40,7 +43,14 @@ def is_small_llama(model: PreTrainedModel) -> bool:
         return False
     products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
     products = [module for module in products if module.weight.ndim == 2]
-    return all(type(module) is nn.Linear and module.bias is None for module in products)
+    linear = all(type(module) is nn.Linear or is_adapted(module) for module in products)
+    return linear and all(module.bias is None for module in products)
+
+
+def is_adapted(module: Any) -> bool:
+    """Whether a module is a product with adapters of plain LoRA."""
+    plain = type(module).__module__ == ADAPTED and type(module).__name__ == "Linear"
+    return plain and len(module.active_adapters) == 1 and not module.lora_variant
 
 
 def specialised(model: PreTrainedModel, longest: int, masks: Masks) -> "SmallLlama | None":
@@ -119,7 +129,7 @@ class SmallLlama:
         self._layers = [self._packed(layer) for layer in body.layers]
         self._embedding = body.embed_tokens.weight.detach().clone()
         self._last_norm = body.norm.weight.detach().clone()
-        self._head = self._model.lm_head.weight.detach().clone()
+        self._head = _weights(self._model.lm_head)
 
     @torch.inference_mode()
     def forward(
@@ -154,8 +164,9 @@ class SmallLlama:
         self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [inputs, heads, size] each, from hidden [inputs, width]."""
-        packed = _times(layer.qkv, self._norm(hidden, layer.first_norm))
-        every = packed.reshape(len(hidden), -1, self._size)
+        # In one piece: attention whose queries lie transposed copies all keys and values.
+        packed = _times(layer.qkv, self._norm(hidden, layer.first_norm)).contiguous()
+        every = packed.view(len(hidden), -1, self._size)
         turned = self._heads + self._key_heads
         heads, values = every[:, :turned], every[:, turned:]
         if layer.head_norm is not None:
@@ -200,26 +211,35 @@ class SmallLlama:
             queries = attention.q_norm.weight.expand(self._heads, self._size)
             keys = attention.k_norm.weight.expand(self._key_heads, self._size)
             norms = torch.cat([queries, keys]).float()
-        three = attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight
-        both = feed_forward.gate_proj.weight, feed_forward.up_proj.weight
+        three = attention.q_proj, attention.k_proj, attention.v_proj
+        both = feed_forward.gate_proj, feed_forward.up_proj
         return Layer(
             kind=FULL if getattr(attention, "sliding_window", None) is None else SLIDING,
             first_norm=layer.input_layernorm.weight.detach().clone(),
-            qkv=torch.cat(three),
+            qkv=torch.cat([_weights(product) for product in three]),
             head_norm=norms,
-            output=attention.o_proj.weight.detach().clone(),
+            output=_weights(attention.o_proj),
             second_norm=layer.post_attention_layernorm.weight.detach().clone(),
-            gate_up=torch.cat(both),
-            down=feed_forward.down_proj.weight.detach().clone(),
+            gate_up=torch.cat([_weights(product) for product in both]),
+            down=_weights(feed_forward.down_proj),
         )
 
 
 def _is_changed(module: nn.Module) -> bool:
     """Whether a module runs code from outside transformers: another class, or a hook."""
     own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
+    own = own or is_adapted(module)
     hooks = module._forward_hooks or module._forward_pre_hooks
     backward = module._backward_hooks or module._backward_pre_hooks
     return not own or bool(hooks or backward) or "forward" in vars(module)
+
+
+def _weights(product: Any) -> Tensor:
+    """A copy of a product's weights, [outputs, inputs], with its adapters added."""
+    own: Tensor = product.weight.detach()
+    if not is_adapted(product):
+        return own.clone()
+    return own + product.get_delta_weight(product.active_adapters[0]).to(own.dtype)
 
 
 def _times(weights: Tensor, states: Tensor) -> Tensor:

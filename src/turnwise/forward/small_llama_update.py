@@ -16,7 +16,7 @@ from torch.nn import functional
 from turnwise.forward.attention import recomputed
 from turnwise.forward.equality import is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.packing import Row
-from turnwise.forward.small_llama import is_small_llama
+from turnwise.forward.small_llama import is_adapted, is_small_llama
 from turnwise.forward.twin import shallow_twin_of
 
 TEXTS = (2, 70)
@@ -32,7 +32,7 @@ def is_written_out(base: Any, autocast: bool) -> bool:
     weights. That follows from its configuration, so that a resumed run computes as before."""
     if autocast or not is_small_llama(base) or base.device.type != "cpu":
         return False
-    if recomputed(base):
+    if recomputed(base) or any(map(is_adapted, base.modules())):
         return False
     if any(weights.dtype != torch.float32 for weights in base.parameters()):
         return False

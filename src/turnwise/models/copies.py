@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn import Module, Parameter
 from transformers import PreTrainedModel
 
+from turnwise.forward.hidden import base_model
+
 ADAPTER = "lora_"
 """Part of the names that peft gives adapters."""
 
@@ -48,13 +50,10 @@ def adapters_of(model: Module) -> set[Parameter]:
 def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The weights that training changes, not copied, by their names within the base model."""
     return {
-        name: weight for name, weight in base_of(model).named_parameters() if weight.requires_grad
+        name: weight
+        for name, weight in base_model(model).named_parameters()
+        if weight.requires_grad
     }
-
-
-def base_of(model: PreTrainedModel) -> PreTrainedModel:
-    """The model without what its adapters are wrapped in: they are in its layers."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:

@@ -19,11 +19,12 @@ from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError
 from turnwise.forward.compute_type import choose_compute_type
+from turnwise.forward.hidden import base_model
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.forward.routing import check_routing
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
-from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
+from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, model_type
 from turnwise.parts.first_checks import Known, known_of
 from turnwise.parts.resources import Resources
@@ -188,11 +189,11 @@ def build_components(
             f"{context}: lower it"
         )
     device = device_of(recipe.model)
-    chosen = choose_compute_type(base_of(model), recipe.learning.compute_dtype, device)
+    chosen = choose_compute_type(base_model(model), recipe.learning.compute_dtype, device)
     learning = recipe.learning.model_copy(update={"compute_dtype": chosen.name})
     recipe = recipe.model_copy(update={"learning": learning})
     if recipe.rollout.routing_replay:
-        check_routing(base_of(model))
+        check_routing(base_model(model))
     reader = reader_of(model)
     encode = None if reader is None else reader.tokens
     recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
@@ -231,7 +232,7 @@ def _engine(
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
     asked = recipe.rollout.routing_replay, resources.colocated, resources.servers
-    materials = (recipe.token_engine, base_of(sampled), tokenizer, limit, own_files)
+    materials = (recipe.token_engine, base_model(sampled), tokenizer, limit, own_files)
     return make_engine(EngineSetup(*materials, *asked))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.errors import ConfigError
-from turnwise.models.copies import base_of
+from turnwise.forward.hidden import base_model
 from turnwise.models.load import load_model
 from turnwise.parts.components import Components
 from turnwise.storage import checkpoint
@@ -43,7 +43,7 @@ def frozen_engines(agent: AgentConfig, components: Components) -> dict[str, Engi
         model, _ = load_model(recipe.model, folder, recipe.seed, longest)
         model.requires_grad_(False)
         made[name] = make_engine(
-            EngineSetup(recipe.token_engine, base_of(model), components.tokenizer, longest)
+            EngineSetup(recipe.token_engine, base_model(model), components.tokenizer, longest)
         )
     return made
 
