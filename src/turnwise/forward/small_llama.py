@@ -239,7 +239,8 @@ def _weights(product: Any) -> Tensor:
     own: Tensor = product.weight.detach()
     if not is_adapted(product):
         return own.clone()
-    return own + product.get_delta_weight(product.active_adapters[0]).to(own.dtype)
+    adapters: Tensor = product.get_delta_weight(product.active_adapters[0])
+    return own + adapters.to(own.dtype)
 
 
 def _times(weights: Tensor, states: Tensor) -> Tensor:
