@@ -1,25 +1,63 @@
-"""A user's own data: the records of a JSON Lines file or a JSON array, each with its place."""
+"""A user's own data: the records of a JSON Lines file, a JSON array or a Parquet file."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from turnwise.errors import DataError
 
+SHOWN = 5
+"""Most broken records of a file that are told of one by one."""
 
-def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(where, record) for each object of a .jsonl or .json file, which has an array of them or a
-    single one; `where` names file and line. Raises DataError for a missing file, another kind of
-    file, and broken or unexpected JSON."""
+T = TypeVar("T")
+Row = tuple[str, Any]
+"""The place of a record, which names file and line, and its content, or why it has none."""
+
+
+def read_each(path: Path, read: Callable[[Mapping[str, Any], str], T]) -> tuple[list[T], list[str]]:
+    """What `read` makes of each record and its place, in the order of the file, and a sentence on
+    each of the first SHOWN that are broken, which are left out, and on the number of the others.
+    Raises DataError for a missing file, another kind of file, and one whose records are all
+    broken."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file or folder")
-    if path.suffix not in (".jsonl", ".json"):
-        raise DataError(f"{path}: give a folder, a .jsonl file or a .json file")
-    for where, record in _json_lines(path) if path.suffix == ".jsonl" else _json_array(path):
-        if not isinstance(record, dict):
-            raise DataError(f"{where}: expected a JSON object in braces, found {record!r:.40}")
-        yield where, record
+    if path.suffix not in _READERS:
+        raise DataError(f"{path}: give a folder, or a file that is one of {', '.join(_READERS)}")
+    found, broken = list[T](), list[str]()
+    for where, value in _READERS[path.suffix](path):
+        try:
+            found.append(read(_record(value, where), where))
+        except DataError as error:
+            broken.append(str(error))
+    return found, left_out(path, broken, bool(found))
+
+
+def left_out(path: Path, broken: Sequence[str], others: bool) -> list[str]:
+    """What is said of broken records. Raises DataError where there are no others."""
+    if broken and not others:
+        raise DataError(broken[0])
+    rest = len(broken) - SHOWN
+    more = [f"{path}: {rest} more records are broken: left out"] if rest > 0 else []
+    return [*(f"{one}: left out" for one in broken[:SHOWN]), *more]
+
+
+def _record(value: Any, where: str) -> Mapping[str, Any]:
+    """A record; of verl's, with the fields of its `extra_info`, and else the last message as the
+    question and the ground truth as the answer."""
+    if isinstance(value, DataError):
+        raise value
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: expected a JSON object in braces, found {value!r:.40}")
+    try:
+        truth, question = value["reward_model"]["ground_truth"], value["prompt"][-1]["content"]
+    except (LookupError, TypeError):
+        return value
+    answer = truth.get("target") if isinstance(truth, dict) else truth
+    return {"question": question, "answer": answer} | (value.get("extra_info") or {}) | value
 
 
 def read_text(path: Path) -> str:
@@ -38,12 +76,24 @@ def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path}, line {number}", line
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+def _json_lines(path: Path) -> Iterator[Row]:
     for where, line in lines_of(read_text(path), path):
-        yield where, _parse(line, where, 0)
+        try:
+            yield where, _parse(line, where, 0)
+        except DataError as error:
+            yield where, error
 
 
-def _json_array(path: Path) -> Iterator[tuple[str, Any]]:
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = (row for batch in file.iter_batches(1024) for row in batch.to_pylist())
+            yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a Parquet file: {error}") from None
+
+
+def _json_array(path: Path) -> Iterator[Row]:
     text = read_text(path)
     records = _parse(text, str(path), 1)
     if isinstance(records, dict):
@@ -61,3 +111,10 @@ def _parse(text: str, where: str, first_line: int) -> Any:
         raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None
     except RecursionError:
         raise DataError(f"{where}: this JSON is nested too deeply: is it broken?") from None
+
+
+_READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+    ".jsonl": _json_lines,
+    ".json": _json_array,
+    ".parquet": _parquet_rows,
+}

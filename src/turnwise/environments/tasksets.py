@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from turnwise.environments.records import read_records
+from turnwise.environments.records import read_each
 from turnwise.errors import ConfigError, DataError
 from turnwise.options import Options
 from turnwise.ranges import Share
@@ -164,16 +164,14 @@ class TaskSet:
         reference_scores: Mapping[str, float] = SOLVED,
         content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
-        """The tasks of a .jsonl or .json file, each once. `reader` makes one of a record and its
-        place, or gives the reason to leave it out, of which the set warns; `what` names the
-        records in messages; `content` is as in `of`.
-
-        Raises DataError for a file that is broken, or of which nothing is left, and what the reader
-        raises.
-        """
-        read = [reader(record, where) for where, record in read_records(source.path)]
+        """The tasks of a file, each once. `reader` makes one of a record and its place, or gives
+        the reason to leave it out, of which the set warns, or raises DataError where it is broken;
+        `what` names the records in messages; `content` is as in `of`. Raises DataError for a file
+        of which nothing is left."""
+        read, broken = read_each(source.path, reader)
         tasks, left_out = kept(read, source.path, what)
-        return cls.shuffled(tasks, source.heldout_share, reference_scores, left_out, content)
+        told = [*left_out, *broken]
+        return cls.shuffled(tasks, source.heldout_share, reference_scores, told, content)
 
 
 def kept(

@@ -124,6 +124,8 @@ def _findings(row: Mapping[str, Any]) -> Iterator[Finding]:
         if row[name] is not None:
             yield Finding(words, passed=row[name])
     yield Finding("Steps a second", row["steps_per_second"])
+    for warning in row["warnings"]:
+        yield Finding("An oddity of its data", note=warning)
     for weakness in row["weaknesses"]:
         yield Finding("A known way to deceive its verifier", passed=False, note=weakness)
 
@@ -154,7 +156,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
     """List what there is to say of an environment beside its numbers."""
     scores = [f"reference {name} {share:.1%}" for name, share in row["reference_scores"].items()]
     weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
-    return [*([row["note"]] if row["note"] else []), *scores, *weak]
+    return [*([row["note"]] if row["note"] else []), *row["warnings"], *scores, *weak]
 
 
 _OPTION = re.compile(r"[\w.-]+=")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +64,8 @@ class Measurement:
     """Success of other trivial policies, as the environment states it."""
     weaknesses: tuple[str, ...] = ()
     """Ways to deceive its verifier that are known."""
+    warnings: tuple[str, ...] = ()
+    """Oddities of its data, such as records that are left out."""
     note: str = ""
     """Why it was not measured."""
     played: int = 0
@@ -85,32 +88,37 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
     tasks = all_tasks(environment)
     chosen = spread(tasks, most_tasks)
     compared = chosen[:: max(1, len(chosen) // COMPARED)][:COMPARED]
-    scripts = {"random": [random_script(environment, task) for task in chosen]}
-    if has_oracle(environment, chosen):
-        scripts["oracle"] = [environment.oracle(task) for task in chosen]
+    known = list(oracles(environment, chosen))
+    scripts = {
+        "random": [(task, random_script(environment, task)) for task in chosen],
+        "oracle": known,
+    }
     plays, speeds = {}, {}
-    for kind, actions in scripts.items():
+    for kind, pairs in scripts.items():
         start = time.monotonic()
-        plays[kind] = played_all(environment, chosen, actions)
+        plays[kind] = played_all(environment, [one for one, _ in pairs], [one for _, one in pairs])
         steps = sum(len(play.trajectory.turns) for play in plays[kind])
         speeds[kind] = steps / (time.monotonic() - start)
+    partly = known and len(known) < len(chosen)
+    few = [f"the oracle is of the {len(known)} tasks that it can do"] if partly else []
     idle = played_all(environment, chosen, [[NOTHING] * MOST_STEPS] * len(chosen))
     return Measurement(
         name=name,
         tasks=len(tasks),
-        oracle=success(plays["oracle"]) if "oracle" in plays else None,
+        oracle=success(plays["oracle"]) if known else None,
         noop=success(idle),
         random=success(plays["random"]),
         deterministic=is_deterministic(name, options, environment),
         snapshot=asyncio.run(is_restorable(environment, compared)),
         concurrent=asyncio.run(is_concurrent(environment, compared)),
-        steps_per_second=speeds.get("oracle", speeds["random"]),
+        steps_per_second=speeds["oracle" if known else "random"],
         reference_scores={
             name: share
             for name, share in environment.spec.reference_scores.items()
             if name not in PLAYED
         },
         weaknesses=tuple(environment.weaknesses),
+        warnings=(*environment.task_set.warnings, *environment.warnings, *few),
         played=len(chosen),
     )
 
@@ -138,12 +146,13 @@ def spread(tasks: Sequence[Task], count: int) -> list[Task]:
     return [tasks[place * len(tasks) // count] for place in range(count)]
 
 
-def has_oracle(environment: Environment, tasks: Sequence[Task]) -> bool:
-    """Whether the environment knows what a perfect agent does."""
-    try:
-        return bool([environment.oracle(task) for task in tasks[:1]])
-    except NotSupportedError:
-        return False
+def oracles(
+    environment: Environment, tasks: Sequence[Task]
+) -> Iterator[tuple[Task, Sequence[Action]]]:
+    """The tasks of which the environment knows what a perfect agent does, each with that."""
+    for task in tasks:
+        with suppress(NotSupportedError):
+            yield task, environment.oracle(task)
 
 
 def random_script(environment: Environment, task: Task) -> Sequence[Action]:
@@ -197,8 +206,7 @@ def fingerprint(environment: Environment) -> str:
         digest.update(json.dumps([task.id, task.prompt, task.secret], default=str).encode())
     for task in spread(tasks, COMPARED):
         scripts = [random_script(environment, task)]
-        if has_oracle(environment, [task]):
-            scripts.append(environment.oracle(task))
+        scripts += [actions for _, actions in oracles(environment, [task])]
         for play in played_all(environment, [task] * len(scripts), scripts):
             digest.update(json.dumps(play.seen).encode())
     return digest.hexdigest()
@@ -225,8 +233,7 @@ async def is_restorable(prototype: Environment, tasks: Sequence[Task]) -> bool |
         return None
     for task, other in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
         scripts = [random_script(prototype, task)]
-        if has_oracle(prototype, [task]):
-            scripts.append(prototype.oracle(task))
+        scripts += [actions for _, actions in oracles(prototype, [task])]
         for script in scripts:
             if not await _goes_on(prototype, task, other, script):
                 return False
@@ -267,11 +274,8 @@ async def _goes_on(
 
 async def is_concurrent(prototype: Environment, tasks: Sequence[Task]) -> bool:
     """Whether episodes that are played at once see what each of them sees alone."""
-    known = has_oracle(prototype, tasks)
-    scripts = [
-        prototype.oracle(task) if known else random_script(prototype, task) for task in tasks
-    ]
-    pairs = list(zip(tasks, scripts, strict=True))
+    pairs = list(oracles(prototype, tasks))
+    pairs = pairs or [(task, random_script(prototype, task)) for task in tasks]
     alone = [await played(prototype, task, script) for task, script in pairs]
     together = await asyncio.gather(*(played(prototype, task, script) for task, script in pairs))
     return [play.seen for play in alone] == [play.seen for play in together]

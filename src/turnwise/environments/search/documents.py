@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.records import read_records, read_text
+from turnwise.environments.records import read_each, read_text
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.tasks import question_id
 from turnwise.errors import DataError
@@ -39,26 +39,31 @@ def index_documents(documents: Sequence[Document]) -> BM25Index:
     return BM25Index(texts, [document.name for document in documents])
 
 
-def read_documents(path: Path) -> list[Document]:
-    """The documents of a folder (.txt, .md, at any depth), a .jsonl or a .json file, in order. A
-    JSON document has `title` (or `name`) and `text` (or `contents`). Raises DataError, naming file
-    and line, for what is missing, empty, or not readable."""
+def read_documents(path: Path) -> tuple[list[Document], list[str]]:
+    """The documents of a folder (.txt, .md, at any depth) or a file, in order, and a sentence on
+    each broken record. A record has `title` (or `name`) and `text` (or `contents`, whose first line
+    is the title where there is none). Raises DataError, naming file and line, for what is missing,
+    empty, or not readable."""
+    told: list[str] = []
     if path.is_dir():
         documents = [document for file in _text_files(path) for document in _passages(file, path)]
     else:
+        texts, told = read_each(path, _document)
         documents = [
-            _document(record, where, number)
-            for number, (where, record) in enumerate(read_records(path))
+            Document(str(number), title, "passage", title, text)
+            for number, (title, text) in enumerate(texts)
         ]
     if not any(document.text for document in documents):
         raise DataError(f"{path}: there are no documents with text in it")
-    return documents
+    return documents, told
 
 
-def _document(record: Mapping[str, Any], where: str, number: int) -> Document:
-    title = _field(record, TITLE_FIELDS, where)
-    text = _field(record, TEXT_FIELDS, where)
-    return Document(str(number), title, "passage", title, text)
+def _document(record: Mapping[str, Any], where: str) -> tuple[str, str]:
+    contents = record.get("contents")
+    if isinstance(contents, str) and not any(name in record for name in TITLE_FIELDS):
+        title, _, text = contents.partition("\n")
+        return " ".join(title.strip('" ').split()), " ".join(text.split())
+    return _field(record, TITLE_FIELDS, where), _field(record, TEXT_FIELDS, where)
 
 
 def _field(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
@@ -89,7 +94,7 @@ def _passages(file: Path, folder: Path) -> Iterator[Document]:
             number += 1
 
 
-ANSWER_FIELDS = ("answers", "answer")
+ANSWER_FIELDS = ("golden_answers", "answers", "answer")
 NOT_IN_TEXT = frozenset({"yes", "no"})
 """Answers that are not expected to be found in a document."""
 
@@ -107,19 +112,21 @@ class Question:
         return question_id(self.text)
 
 
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a file whose lines have `question`, and `answer` or `answers`. An answer is
-    a string or a list of strings. A question that occurs again is one question with the answers of
-    all. Raises DataError, naming file and line, for what is missing or broken."""
+def read_questions(path: Path) -> tuple[list[Question], list[str]]:
+    """The questions of a file whose records have `question`, and `answer` or `answers`, and a
+    sentence on each broken one. An answer is a string or a list of strings. A question that occurs
+    again is one question with the answers of all. Raises DataError as `read_each` does."""
     merged: dict[str, Question] = {}
-    for where, record in read_records(path):
-        question = Question(_question(record, where), _answers(record, where))
+    questions, told = read_each(
+        path, lambda record, where: Question(_question(record, where), _answers(record, where))
+    )
+    for question in questions:
         known = merged.get(question.id, question)
         answers = tuple(dict.fromkeys((*known.answers, *question.answers)))
         merged[question.id] = Question(known.text, answers)
     if not merged:
         raise DataError(f"{path}: there are no questions in it")
-    return list(merged.values())
+    return list(merged.values()), told
 
 
 def question_task(question: Question) -> Task:

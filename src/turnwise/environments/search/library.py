@@ -69,19 +69,20 @@ STANDARD = StandardQuestions()
 
 @dataclass(frozen=True)
 class QuestionFile(TaskFile):
-    """The questions of a .jsonl or .json file, about one's own documents."""
+    """The questions of a .jsonl, .json or .parquet file, about one's own documents."""
 
     documents: str = field(kw_only=True)
-    """A folder of .txt and .md files, a .jsonl or a .json file."""
+    """A folder of .txt and .md files, or a file of records."""
 
     def load(self) -> Library:
         """Read both. Raises DataError for files that are missing or broken."""
-        documents = read_documents(Path(self.documents).expanduser())
-        questions = read_questions(self.path)
+        documents, broken = read_documents(Path(self.documents).expanduser())
+        questions, unread = read_questions(self.path)
         tasks = shuffled_split(map(question_task, questions), self.heldout_share)
         missing = unsupported(questions, documents)
         told = f"{missing} of {len(questions)} questions have no accepted answer in any document"
-        made = task_set(documents, tasks, warnings=[told] if missing else [])
+        warnings = [*([told] if missing else []), *broken, *unread]
+        made = task_set(documents, tasks, warnings=warnings)
         return Library(documents, index_documents(documents), made)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.records import read_records
+from turnwise.environments.records import read_each
 from turnwise.errors import DataError, ToolError
 from turnwise.types import Task
 from turnwise_environments.common import identity
@@ -44,26 +44,29 @@ def read_tasks(
     path: Path, data: Data, tools: OwnTools, policy: str, scripted: bool
 ) -> tuple[list[Task], tuple[str, ...]]:
     """The tasks of a file, each once, and a sentence on each kind of record that is left out or
-    odd. Raises DataError, naming file and line or entry, for what is missing or broken, and where
-    no task is left."""
+    odd. Raises DataError, naming file and line or entry, where no task is left."""
     dump, found, counts = pickle.dumps(data), dict[str, Task](), Counter[str]()
-    for where, record in read_records(path):
+
+    def read(record: Mapping[str, Any], where: str) -> None:
         why = _unfit(record)
         if why:
             counts[why] += 1
-            continue
+            return
         expected = _expected(record, where)
         after = Holder(pickle.loads(dump))
         counts["failing"] += not _done(after, tools, expected, where)
         changes = differences(data, after.data)
         if not changes and not expected.outputs:
             counts["idle"] += 1
-            continue
+            return
         task = _task(expected, changes, policy, scripted)
         found[task.id] = task
+
+    _, broken = read_each(path, read)
     told = [
         f"{counts[why]} tasks {words}: left out" for why, words in LEFT_OUT.items() if counts[why]
     ]
+    told += broken
     if not found:
         raise DataError(
             f"{path}: there are no tasks to play in it; {'; '.join(told) or 'it is empty'}"

@@ -7,12 +7,14 @@ for one off it, 10 for the last.
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Annotated
 
 from turnwise.environments.base import EnvironmentSpec
+from turnwise.environments.records import left_out
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.options import Options
@@ -30,6 +32,7 @@ DRAFTS_PER_BOARD = 4
 """Boards that may be drawn for each new one, at most."""
 MOST_STATES = 200_000
 """Looked at by the solver before it gives up."""
+FEW, WEIGHT = 2, 4
 
 Place = tuple[int, int]
 State = tuple[Place, frozenset[Place]]
@@ -59,7 +62,8 @@ class LevelFile(TaskFile):
 
     def load(self) -> TaskSet:
         """Raises DataError for files without a level."""
-        return _task_set(read_levels(self.path), self.heldout_share)
+        boards, broken = read_levels(self.path)
+        return replace(_task_set(boards, self.heldout_share), warnings=broken)
 
 
 class Sokoban(Game):
@@ -88,7 +92,7 @@ class Sokoban(Game):
         return self._look()
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """A shortest solution. Raises NotSupportedError where MOST_STATES states hold none."""
+        """A solution (see `solve`). Raises NotSupportedError where MOST_STATES states hold none."""
         solution = solve(task.data["rows"])
         if solution is None:
             raise NotSupportedError(f"sokoban: no solution found for board {task.id}")
@@ -136,51 +140,80 @@ def _task_set(boards: Sequence[tuple[str, ...]], heldout_share: float) -> TaskSe
 
 
 def solve(rows: Sequence[str]) -> list[str] | None:
+    """A shortest solution of a board with at most FEW boxes; of others, which have too many states
+    to look at all, the first one found by moves so far and WEIGHT times the pushes to go."""
     targets, start = _places(rows, ".*+"), _first(rows)
+    pushes, weight = _pushes(rows), 0 if len(targets) <= FEW else WEIGHT
     came: dict[State, tuple[State, str]] = {}
-    queue = deque([start])
+    moves, queue = {start: 0}, [(0, 0, start)]
     while queue and len(came) < MOST_STATES:
-        state = queue.popleft()
+        _, _, state = heappop(queue)
         if state[1] == targets:
             return _way(came, start, state)
         for direction in STEPS:
             following = _moved(rows, state, direction)
-            if following is not None and following != start and following not in came:
-                came[following] = (state, direction)
-                queue.append(following)
+            if following is None or moves.get(following, MOST_STATES) <= moves[state] + 1:
+                continue
+            if not following[1] <= pushes.keys():  # a box that can reach no target any more
+                continue
+            came[following], moves[following] = (state, direction), moves[state] + 1
+            to_go = sum(pushes[box] for box in following[1])
+            heappush(queue, (moves[following] + weight * to_go, len(came), following))
     return None
 
 
-def read_levels(path: Path) -> list[tuple[str, ...]]:
-    """Boards of Boxoban files: lines of `# @$.*+`, each board after a line with `;`. Raises
-    DataError, naming the file and line, for lines that are not a board."""
+def _pushes(rows: Sequence[str]) -> dict[Place, int]:
+    """The least pushes from each place to a target, for one box alone, where there is a way."""
+    found = dict.fromkeys(_places(rows, ".*+"), 0)
+    queue, free = deque(found), _places(rows, " @$.*+")
+    while queue:
+        row, column = place = queue.popleft()
+        for down, right in STEPS.values():
+            box, agent = (row - down, column - right), (row - 2 * down, column - 2 * right)
+            if box in free and agent in free and box not in found:
+                found[box] = found[place] + 1
+                queue.append(box)
+    return found
+
+
+def read_levels(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Boards of Boxoban files: lines of `# @$.*+`, each board after a line with `;`; and a
+    sentence, naming the file and line, on each that is none. Raises DataError without any board."""
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-    boards = [board for file in files for board in _boards(file)]
+    boards, broken = list[tuple[str, ...]](), list[str]()
+    for where, rows in (found for file in files for found in _blocks(file)):
+        problem = _problem(rows)
+        if problem:
+            broken.append(f"{where}: {problem}")
+        else:
+            boards.append(tuple(rows))
+    told = left_out(path, broken, bool(boards))
     if not boards:
         raise DataError(f"{path}: there are no Boxoban levels in it")
-    return boards
+    return boards, told
 
 
-def _boards(file: Path) -> Iterator[tuple[str, ...]]:
+def _blocks(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """The lines of each board, with its place."""
     if not file.is_file():
         raise DataError(f"{file} is not there: give a Boxoban file or a folder of them")
     rows: list[str] = []
     for number, line in enumerate([*file.read_text().splitlines(), ";"], start=1):
-        if line.startswith(";") or not line.strip():
-            if rows:
-                yield _checked(rows, f"{file}:{number - len(rows)}")
-            rows = []
-        elif set(line) <= set("# @$.*+"):
+        if line.strip() and not line.startswith(";"):
             rows.append(line)
-        else:
-            raise DataError(f"{file}:{number}: not a line of a Sokoban board: {line!r}")
+        elif rows:
+            yield f"{file}, line {number - len(rows)}", rows
+            rows = []
 
 
-def _checked(rows: list[str], where: str) -> tuple[str, ...]:
+def _problem(rows: Sequence[str]) -> str:
+    foreign = "".join(sorted(set("".join(rows)) - set("# @$.*+")))
+    if foreign:
+        return f"not a Sokoban board: it has {foreign!r:.40}"
     boxes, targets = _places(rows, "$*"), _places(rows, ".*+")
     if len(_places(rows, "@+")) != 1 or len(boxes) != len(targets) or not boxes:
-        raise DataError(f"{where}: a board has one player, and as many boxes as targets")
-    return tuple(rows)
+        return "a board has one player, and as many boxes as targets"
+    return ""
 
 
 def _random_boards(size: int, boxes: int, count: int) -> list[tuple[str, ...]]:

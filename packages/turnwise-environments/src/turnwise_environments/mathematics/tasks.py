@@ -22,7 +22,7 @@ from turnwise.options import Options
 from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task
-from turnwise_environments.common import check_installed, check_texts, identity
+from turnwise_environments.common import check_installed, identity
 from turnwise_environments.rewards.expressions import plain, read_expression, unit_of
 from turnwise_environments.rewards.mathematics import is_number
 from turnwise_environments.rewards.numeric import matches, read_quantity
@@ -172,6 +172,7 @@ Steps = Annotated[int, Range(1, 4)]
 
 _ANNOTATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 _MARK = "####"
+HINT = " (fields are 'question' and 'answer', or MATH's 'problem' and 'solution' or 'answer')"
 
 
 @dataclass(frozen=True)
@@ -222,11 +223,11 @@ class Sums(Options):
 
 @dataclass(frozen=True)
 class QuestionFile(TaskFile):
-    """The questions of a .jsonl or .json file in GSM8K's or MATH's format.
+    """The questions of a file in GSM8K's or MATH's format.
 
     A record of GSM8K's has `question` and `answer`; an answer is a number, or a solution that ends
     with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
-    has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
+    has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX. Answers
     that are no numbers, but expressions, intervals or words, are left out; `expressions` keeps
     all but words (extra `mathematics`).
     """
@@ -234,14 +235,14 @@ class QuestionFile(TaskFile):
     expressions: bool = False
 
     def load(self) -> TaskSet:
-        """Raises DataError, naming file and line, for what is missing, for an answer of GSM8K's
-        that is not a number, and for a question with two answers."""
+        """What lacks a question or an answer is broken, and so are an answer of GSM8K's that is no
+        number, and another answer to a question that was there before."""
         known: dict[str, Task] = {}
         if self.expressions:
             check_installed("math-verify", "mathematics")
 
         def read(record: Mapping[str, Any], where: str) -> Task | str:
-            task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
+            task = _question(record, where)
             answer = task.secret["answer"]
             if not is_number(answer) and not self.expressions:
                 return LEFT_OUT
@@ -268,16 +269,21 @@ def _content(tasks: Tasks) -> str:
     )
 
 
-def _of_gsm8k(record: Mapping[str, Any], where: str) -> Task:
-    hint = " (fields are 'question' and 'answer', or MATH's 'problem' and 'solution' or 'answer')"
-    check_texts(record, ("question", "answer"), where, hint)
-    solution, mark, final = record["answer"].rpartition(_MARK)
-    answer = final.strip()
-    if read_quantity(answer) is None:
-        form = f"after {_MARK}" if mark else f"or a solution that ends with {_MARK} and a number"
-        raise DataError(f"{where}: 'answer' must be a number {form}, not {answer!r:.40}")
+def _question(record: Mapping[str, Any], where: str) -> Task:
+    field = "problem" if "problem" in record else "question"
+    question, answer = record.get(field), record.get("answer", record.get("solution"))
+    if isinstance(answer, int | float):
+        answer = str(answer)
+    for name, text in ((field, question), ("answer", answer)):
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"{where}: {name!r} must be there, a string that is not empty{HINT}")
+    if field == "problem":
+        return _of_math(question, answer if "answer" in record else _boxed(answer))
+    solution, mark, final = answer.rpartition(_MARK)
+    if mark and read_quantity(final) is None:
+        raise DataError(f"{where}: 'answer' must be a number after {_MARK}, not {final.strip()!r}")
     steps = [expression.strip() for expression, _ in _ANNOTATION.findall(solution)]
-    return _task(record["question"], answer, steps)
+    return _task(question, final.strip(), steps)
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -286,15 +292,11 @@ def _is_same(one: str, other: str) -> bool:
     return plain(one) == plain(other)
 
 
-def _of_math(record: Mapping[str, Any], where: str) -> Task:
-    question, answer = record["problem"], record.get("answer", record.get("solution"))
-    if not all(isinstance(one, str) and one.strip() for one in (question, answer)):
-        raise DataError(
-            f"{where}: 'problem', and 'answer' or 'solution', must be there, as strings"
-        )
-    answer = (answer if "answer" in record else _boxed(answer)).strip()
+def _of_math(question: str, answer: str) -> Task:
     quantity = read_quantity(answer)
-    return _task(question, answer, [], [quantity.unit] if quantity and quantity.unit else None)
+    return _task(
+        question, answer.strip(), [], [quantity.unit] if quantity and quantity.unit else None
+    )
 
 
 def _boxed(solution: str) -> str:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.records import read_records, read_text
+from turnwise.environments.records import read_each, read_text
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, kept
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.folders import cache_folder
@@ -70,15 +70,14 @@ class RecordFile(TaskFile):
     def load(self, sandbox: Sandbox) -> TaskSet:
         """Try them in the sandbox, side by side; what a record came to is cached. `constant` is the
         success of the one answer that is right most often, given to every task at once. Raises
-        DataError, naming file and line or entry, for a record that is broken, and for a file of
-        which nothing is left."""
+        DataError for a file of which nothing is left."""
         scripts = Path(self.scripts).expanduser()
-        drafts = [_draft(record, scripts, where) for where, record in read_records(self.path)]
+        drafts, broken = read_each(self.path, lambda record, at: _draft(record, scripts, at))
         with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
             tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
         tasks, left_out = kept(tried, self.path, "tasks")
         scores = SOLVED | {"constant": _constant(list({task.id: task for task in tasks}.values()))}
-        return TaskSet.shuffled(tasks, self.heldout_share, scores, left_out)
+        return TaskSet.shuffled(tasks, self.heldout_share, scores, [*left_out, *broken])
 
 
 def judge(
