@@ -95,7 +95,13 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _json_array(path: Path) -> Iterator[Row]:
     text = read_text(path)
-    records = _parse(text, str(path), 1)
+    try:
+        records = _parse(text, str(path), 1)
+    except DataError:
+        if not text.lstrip().startswith("{"):
+            raise
+        yield from _json_lines(path)  # BFCL and others call JSON Lines .json
+        return
     if isinstance(records, dict):
         records = [records]
     if not isinstance(records, list):

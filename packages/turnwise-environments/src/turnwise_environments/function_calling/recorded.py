@@ -18,6 +18,7 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.common import identity
 from turnwise_environments.function_calling import environment as calling
+from turnwise_environments.function_calling.bfcl import LeaderboardFile, is_accepted
 from turnwise_environments.rewards.toolrl import (
     BEST,
     calls_of,
@@ -35,7 +36,7 @@ DIALOGUE_MARK = "**Dialogue Records History**"
 
 @dataclass(frozen=True)
 class RecordFile(TaskFile):
-    """The records of a .json or .jsonl file in ToolRL's format: `instruction` with the tools,
+    """The records of a file in ToolRL's format: `instruction` with the tools,
     `input` with the dialogue, `output` with thought and calls. Those that expect an answer and no
     call are left out unless `without_calls` is set: there is nothing to compare their answers with,
     so any answer in the right form succeeds."""
@@ -43,8 +44,7 @@ class RecordFile(TaskFile):
     without_calls: bool = False
 
     def load(self) -> TaskSet:
-        """The reference score `answer` is the share of records that expect no call. Raises
-        DataError, naming file and line or entry, for what is missing or broken."""
+        """The reference score `answer` is the share of records that expect no call."""
 
         def read(record: Mapping[str, Any], where: str) -> Task | str:
             task = _task(record, where)
@@ -62,7 +62,7 @@ class RecordedCalls(Environment):
     facts = EnvironmentSpec("recorded_calls", "1", rewards="signed", parts=PARTS)
     stateless = True
 
-    def __init__(self, tasks: RecordFile) -> None:
+    def __init__(self, tasks: RecordFile | LeaderboardFile) -> None:
         self.task_set = tasks.load()
 
     async def step(self, action: Action) -> Step:
@@ -83,6 +83,8 @@ class RecordedCalls(Environment):
         expected = read_calls(text) if text else []
         given = calls_of(trajectory)
         correct = toolrl_correctness(expected, given or None)
+        if is_accepted(given, trajectory.task.secret.get("accepted", ())) and given:
+            correct = BEST
         form = toolrl_form(trajectory) if bool(given) == bool(expected) else 0.0
         answered = bool(trajectory.answer and trajectory.answer.strip())
         success = correct == BEST if expected else answered and not given
