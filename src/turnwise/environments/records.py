@@ -57,7 +57,8 @@ def _record(value: Any, where: str) -> Mapping[str, Any]:
     except (LookupError, TypeError):
         return value
     answer = truth.get("target") if isinstance(truth, dict) else truth
-    return {"question": question, "answer": answer} | (value.get("extra_info") or {}) | value
+    fields = ({"question": question, "answer": answer}, value.get("extra_info") or {}, value)
+    return {name: one for each in fields for name, one in each.items() if one is not None}
 
 
 def read_text(path: Path) -> str:

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from turnwise.environments.registry import make_environment
@@ -212,7 +214,7 @@ def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
 
 
 BROKEN_DOCUMENTS = {
-    "line 2: broken JSON": '{"title": "a", "text": "b"}\n{"title": \n',
+    "line 1: broken JSON": '{"title": \n',
     "line 1: there is no field 'text' or 'contents'": '{"title": "a"}\n',
     "line 1: there is no field 'title' or 'name'": '{"text": "a"}\n',
     "line 1: 'text' must be a string": '{"title": "a", "text": 5}\n',
@@ -223,7 +225,7 @@ BROKEN_DOCUMENTS = {
 
 BROKEN_QUESTIONS = {
     "line 1: 'question' must be there": '{"answer": "a"}\n',
-    "line 2: there is no field 'answer'": '{"question": "a", "answer": "a"}\n{"question": "b"}\n',
+    "line 1: there is no field 'answer'": '{"question": "b"}\n',
     "line 1: 'answers' must be": '{"question": "a", "answers": []}\n',
     "line 1: 'answer' must be": '{"question": "a", "answer": 3}\n',
     "there are no questions": "",
@@ -244,6 +246,40 @@ def test_broken_files_are_named_by_file_and_line(tmp_path, own, which, message, 
     assert "\n" not in str(error.value)
 
 
+def test_broken_records_are_left_out_and_told(tmp_path, own):
+    path = tmp_path / "broken.jsonl"
+    path.write_text(f'{json.dumps(QUESTIONS[0])}\n{{"question": 3}}\n' + "{\n" * 6)
+    environment = SearchEnvironment(QuestionFile(**own | {"file": str(path)}))
+    assert len(environment.tasks("train")) + len(environment.tasks("heldout")) == 1
+    told = environment.task_set.warnings
+    assert [f"line {number}: " in one for number, one in enumerate(told[:5], 2)] == [True] * 5
+    assert told[5:] == [f"{path}: 2 more records are broken: left out"]
+
+
+def test_search_r1s_rows_and_corpus(tmp_path):
+    """Rows of verl's in a Parquet file, and passages whose first line is the title."""
+    row = {"prompt": [{"role": "user", "content": "Answer. Question: Where is Rome?"}]}
+    row |= {"reward_model": {"ground_truth": {"target": ["Italy"]}, "style": "rule"}}
+    plain = row | {"extra_info": {"question": "Rome?"}}
+    named = plain | {"question": "where is rome?", "golden_answers": ["in Italy", "Italy"]}
+    empty = {"question": "?", "golden_answers": []}
+    pq.write_table(pa.Table.from_pylist([named, plain, row, empty]), tmp_path / "test.parquet")
+    corpus = write_lines(tmp_path / "c.jsonl", [{"id": "0", "contents": '"Rome"\nIt is in Italy.'}])
+    environment = SearchEnvironment(QuestionFile(str(tmp_path / "test.parquet"), documents=corpus))
+    found = {task.prompt: task.secret["answers"] for task in [*environment.tasks("train")]}
+    found |= {task.prompt: task.secret["answers"] for task in environment.tasks("heldout")}
+    assert found == {
+        "where is rome?": ["in Italy", "Italy"],
+        "Rome?": ["Italy"],
+        "Answer. Question: Where is Rome?": ["Italy"],
+    }
+    assert environment.search("rome") == "[1] Rome It is in Italy."
+    assert "test.parquet, row 3: 'golden_answers' must be" in environment.task_set.warnings[0]
+    (tmp_path / "test.parquet").write_text("PAR")
+    with pytest.raises(DataError, match="not a Parquet file"):
+        SearchEnvironment(QuestionFile(str(tmp_path / "test.parquet"), documents=corpus))
+
+
 def test_files_that_are_not_there_or_not_text(tmp_path, own):
     with pytest.raises(DataError, match="no such file or folder"):
         SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "none")))
@@ -254,7 +290,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path, own):
     with pytest.raises(DataError, match="not UTF-8"):
         SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "binary.jsonl")))
     (tmp_path / "table.csv").write_text("a,b")
-    with pytest.raises(DataError, match=r"give a folder, a \.jsonl file"):
+    with pytest.raises(DataError, match=r"one of \.jsonl, \.json, \.parquet"):
         SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "table.csv")))
 
 

@@ -209,6 +209,48 @@ def test_options_that_make_no_sense(
         make_environment("own_desk", options | change)
 
 
+TOOLKIT = """
+from types import SimpleNamespace
+from pydantic import BaseModel
+
+class Book(BaseModel):
+    title: str
+    reader: str
+    days: int = 0
+    fee: float
+
+class Library(BaseModel):
+    books: dict[str, Book]
+    readers: dict[str, dict[str, str]]
+
+class LibraryTools:
+    db: Library
+    def __init__(self, db): self.db = db
+    def use_tool(self, name): ...
+    def get_tools(self):
+        parameters = {"type": "object", "properties": {"book": {"type": "string"}}}
+        schema = {"function": {"description": "Of a book.", "parameters": parameters}}
+        return dict.fromkeys(("show_book", "lend"), SimpleNamespace(openai_schema=schema))
+    def show_book(self, book: str) -> Book:
+        return self.db.books[book]
+    def lend(self, book: str, reader: str) -> str:
+        self.db.books[book].reader = reader
+        return "lent"
+"""
+
+
+def test_a_toolkit_over_a_database(tmp_path: Path) -> None:
+    """As tau2-bench has them: methods of a class over a model of the tables."""
+    environment = make_environment("own_desk", written(tmp_path, TAU2[:1], TOOLKIT))
+    (task,) = all_tasks(environment)
+    wanted = {"title": "Rivers", "reader": "r1", "days": 0, "fee": 1234.5}
+    assert task.secret["changes"] == {"books": {"rows": {"b1": [wanted]}}}
+    assert [one.schema["description"] for one in environment.tools()] == ["Of a book."] * 2
+    assert judged(environment, task, *environment.oracle(task)).success
+    shown = calling("show_book", book="b1")
+    assert json.loads(played(environment, task, shown).trajectory.observed[0])["fee"] == 1234.5
+
+
 @pytest.mark.parametrize(
     ("tools", "message"),
     [

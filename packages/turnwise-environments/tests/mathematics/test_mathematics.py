@@ -131,10 +131,15 @@ def test_broken_files_are_named_by_line(tmp_path: Path, message: str) -> None:
 def test_broken_records_are_left_out_and_named_by_line(tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     rows = [QUESTION, {"answer": "7"}, QUESTION | {"answer": "#### 8"}, [1], {"question": "?"}]
-    lines = [*map(json.dumps, rows), "{broken", json.dumps({"question": "2 + 2?", "answer": 4})]
+    verl = {
+        "prompt": [{"role": "user", "content": "1 + 1?"}],
+        "reward_model": {"ground_truth": "2"},
+    }
+    sound = [{"question": "2 + 2?", "answer": 4}, verl]
+    lines = [*map(json.dumps, rows), "{broken", *map(json.dumps, sound)]
     path.write_text("\n".join(lines))
     environment = Mathematics(QuestionFile(str(path)))
-    assert {task.secret["answer"] for task in all_tasks(environment)} == {"7", "4"}
+    assert {task.secret["answer"] for task in all_tasks(environment)} == {"7", "4", "2"}
     told = environment.task_set.warnings
     assert [re.search(r"line \d: .{9}", one).group() for one in told] == [  # type: ignore[union-attr]
         "line 2: 'question",

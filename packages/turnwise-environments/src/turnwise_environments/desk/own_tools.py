@@ -2,7 +2,8 @@
 
 A tool is a public function of the module whose first parameter is `data`, the tables, which it may
 change; the others are typed and are what the agent gives. Instead, the module may have a list
-`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`). The
+`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`), or be
+one of tau2-bench's, with a toolkit, a class over a database. The
 difference of two states of the tables, small where these are large, is what tasks expect and what
 snapshots hold.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MethodType, ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from turnwise.environments.records import read_text
 from turnwise.errors import ConfigError, DataError, InfrastructureError, ToolError
@@ -183,7 +184,7 @@ def read_tools(place: str, isolated: bool = True) -> OwnTools:
     module = load_module(place, "desk: tools")
     functions: dict[str, Callable[..., str]] = {}
     described: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    for entry in getattr(module, "ALL_TOOLS", None) or _public_functions(module):
+    for entry in getattr(module, "ALL_TOOLS", None) or _of_toolkits(module, described):
         function, name = entry, getattr(entry, "__name__", "")
         if isinstance(entry, type):
             function, name = _of_class(entry, place, described)
@@ -197,6 +198,43 @@ def read_tools(place: str, isolated: bool = True) -> OwnTools:
         raise ConfigError(f"{place}: TERMINATE_TOOLS names {name!r}, which is no tool here")
     workers = _workers(place, module.__name__) if isolated else None
     return OwnTools(functions, described, last, workers)
+
+
+def _of_toolkits(
+    module: ModuleType, described: dict[str, tuple[str, Mapping[str, Any]]]
+) -> list[Callable[..., Any]]:
+    """The methods of tau2-bench's toolkits as functions; without one, the public functions."""
+    kinds = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and value.__module__ == module.__name__
+        and hasattr(value, "use_tool")
+    ]
+    found = []
+    for kind in kinds:
+        for name, made in kind(None).get_tools().items():
+            info = made.openai_schema["function"]
+            described[name] = (str(info["description"]), info["parameters"])
+            found.append(_over_database(kind, name))
+    return found or _public_functions(module)
+
+
+def _over_database(kind: Any, name: str) -> Callable[..., Any]:
+    """A method of a toolkit, over the database that its class names, of the tables `data`."""
+    database, method = get_type_hints(kind)["db"], getattr(kind, name)
+
+    @functools.wraps(method)
+    def act(data: Data, **arguments: Any) -> Any:
+        held = database.model_validate(data)
+        if not getattr(method, "__mutates_state__", True):
+            return method(kind(held), **arguments)
+        before = held.model_dump(mode="json")
+        result = method(kind(held), **arguments)
+        write(differences(before, held.model_dump(mode="json")), data)
+        return result
+
+    return act
 
 
 def _public_functions(module: ModuleType) -> list[Callable[..., Any]]:
@@ -240,8 +278,13 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
             raise
         except Exception as error:  # as in tau-bench: a wrong id is often a KeyError
             raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
-        return result if isinstance(result, str) else json.dumps(result, default=str)
+        return result if isinstance(result, str) else json.dumps(result, default=_written)
 
     act.__name__ = name
     act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
     return act
+
+
+def _written(value: Any) -> Any:
+    """What JSON has no form of: the fields of a model, else the text."""
+    return value.model_dump() if hasattr(value, "model_dump") else str(value)

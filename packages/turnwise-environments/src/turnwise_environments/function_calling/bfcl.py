@@ -109,5 +109,7 @@ def _task(record: Mapping[str, Any], answers: Mapping[str, Any], where: str) -> 
     except (TypeError, KeyError, AttributeError):
         raise DataError(f"{where}: a question is messages, an answer {{tool: values}}") from None
     prompt = "Tools:\n" + "\n".join(map(json.dumps, tools)) + f"\n\n{said}"
+    if not is_accepted(calls, accepted):
+        return "no calls fit its answer"
     secret = {"calls": write_calls(calls), "response": "", "accepted": accepted}
     return Task(identity(prompt), prompt, secret, info={"calls": len(accepted)})

@@ -83,7 +83,7 @@ class RecordedCalls(Environment):
         expected = read_calls(text) if text else []
         given = calls_of(trajectory)
         correct = toolrl_correctness(expected, given or None)
-        if is_accepted(given, trajectory.task.secret.get("accepted", ())) and given:
+        if given and is_accepted(given, trajectory.task.secret.get("accepted", ())):
             correct = BEST
         form = toolrl_form(trajectory) if bool(given) == bool(expected) else 0.0
         answered = bool(trajectory.answer and trajectory.answer.strip())
