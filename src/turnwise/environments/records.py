@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from turnwise.errors import DataError
 
 SHOWN = 5
-"""Most broken records of a file that are told of one by one."""
+"""Most broken records of a file that have a sentence each."""
 
 T = TypeVar("T")
 Row = tuple[str, Any]
@@ -19,10 +19,9 @@ Row = tuple[str, Any]
 
 
 def read_each(path: Path, read: Callable[[Mapping[str, Any], str], T]) -> tuple[list[T], list[str]]:
-    """What `read` makes of each record and its place, in the order of the file, and a sentence on
-    each of the first SHOWN that are broken, which are left out, and on the number of the others.
-    Raises DataError for a missing file, another kind of file, and one whose records are all
-    broken."""
+    """Read each record, with its place: the results in the order of the file, and sentences on the
+    records that are broken, for which `read` raises DataError. Raises it for a missing file,
+    another kind of file, and one whose records are all broken."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file or folder")
     if path.suffix not in _READERS:
@@ -37,7 +36,7 @@ def read_each(path: Path, read: Callable[[Mapping[str, Any], str], T]) -> tuple[
 
 
 def left_out(path: Path, broken: Sequence[str], others: bool) -> list[str]:
-    """What is said of broken records. Raises DataError where there are no others."""
+    """Sentences on broken records. Raises DataError where there are no others."""
     if broken and not others:
         raise DataError(broken[0])
     rest = len(broken) - SHOWN

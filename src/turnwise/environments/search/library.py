@@ -69,7 +69,7 @@ STANDARD = StandardQuestions()
 
 @dataclass(frozen=True)
 class QuestionFile(TaskFile):
-    """The questions of a .jsonl, .json or .parquet file, about one's own documents."""
+    """The questions of a file, about one's own documents."""
 
     documents: str = field(kw_only=True)
     """A folder of .txt and .md files, or a file of records."""

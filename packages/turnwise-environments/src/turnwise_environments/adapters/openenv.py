@@ -67,7 +67,7 @@ STANDARD = Seeds()
 
 @dataclass(frozen=True)
 class ResetFile(TaskFile):
-    """The resets of a .jsonl or .json file: objects, the arguments of each."""
+    """The resets of a file: objects, the arguments of each."""
 
     def load(self, prompt: str) -> Tasks:
         """Raises DataError for a file that is broken."""

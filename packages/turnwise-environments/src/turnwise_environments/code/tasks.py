@@ -227,7 +227,7 @@ def as_json(module: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class ProgramFile(TaskFile):
-    """The programs of a .jsonl or .json file in QuixBugs' format."""
+    """The programs of a file in QuixBugs' format."""
 
     def load(self) -> TaskSet:
         """Raises DataError, naming file and line or entry, for a missing field or no program."""

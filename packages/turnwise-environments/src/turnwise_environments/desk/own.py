@@ -60,7 +60,7 @@ class OwnDesk(Desk):
         user: ModelUserSettings | None = None,
         isolated: bool = True,
     ) -> None:
-        """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
+        """`tasks` is a file in tau-bench's or tau2-bench's format, `database` a
         .json file or a folder of them, `tools` a Python file or module, `policy` a text file.
         `user` describes a language model as the user; without, the user is scripted. With
         `isolated` tools run in processes of their own, which are killed at the deadline."""

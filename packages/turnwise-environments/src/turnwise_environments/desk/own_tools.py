@@ -286,5 +286,5 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
 
 
 def _written(value: Any) -> Any:
-    """What JSON has no form of: the fields of a model, else the text."""
+    """The fields of a model, else the text: a form of JSON's."""
     return value.model_dump() if hasattr(value, "model_dump") else str(value)

@@ -36,10 +36,8 @@ DIALOGUE_MARK = "**Dialogue Records History**"
 
 @dataclass(frozen=True)
 class RecordFile(TaskFile):
-    """The records of a file in ToolRL's format: `instruction` with the tools,
-    `input` with the dialogue, `output` with thought and calls. Those that expect an answer and no
-    call are left out unless `without_calls` is set: there is nothing to compare their answers with,
-    so any answer in the right form succeeds."""
+    """The records of a file in ToolRL's format. Those that expect an answer and no call are left
+    out unless `without_calls` is set: any answer in the right form would succeed."""
 
     without_calls: bool = False
 

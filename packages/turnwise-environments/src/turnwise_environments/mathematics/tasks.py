@@ -235,8 +235,8 @@ class QuestionFile(TaskFile):
     expressions: bool = False
 
     def load(self) -> TaskSet:
-        """What lacks a question or an answer is broken, and so are an answer of GSM8K's that is no
-        number, and another answer to a question that was there before."""
+        """Records without a question or an answer are broken, and so are an answer of GSM8K's that
+        is no number, and another answer to a question that was there before."""
         known: dict[str, Task] = {}
         if self.expressions:
             check_installed("math-verify", "mathematics")

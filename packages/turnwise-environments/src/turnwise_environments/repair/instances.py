@@ -140,8 +140,7 @@ ASKED = (
 
 @dataclass(frozen=True)
 class InstanceFile(TaskFile):
-    """The instances of a .jsonl or .json file in SWE-bench's format. Left out are repositories that
-    are too large, and tests whose names do not give their file."""
+    """The instances of a file in SWE-bench's format. Clones and packages are yours."""
 
     repositories: str = field(kw_only=True)
     """The folder of the clones: `owner/name` is at `owner/name`, `owner__name` or `name`."""

@@ -16,7 +16,7 @@ KIND = "program"
 
 @dataclass(frozen=True)
 class ProgramFile(code.ProgramFile):
-    """The programs of a .jsonl or .json file in QuixBugs' format, as repositories."""
+    """The programs of a file in QuixBugs' format, as repositories."""
 
     def load(self) -> TaskSet:
         tasks = super().load().tasks

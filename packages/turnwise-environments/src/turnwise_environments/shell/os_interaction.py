@@ -61,9 +61,8 @@ Script = tuple[str, str]
 
 @dataclass(frozen=True)
 class RecordFile(TaskFile):
-    """The tasks of a .jsonl or .json file that can be done in a folder: their first script has to
-    run here, and an example has to pass the task's own checks. The files of their scripts are below
-    the folder `scripts`."""
+    """The tasks of a file that can be done in a folder. The files of their scripts are below the
+    folder `scripts`."""
 
     scripts: str = "."
 

@@ -96,7 +96,7 @@ _COLUMN_TYPE = re.compile(r"[A-Za-z]\w*(\([0-9, ]+\))?")
 
 @dataclass(frozen=True)
 class RecordFile(TaskFile):
-    """The tasks of a .jsonl or .json file in the format of AgentBench's dbbench."""
+    """The tasks of a file in the format of AgentBench's dbbench."""
 
     def load(self) -> TaskSet:
         """Raises DataError, naming file and line or entry, for what is missing or does not run."""
