@@ -204,7 +204,7 @@ def _of_toolkits(
     module: ModuleType, described: dict[str, tuple[str, Mapping[str, Any]]]
 ) -> list[Callable[..., Any]]:
     """The methods of tau2-bench's toolkits as functions; without one, the public functions."""
-    kinds = [
+    kinds: list[Any] = [
         value
         for value in vars(module).values()
         if inspect.isclass(value)

@@ -271,7 +271,7 @@ def _content(tasks: Tasks) -> str:
 
 def _question(record: Mapping[str, Any], where: str) -> Task:
     field = "problem" if "problem" in record else "question"
-    question, answer = record.get(field), record.get("answer", record.get("solution"))
+    question, answer = record.get(field, ""), record.get("answer", record.get("solution", ""))
     if isinstance(answer, int | float):
         answer = str(answer)
     for name, text in ((field, question), ("answer", answer)):
