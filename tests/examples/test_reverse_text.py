@@ -25,7 +25,8 @@ def judged(environment: Environment, answer: str) -> Verdict:
 def test_no_text_is_in_both_splits_and_all_are_as_long_as_asked(environment: Environment) -> None:
     train, heldout = ({task.prompt for task in environment.tasks(s)} for s in ("train", "heldout"))
     assert not train & heldout
-    assert len(train) > 1000 and len(heldout) > 200
+    assert len(train) > 1000
+    assert len(heldout) > 200
     assert all(24 <= len(text) <= 64 for text in train | heldout)
 
 
