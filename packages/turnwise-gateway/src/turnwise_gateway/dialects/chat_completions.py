@@ -179,7 +179,7 @@ def _read_assistant(message: Fields) -> Message:
 
 def _read_call(call: Fields) -> ToolCall:
     call.kind("type", "function", default="function")
-    call.ignore("index")
+    call.ignore("index", "name")  # tau2-bench says the function's name twice
     function = call.object("function")
     function.ignore("parsed_arguments")  # which the package adds to what it has streamed
     return ToolCall(function.text("name"), function.arguments("arguments"), call.text("id"))

@@ -34,7 +34,7 @@ def chat_call(id_: str, name: str, arguments: str, **more: Any) -> dict[str, Any
 
 
 def test_a_conversation_is_read_message_by_message() -> None:
-    calls = [chat_call("c1", "weather", '{"a": 1}', type="function")]
+    calls = [{**chat_call("c1", "weather", '{"a": 1}', type="function"), "name": "weather"}]
     absent = dict.fromkeys(("content", "refusal", "audio", "function_call"))
     thinking: dict[str, Any] = {"reasoning_content": "Hm."}
     thinking |= {"provider_specific_fields": {"refusal": None}}  # as LiteLLM adds them
