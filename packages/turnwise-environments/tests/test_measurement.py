@@ -82,6 +82,11 @@ class Talkative(Counter):
 class Blind(Counter):
     snapshot = Environment.snapshot
     def oracle(self, task): return Environment.oracle(self, task)
+
+class Partial(Counter):
+    warnings = ["2 records were left out"]
+    def oracle(self, task):
+        return Environment.oracle(self, task) if task.secret["n"] > 3 else super().oracle(task)
 '''
 
 
@@ -124,6 +129,17 @@ def test_what_cannot_be_measured_is_none(own: Path) -> None:
     assert missing.tasks is None
     with pytest.raises(ConfigError, match="did you mean 'search'"):
         measure("serch", {}, 4)
+
+
+@pytest.mark.long
+def test_the_oracle_is_of_the_tasks_that_it_knows(own: Path) -> None:
+    row = measure(f"{own}:Partial", {}, 7)
+    assert (row.oracle, row.noop, row.played) == (1.0, 0.0, 7)
+    assert row.warnings[0] == "2 records were left out"
+    assert "the oracle is of the " in row.warnings[1]
+    console = Console(width=80, record=True)
+    console.print(environments_table([asdict(row)]))
+    assert "Partial: 2 records were left out" in console.export_text()
 
 
 def test_the_table_says_no_in_capitals() -> None:
