@@ -134,6 +134,11 @@ def located(error: BaseException) -> str:
     return f"{said} ({place})" if place else said
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its kind where it has none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def own_place(error: BaseException) -> str:
     """Find the deepest line of a user's own file in a traceback: "file.py, line 12", or "". A
     user's own file belongs neither to turnwise, nor to Python, nor to an installed package."""

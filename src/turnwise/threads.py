@@ -20,8 +20,6 @@ SPINS = "20000"
 
 KERNELS = "64"
 """Compiled kernels that are kept; few shapes come again before so many others."""
-
-
 SYSTEM = Path("/sys")
 
 

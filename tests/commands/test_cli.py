@@ -20,8 +20,10 @@ from tests.fakes import byte_tokenizer, save_small_model
 from tests.small_runs import FAKES, write_recipe
 from turnwise.commands.catalogue import catalogue
 from turnwise.commands.cli import main
+from turnwise.commands.failures import full_memory
 from turnwise.commands.terminal import trajectory_text
 from turnwise.config import load_recipe, recipe_keys
+from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.learning.policy import PolicyLearner
 from turnwise.threads import SPINS
@@ -322,8 +324,13 @@ def test_missing_files_and_folders(shell: Shell, recipe: Path, tmp_path: Path) -
     assert "nothing to evaluate" in shell("evaluate", recipe, "evaluation.tasks=0", code=2).err
 
 
+@pytest.mark.parametrize("place", [(PolicyLearner, "update"), (EmbeddedEngine, "advance")])
 def test_a_full_gpu_is_one_line_that_names_what_needs_less(
-    shell: Shell, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: Shell,
+    recipe: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: tuple[type, str],
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError(
@@ -331,7 +338,7 @@ def test_a_full_gpu_is_one_line_that_names_what_needs_less(
             "GiB of which 1.00 GiB is free. If reserved but unallocated memory is large try setting"
         )
 
-    monkeypatch.setattr(PolicyLearner, "update", full)
+    monkeypatch.setattr(*place, full)
     changes = ("sft.steps=0", "train.steps=1", "evaluation.tasks=0")
     ended = shell("train", recipe, *changes, "--run", tmp_path / "run", code=3)
     line = ended.err.strip().splitlines()[-1]
@@ -339,6 +346,40 @@ def test_a_full_gpu_is_one_line_that_names_what_needs_less(
     keys = re.findall(r"[a-z]+\.[a-z_]+", line)
     assert set(keys) <= set(recipe_keys())
     assert "learning.tokens_per_micro_batch" in keys
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "CUDA error: out of memory\nCUDA kernel errors might",
+            "CUDA error: out of memory Updates",
+        ),
+        ("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", "cublasCreate` Updates"),
+        ("DefaultCPUAllocator: can't allocate memory: you tried 8 bytes.", "8 bytes. Updates"),
+        ("mat1 and mat2 shapes cannot be multiplied", ""),
+    ],
+)
+def test_memory_that_is_full_is_known_by_what_is_said(said: str, told: str) -> None:
+    assert told in full_memory(RuntimeError(said))
+    assert bool(told) == bool(full_memory(RuntimeError(said)))
+
+
+def test_a_chat_template_is_refused_before_the_weights_are_read(
+    shell: Shell, recipe: Path, model: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model, tmp_path / "bare")
+    (folder / "model.safetensors").unlink()
+    (folder / "chat_template.jinja").write_text("{{ messages | length // 0 }}")
+    refused = shell("evaluate", recipe, f"model.name={folder}", code=2).err.strip()
+    assert "chat template cannot show these messages (" in refused
+    assert "by zero): choose scaffold native, another model" in refused
+    assert len(refused.splitlines()) == 1
+
+
+def test_threads_that_no_machine_has(shell: Shell, recipe: Path) -> None:
+    refused = shell("evaluate", recipe, "threads=5000", code=2).err
+    assert "threads is 5000: give a value of at most 1024" in refused
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The facts below a report's figures: they are those of the recipe, the environment and the run."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from tests.fakes import Arms, Capitals
 from turnwise.config import Recipe, check_recipe
-from turnwise.evaluation.statement import machine, statement, versions
+from turnwise.evaluation.statement import computes_text, machine, statement, versions
 
 
 def recipe(**tables: object) -> Recipe:
@@ -61,6 +63,15 @@ def test_weaknesses_and_models_in_the_reward_are_told() -> None:
     parts = {"reward_model": {"weight": 0.05}}
     found = facts(reward={"parts": parts}, reward_model={"data": ["runs/a"]})
     assert "by the recipe, with a learned model's number in it" in found["verifier"]
+
+
+def test_more_threads_than_cores_are_told() -> None:
+    def told(threads: int) -> str:
+        parts: Any = SimpleNamespace(recipe=recipe(threads=threads), why_compute_dtype="so")
+        return computes_text(parts)
+
+    assert told(1000).startswith("computing with 1000 threads on fewer cores, which is slower, up")
+    assert told(1).startswith("computing with 1 thread, updates in")
 
 
 def test_the_accelerator_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,16 @@ def test_bfloat16_is_taken_where_it_is_faster_and_near(cache: Path) -> None:
     assert "but off by" in chosen.why
 
 
+def test_a_card_without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "An Old Card")
+    card = torch.device("cuda")
+    chosen = choose_compute_type(Sized(), "auto", card)
+    assert (chosen.name, chosen.why) == ("float32", "An Old Card has no bfloat16")
+    with pytest.raises(ConfigError, match="which An Old Card does not have: leave it out"):
+        choose_compute_type(Sized(), "bfloat16", card)
+
+
 def test_a_slow_type_that_is_forced_is_said(cache: Path) -> None:
     kept(cache, 0.01)
     chosen = choose_compute_type(Sized(), "bfloat16", CPU)

@@ -14,7 +14,7 @@ from turnwise.config import ModelConfig
 from turnwise.errors import DataError, InfrastructureError, NotSupportedError
 from turnwise.forward.images import attach_reader, opened, plain
 from turnwise.forward.logprobs import check_supported, token_logprobs
-from turnwise.models.load import load_model, takes_images
+from turnwise.models.load import load_model
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 import PIL.Image
@@ -176,8 +176,6 @@ def test_bytes_that_are_no_image(models: dict[str, Any]) -> None:
 
 def test_a_folder_without_an_image_processor(tmp_path: Path) -> None:
     folder = save_vision_model(tmp_path / "model")
-    assert takes_images(ModelConfig(name=str(folder)))
-    assert not takes_images(ModelConfig(name="tiny"))
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(DataError, match=r"image processor of .* cannot be loaded") as caught:
         load_model(ModelConfig(name=str(folder), device="cpu"))

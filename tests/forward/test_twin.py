@@ -100,6 +100,15 @@ def test_gates_go_to_both_ends_however_few_there_are() -> None:
         make_runner(model, 128, 128)
 
 
+def test_no_memory_is_no_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("turnwise.forward.make_runner._computed", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        make_runner(tiny_model("gpt_neo"), 128, 128)
+
+
 def test_gates_are_small_where_large_ones_give_no_numbers() -> None:
     """DiffLlama's weight of its second attention is an exponential of a product of vectors."""
     twin = twin_of(tiny_model("diffllama"))

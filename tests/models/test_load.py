@@ -8,8 +8,8 @@ import torch
 
 from tests.fakes import SPECIAL_TOKENS, save_small_model
 from turnwise.config import ModelConfig
-from turnwise.errors import DataError
-from turnwise.models.load import load_model, load_tokenizer
+from turnwise.errors import ConfigError, DataError
+from turnwise.models.load import device_of, load_model, load_tokenizer
 from turnwise.models.places import TINY, tiny_folder
 
 FIVE_MEGABYTES = 5_000_000
@@ -51,3 +51,20 @@ def test_folders_dtypes_and_adapters(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder"):
         load_tokenizer(ModelConfig(name=str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda:99"])
+def test_a_card_that_cannot_be_used_is_said_before_the_weights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A full one, one that is another process's, one that PyTorch is not built for."""
+    if name == "auto" and torch.cuda.is_available():
+        pytest.skip("there is a card")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    folder = save_small_model(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    config = ModelConfig(name=str(folder), device=name)
+    with pytest.raises(ConfigError, match=f"model.device '{name}' cannot be used .*nvidia-smi"):
+        load_model(config)
+    if name == "auto":
+        assert device_of(config).type == "cuda"  # where others use it

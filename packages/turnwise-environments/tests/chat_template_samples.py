@@ -180,6 +180,10 @@ REFUSED = {
     "no token ends a turn": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     + BEGUN.replace("%s", "assistant: "),
     "line 2: first a task": "\n{{ raise_exception('first a task') }}",
+    "line 1: 'functions' is undefined; scaffold.options.template may say what it is": (
+        "{{ functions[0] }}"
+    ),
+    "line 1: .* by zero": "{{ messages | length // 0 }}",
     "line 3: ": "<s>\n\n{{ messages[0].content.nothing.more }}",
     "begins otherwise than a new one": chatml(JSON_CALLS, begun="Well: "),
 }

@@ -243,10 +243,10 @@ def main(arguments: list[str] | None = None) -> None:
         error = first_error(raised)
         if debug:
             raise
-        if isinstance(error, TurnwiseError | KeyboardInterrupt):
-            fail(str(error) or "interrupted", exit_code(error))
         if memory := full_memory(error):
             fail(memory, 3)
+        if isinstance(error, TurnwiseError | KeyboardInterrupt):
+            fail(str(error) or "interrupted", exit_code(error))
         if not own_place(error):
             raise  # a bug in turnwise
         fail(f"{located(error)}; --debug shows the traceback", 2)

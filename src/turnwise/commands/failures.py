@@ -8,7 +8,7 @@ signals (`stopping.py`).
 
 from typing import NoReturn
 
-from turnwise.errors import UserError
+from turnwise.errors import NotSupportedError, UserError, first_line
 from turnwise.monitor.display import Console
 from turnwise.stopping import Stopped
 
@@ -20,19 +20,22 @@ def first_error(error: BaseException) -> BaseException:
     return error
 
 
-def full_memory(error: BaseException) -> str:
-    """Say how much a GPU without memory has, and what needs less of it; "" of other errors."""
-    from torch import OutOfMemoryError
+FULL = "out of memory", "ALLOC_FAILED", "can't allocate memory"
+"""Words of PyTorch where a GPU, one of its libraries, or the machine has no memory left."""
 
-    if not isinstance(error, OutOfMemoryError):
+
+def full_memory(error: BaseException) -> str:
+    """Say how much memory a run, or a check of its model, had, and what needs less; else ""."""
+    error = (error.__cause__ or error) if isinstance(error, NotSupportedError) else error
+    if not (isinstance(error, RuntimeError) and any(words in str(error) for words in FULL)):
         return ""
     # PyTorch's advice, about its own allocator, comes after the figures.
-    figures = str(error).partition(" If reserved")[0]
+    figures = first_line(error).partition(" If reserved")[0]
     return (
         f"{figures} Updates need less with a lower learning.tokens_per_micro_batch, with "
         "model.gradient_checkpointing=true or learning.offload_optimizer=true, with which the run "
         "goes on by --resume too, and with model.lora_rank; sampling with a lower "
-        "engine.kv_cache_tokens or engine.max_sequences"
+        "engine.kv_cache_tokens or engine.max_sequences; nvidia-smi shows what else is on a card"
     )
 
 

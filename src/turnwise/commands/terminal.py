@@ -21,7 +21,7 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.commands.words import words_text
 from turnwise.config import Recipe
-from turnwise.errors import DataError
+from turnwise.errors import DataError, first_line
 from turnwise.monitor.display import Console, visible
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.trajectory_rows import read_rows
@@ -154,9 +154,8 @@ def _tokenizer(file: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:
-        line = str(error).partition("\n")[0]
         advice = "going on with the run writes it again"
-        raise DataError(f"{file} is damaged ({line}): {advice}") from error
+        raise DataError(f"{file} is damaged ({first_line(error)}): {advice}") from error
 
 
 def _legend(name: str, recipe: Recipe) -> Text:

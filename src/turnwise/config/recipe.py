@@ -63,7 +63,7 @@ class Recipe(Section):
     seed: int = 0
     """All that is drawn at random in the run follows from it."""
     threads: int = Field(
-        default_factory=physical_cores, ge=1, json_schema_extra={"default": "auto"}
+        default_factory=physical_cores, ge=1, le=1024, json_schema_extra={"default": "auto"}
     )
     """Threads of the numerical library: `auto`, the physical cores that this process may use, or a
     number; more than there are cores slows everything down. The run's config has the number, since

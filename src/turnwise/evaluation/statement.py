@@ -19,6 +19,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.models.load import device_of
+from turnwise.threads import physical_cores
 from turnwise.types import Task
 
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ def computes_text(parts: "Components") -> str:
     """Say with how many threads, in which type, and why, a run computes."""
     recipe = parts.recipe
     cores = "thread" if recipe.threads == 1 else "threads"
+    slow = " on fewer cores, which is slower" if recipe.threads > physical_cores() else ""
     chosen = f"{recipe.learning.compute_dtype} ({parts.why_compute_dtype})"
-    return f"computing with {recipe.threads} {cores}, updates in {chosen}"
+    return f"computing with {recipe.threads} {cores}{slow}, updates in {chosen}"
 
 
 def model_text(parts: "Components") -> str:

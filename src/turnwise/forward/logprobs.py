@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from turnwise.errors import NotSupportedError
+from turnwise.errors import NotSupportedError, first_line
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
 from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states, last_hidden
 from turnwise.forward.packing import Row, Slicing
@@ -161,10 +161,9 @@ def check_supported(model: nn.Module) -> None:
             ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
             logits = model(input_ids=inputs, use_cache=False).logits[0].float()
     except FOREIGN_ERRORS as error:
-        reason = str(error).strip().partition("\n")[0]
         raise NotSupportedError(
             f"{name} cannot be trained: it has no body and output layer of the usual kind "
-            f"({type(error).__name__}: {reason})"
+            f"({type(error).__name__}: {first_line(error)})"
         ) from error
     theirs = -functional.cross_entropy(logits, inputs[0], reduction="none")
     if not is_near(ours, theirs, base.dtype):

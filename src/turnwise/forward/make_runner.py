@@ -135,6 +135,8 @@ def _disagreement(model: Any, run: Pass, longest: int) -> float:
     try:
         own = [_own_passes(model, history) for history in histories]
         found = _computed(run, histories) + _computed(run, histories[1:])
+    except torch.OutOfMemoryError:
+        raise
     except FOREIGN_ERRORS:
         return float("inf")
     return max(expected_distance(*pair) for pair in zip(found, own + own[1:], strict=True))

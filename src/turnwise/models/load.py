@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from turnwise.config import ModelConfig
-from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.errors import ConfigError, DataError, MissingExtraError, first_line
 from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.routing import route_in_float32
@@ -35,8 +35,9 @@ def load_model(
     seed: int = 0,
     longest: int | None = None,
     in_files: bool = False,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The weights and the tokenizer that a recipe names, adapters included.
+    """The weights and the `tokenizer` that a recipe names, adapters included.
 
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model; `seed` is for
     new ones. Rotary positions that change with a text's length are those of `longest` tokens, the
@@ -44,15 +45,15 @@ def load_model(
     weights stay in the files (`copies.py`). Raises DataError for a folder without a model or
     tokenizer or with a damaged file.
     """
-    tokenizer = load_tokenizer(config)
-    named, device = source_of(config), device_of(config)
+    tokenizer = tokenizer or load_tokenizer(config)
+    named, device = source_of(config), device_of(config, used=not in_files)
     source = str(weights) if weights is not None and not config.lora_rank else named
-    images = takes_images(config)
+    images = model_type(config) in FAMILIES
     kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
     try:
         model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
+        raise DataError(f"model {source} cannot be loaded: {first_line(error)}") from error
     if in_files:
         keep_in_files(model, device)
     else:
@@ -71,19 +72,14 @@ def load_model(
     return model, tokenizer
 
 
-def takes_images(config: ModelConfig) -> bool:
-    """Whether the model reads images, by its configuration. Raises DataError for an unknown one."""
-    return model_type(config) in FAMILIES
-
-
 def model_type(config: ModelConfig) -> str:
-    """The type that transformers gives the model that a recipe names."""
+    """The type that transformers gives a recipe's model. Raises DataError for an unknown one."""
     source = source_of(config)
     check_folder(source)
     try:
         return str(AutoConfig.from_pretrained(source).model_type)
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
+        raise DataError(f"model {source} cannot be loaded: {first_line(error)}") from error
 
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
@@ -93,22 +89,24 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
     except Exception as error:
-        raise DataError(f"tokenizer of {source} cannot be loaded: {_first_line(error)}") from error
+        raise DataError(f"tokenizer of {source} cannot be loaded: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise DataError(f"tokenizer of {source} is not a fast tokenizer: save it as tokenizer.json")
     return tokenizer
 
 
-def device_of(config: ModelConfig) -> torch.device:
-    """The device that a recipe names. Raises ConfigError for one that cannot be had."""
-    name = config.device
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def device_of(config: ModelConfig, used: bool = False) -> torch.device:
+    """A recipe's device, tried if it is `used`. Raises ConfigError for one that cannot be had."""
+    name, automatic = config.device, "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        device = torch.device(automatic if name == "auto" else name)
+        if used or name != "auto":
+            torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"model.device {name!r}: {_first_line(error)}") from error
+        raise ConfigError(
+            f"model.device {name!r} cannot be used ({first_line(error)}): nvidia-smi "
+            "shows what is on a card; name another, or cpu"
+        ) from error
     return device
 
 
@@ -143,7 +141,3 @@ def _adapted(model: PreTrainedModel) -> str | list[str]:
         for name, module in model.named_modules()
         if id(module) in decoder and isinstance(module, torch.nn.Linear)
     ]
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -25,7 +25,7 @@ from turnwise.forward.routing import check_routing
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
-from turnwise.models.load import device_of, load_model, model_type
+from turnwise.models.load import device_of, load_model, load_tokenizer, model_type
 from turnwise.parts.first_checks import Known, known_of
 from turnwise.parts.resources import Resources
 from turnwise.parts.reward_source import RewardSource
@@ -181,7 +181,13 @@ def build_components(
     if environment.shows_images:
         check([*environment.claims(), *claims_of_sight(recipe)])
     longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
-    model, tokenizer = load_model(recipe.model, weights, recipe.seed, longest, in_files)
+    tokenizer = load_tokenizer(recipe.model)
+    recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
+    # Before the weights, since a chat template may be refused.
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    model, _ = load_model(recipe.model, weights, recipe.seed, longest, in_files, tokenizer)
+    if (reader := reader_of(model)) is not None:
+        scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), reader.tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(
@@ -194,10 +200,6 @@ def build_components(
     recipe = recipe.model_copy(update={"learning": learning})
     if recipe.rollout.routing_replay:
         check_routing(base_model(model))
-    reader = reader_of(model)
-    encode = None if reader is None else reader.tokens
-    recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
-    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     components = Components(
         recipe,
         environment,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Said = tuple[str, str]
 """A message's role, and what stands before its text."""
-UNFIT = (TemplateError, TypeError, ValueError, LookupError, AttributeError)
+UNFIT = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """Errors of a template at messages that have no form in it."""
 MONTHS = "January February March April May June July August September October November December"
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, first_line
 from turnwise_cluster.placement import PlacementGroup, ProcessSpec, resources, table
 from turnwise_cluster.settings import ClusterConfig
 
@@ -77,14 +77,12 @@ def start(ray: Any, cpus: int) -> None:
     try:
         ray.init("local", **QUIET, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"Ray cannot be started on this machine ({_first_line(error)})"
-        ) from error
+        raise ConfigError(f"Ray cannot be started on this machine ({first_line(error)})") from error
     except Exception as error:
         if type(error) is not Exception:  # Ray's own for a node that is not there in 30 seconds
             raise
         raise InfrastructureError(
-            f"Ray has not started on this machine ({_first_line(error)}): end some of what "
+            f"Ray has not started on this machine ({first_line(error)}): end some of what "
             "else runs here, and start again"
         ) from error
     finally:
@@ -100,7 +98,7 @@ def problem_of_joining(ray: Any, address: str, seconds: float) -> str:
         try:
             ray.init(address, **QUIET)
         except Exception as error:  # noqa: BLE001 - Ray raises plain ones too; a thread's are lost
-            problems.append(_first_line(error))
+            problems.append(first_line(error))
 
     thread = threading.Thread(target=join, daemon=True)
     thread.start()
@@ -108,11 +106,6 @@ def problem_of_joining(ray: Any, address: str, seconds: float) -> str:
     if thread.is_alive():
         return f"it has not answered within {seconds:g} s"
     return problems[0] if problems else ""
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error of Ray, or its kind where it has no text."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _check_reachable(address: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from transformers.utils.chat_parsing import ResponseParser
 from transformers.utils.chat_parsing.response_templates import load_response_template
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, first_line
 from turnwise_environments.scaffolds.tool_formats import Call, JsonCalls
 
 _THOUGHTS = "reasoning_content", "reasoning", "thinking"
@@ -40,7 +40,7 @@ class ResponseTemplate:
             parser.feed(text + end if self.ends(end) else text)
             found, _ = parser.finalize()
         except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise ValueError(f"the turn cannot be read: {_first_line(error)}") from None
+            raise ValueError(f"the turn cannot be read: {first_line(error)}") from None
         thought = next((found[name] for name in _THOUGHTS if found.get(name)), "")
         read = JsonCalls()
         calls = [read.call(one, n) for n, one in enumerate(_flat(found.get("tool_calls")), 1)]
@@ -63,7 +63,3 @@ def _flat(calls: Any) -> Iterator[Any]:
             yield from _flat(one)
     elif calls is not None:
         yield calls
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jinja2 import UndefinedError
+
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import UNFIT, day_written
 from turnwise.tokens import Source
@@ -191,7 +193,9 @@ class Renderer:
             lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
             lines.append(getattr(error, "lineno", None))
             line = next((f"line {one - self._lines_before}: " for one in lines if one), "")
-            raise self.refused(f"{line}{error}") from None
+            lacks = isinstance(error, UndefinedError)
+            hint = "; scaffold.options.template may say what it is" if lacks else ""
+            raise self.refused(f"{line}{error}{hint}") from None
 
     def _converted(self, messages: Sequence[Said], marked: bool) -> list[dict[str, Any]]:
         """The messages as the template takes them; with `marked` each text from outside is a mark
