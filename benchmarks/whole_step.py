@@ -2,6 +2,7 @@
 
     python benchmarks/whole_step.py --json runs/whole_step.json
     python benchmarks/whole_step.py --turn-tokens 48 --rounds 9 --slow-rounds 0
+    python benchmarks/whole_step.py --shape 135M --tasks 2 --rounds 3 --slow-rounds 0
 
 Sampling with tool calls, rewards, advantages and the update, on the same weights, with the same
 tokenizer, on the same prompts. `whole_step_task.py` says how both are made to do the same: the
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--slow-rounds", type=int, default=1, help="of tools that take time")
     parser.add_argument("--delay", type=float, default=0.5, help="of these tools, in seconds")
+    parser.add_argument("--shape", default="tiny", choices=("tiny", "135M"))
     parser.add_argument("--tasks", type=int, default=8, choices=range(1, 9))
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--turn-tokens", type=int, default=24, choices=range(8, 65))
@@ -72,7 +74,7 @@ def main() -> None:
         folder = Path(place)
         tokenizer = load_tokenizer(ModelConfig())
         sizes = arguments.tasks, arguments.group, arguments.turn_tokens
-        write_task(folder, tokenizer, *sizes)
+        write_task(folder, tokenizer, *sizes, arguments.shape)
         for name, rows in measure(folder, arguments):
             figures[name] = rows
             print(f"\n## {name}\n\n{table(rows)}", flush=True)

@@ -10,16 +10,18 @@ by which transformers reads a call back. Not here: who samples and learns (`whol
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     GenerationConfig,
+    LlamaConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from turnwise_studies.tiny.architecture import CONTEXT, tiny_config
@@ -66,20 +68,25 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
         },
     },
 }
-LOUDNESS, MARGIN = 10.0, 2.0
-"""Of the chain over what the layers add, and of its next tokens over all others: 27 nats."""
+LOUDNESS, MARGIN = 40.0, 2.0
+"""Of the chain over what the layers add, and of its next tokens over all others: 25 nats at least."""
 
 
 def write_task(
-    folder: Path, tokenizer: PreTrainedTokenizerBase, tasks: int, group: int, turn_tokens: int
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    tasks: int,
+    group: int,
+    turn_tokens: int,
+    shape: str = "tiny",
 ) -> None:
     """Model and tokenizer as every contender loads them, and `task.json`, what they have to do:
     `group` trajectories of each of `tasks` questions, of which there are eight, in turns of
-    `turn_tokens`, 8 or more."""
+    `turn_tokens`, 8 or more; the model is of one of SHAPES."""
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.response_template = RESPONSE_TEMPLATE
     chain = chain_of(tokenizer, turn_tokens)
-    model = chained_model(tokenizer, chain)
+    model = chained_model(SHAPES[shape](tokenizer), tokenizer, chain)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     task = {
@@ -112,11 +119,32 @@ def chain_of(tokenizer: PreTrainedTokenizerBase, turn_tokens: int) -> list[list[
     return [line, opening, *places[:thought], closing, call, *places[thought:], end]
 
 
-def chained_model(tokenizer: PreTrainedTokenizerBase, chain: list[list[int]]) -> PreTrainedModel:
-    """A model as large as `tiny`, in float32: after a token of one place comes one of the next."""
+def small_config(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
+    """SmolLM2-135M's, but for the words: embeddings that are not tied can be a chain."""
+    return LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        intermediate_size=1_536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+
+
+SHAPES: dict[str, Callable[..., PreTrainedConfig]] = {"tiny": tiny_config, "135M": small_config}
+
+
+def chained_model(
+    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, chain: list[list[int]]
+) -> PreTrainedModel:
+    """A model in float32: after a token of one place comes one of the next."""
     torch.manual_seed(0)
-    config: Qwen3Config = tiny_config(tokenizer)
-    model: PreTrainedModel = Qwen3ForCausalLM(config)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     directions = torch.linalg.qr(torch.randn(config.hidden_size, len(chain))).Q.T
     with torch.no_grad():
         for place, following, direction in zip(chain, chain[1:], directions, strict=False):
