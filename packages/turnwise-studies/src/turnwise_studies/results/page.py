@@ -179,13 +179,10 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
 
 
 def _reading(figures: Figures) -> str:
-    text = "Intervals are 95%: a seed's over its tasks, a mean's by Student's t over seeds"
-    if figures.effects:
-        by_task = any(effect.by_task for effect in figures.effects)
-        text += f"; differences are paired by seed{' and by task' if by_task else ''}"
+    text = "Intervals are 95%: a seed's over its tasks, a mean's over seeds (Student's t)"
     if len(figures.effects) > 1:
-        text += f"; p has Holm's correction for {len(figures.effects)} claims"
-    return f"{text}. {NONE}, or no row: runs do not have the number, or did not reach the level."
+        text += f"; p is corrected for {len(figures.effects)} claims (Holm)"
+    return f"{text}. {NONE}, or no row: there is no such number."
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
