@@ -69,7 +69,7 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
     },
 }
 LOUDNESS, MARGIN = 40.0, 2.0
-"""Of the chain over what the layers add, and of its next tokens over all others: 25 nats at least."""
+"""Of the chain over what the layers add, and of its next tokens over all others: 25 nats."""
 
 
 def write_task(
