@@ -113,7 +113,7 @@ class ChatFormat:
         return thought, said.strip(), calls
 
     def _unfolded(self, text: str) -> tuple[str, str, list[Call]]:
-        """As `read`, by what was found of the chat template."""
+        """Read a turn by what was found of the chat template; see `read`."""
         begin, end = (tag.strip() for tag in self._forms.tags)
         thought, said = "", text.lstrip()
         if said.startswith(begin):
