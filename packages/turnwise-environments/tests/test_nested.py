@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.chat.recording import Recording
 from turnwise.config import load_recipe, parse_override
-from turnwise.environments.records import read_records
+from turnwise.environments.records import read_each
 from turnwise.environments.search.cache import _read as read_cache
 from turnwise.errors import UserError
 from turnwise.scaffolds.text import arguments_of
@@ -48,8 +48,10 @@ def recipe(path: Path) -> object:
 
 
 REFUSED: dict[str, Callable[[Path], Any]] = {
-    "records": lambda path: list(read_records(path)),
-    "lines": lambda path: list(read_records(path.rename(path.with_suffix(".jsonl")))),
+    "records": lambda path: read_each(path, lambda record, where: record),
+    "lines": lambda path: read_each(
+        path.rename(path.with_suffix(".jsonl")), lambda record, where: record
+    ),
     "tables": read_tables,
     "tests of an instance": lambda path: _names({"FAIL_TO_PASS": DEEP}, "FAIL_TO_PASS", "line 1"),
     "a program": lambda path: _parameters(DEEP, "f", "line 1"),
