@@ -6,13 +6,13 @@ harness, tool servers, users and judges. The policy is their model, their rubric
 
 import json
 import logging
+import random
 from functools import cache
 
 import verifiers.v1 as vf
 from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
 from turnwise import Environment, Task
-from turnwise.environments.tasksets import TaskSet
 
 
 @cache
@@ -28,7 +28,12 @@ class Tasks(Environment):
         data = {"env": json.dumps(env), "select": json.dumps(dict(select))}
         tasks = loaded(**data)[1].items()
         made = [Task(key, one.data.prompt_text or key, data=data) for key, one in tasks]
-        self.task_set = TaskSet.shuffled(made, heldout_share)
+        random.Random(0).shuffle(made)
+        border = round(heldout_share * len(made))
+        self.splits = {"heldout": made[:border], "train": made[border:]}
+
+    def tasks(self, split):
+        return self.splits[split]
 
 
 async def run(task, model):

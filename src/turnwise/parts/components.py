@@ -181,13 +181,13 @@ def build_components(
     if environment.shows_images:
         check([*environment.claims(), *claims_of_sight(recipe)])
     longest, in_files = recipe.rollout.max_tokens, recipe.policy_in_files
-    tokenizer = load_tokenizer(recipe.model)
+    sees, tokenizer = model_type(recipe.model) in FAMILIES, load_tokenizer(recipe.model)
     recipe = recipe.model_copy(update={"scaffold": with_date(recipe.scaffold, tokenizer)})
-    # Before the weights, since a chat template may be refused.
-    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    # Before the weights, which have the reader of images: a chat template may be refused.
+    model: PreTrainedModel
+    encode = (lambda png: _image_tokens(model, png)) if sees else None
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     model, _ = load_model(recipe.model, weights, recipe.seed, longest, in_files, tokenizer)
-    if (reader := reader_of(model)) is not None:
-        scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), reader.tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(
@@ -221,6 +221,12 @@ def build_components(
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, components.reward_sources, certainty)
     return replace(components, reward=reward_of(recipe, known.algorithm, environment, models))
+
+
+def _image_tokens(model: PreTrainedModel, png: bytes) -> list[int]:
+    reader = reader_of(model)
+    assert reader is not None  # the model is of a family that has one
+    return reader.tokens(png)
 
 
 def _engine(
