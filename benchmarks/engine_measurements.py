@@ -309,19 +309,24 @@ def resident(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def smollm2() -> PreTrainedModel:
-    """A Llama with the shape of SmolLM2-135M, without an end of text."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
+def smollm2_config(**others: Any) -> LlamaConfig:
+    """The shape of SmolLM2-135M, with other settings."""
+    return LlamaConfig(
         vocab_size=49_152,
         hidden_size=576,
         intermediate_size=1_536,
         num_hidden_layers=30,
         num_attention_heads=9,
         num_key_value_heads=3,
-        max_position_embeddings=8_192,
-        tie_word_embeddings=True,
-        eos_token_id=None,
+        **others,
+    )
+
+
+def smollm2() -> PreTrainedModel:
+    """A Llama with the shape of SmolLM2-135M, without an end of text."""
+    torch.manual_seed(0)
+    config = smollm2_config(
+        max_position_embeddings=8_192, tie_word_embeddings=True, eos_token_id=None
     )
     return LlamaForCausalLM(config).eval()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from engine_measurements import smollm2_config
 from transformers import (
     AutoModelForCausalLM,
     GenerationConfig,
@@ -121,13 +122,7 @@ def chain_of(tokenizer: PreTrainedTokenizerBase, turn_tokens: int) -> list[list[
 
 def small_config(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
     """SmolLM2-135M's, but for the words: embeddings that are not tied can be a chain."""
-    return LlamaConfig(
-        vocab_size=49_152,
-        hidden_size=576,
-        intermediate_size=1_536,
-        num_hidden_layers=30,
-        num_attention_heads=9,
-        num_key_value_heads=3,
+    return smollm2_config(
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=False,
         pad_token_id=tokenizer.pad_token_id,
