@@ -134,7 +134,7 @@ def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "search", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
     measured |= {"played"}
-    told = {"note", "reference_scores", "weaknesses"}
+    told = {"note", "reference_scores", "warnings", "weaknesses"}
     assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("search", 0.0, True)
     assert "search" in shell("environments", "search", "--tasks", "1").out

@@ -139,7 +139,8 @@ def test_the_oracle_is_of_the_tasks_that_it_knows(own: Path) -> None:
     assert "the oracle is of the " in row.warnings[1]
     console = Console(width=80, record=True)
     console.print(environments_table([asdict(row)]))
-    assert "Partial: 2 records were left out" in console.export_text()
+    told = " ".join(console.export_text().split())  # its lines end where the path to the file says
+    assert "Partial: 2 records were left out" in told
 
 
 def test_the_table_says_no_in_capitals() -> None:
