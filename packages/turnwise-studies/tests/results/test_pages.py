@@ -148,6 +148,9 @@ def test_a_metric_that_no_run_has_is_refused_with_the_nearest(
         found(folders, **missing)
     with pytest.raises(ConfigError, match="did you mean 'rollout/success'"):
         found(folders, metrics={"success": {"series": "rollout/sucess"}})
+    success = {"success": {"report": "trained.success"}}
+    unlearned = found(folders, metrics=success | {"drift": {"series": "policy/approx_kl"}})
+    assert unlearned.arms["new"]["drift"].over_seeds is None  # no run made an update
 
 
 def test_the_overview_has_a_line_for_each_claim(folders: dict[str, dict[int, Path]]) -> None:
@@ -166,6 +169,7 @@ def test_the_overview_has_a_line_for_each_claim(folders: dict[str, dict[int, Pat
 def test_curves_are_data_and_an_image(folders: dict[str, dict[int, Path]], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no run has 'nothing'"):
         read_curves(["rollout/success", "nothing"], folders)
+    assert read_curves(["policy/approx_kl"], folders)  # no run made an update
     curves = read_curves(["rollout/success"], folders)
     write_curves(curves, tmp_path / "curves.csv")
     rows = list(csv.DictReader((tmp_path / "curves.csv").read_text().splitlines()))

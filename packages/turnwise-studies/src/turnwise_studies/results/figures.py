@@ -9,6 +9,7 @@ from typing import Any
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.evaluation.kept import played_in
 from turnwise.evaluation.paired import Played
+from turnwise.monitor.metrics import meanings
 from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.config import EffectConfig, MetricConfig, Study
 from turnwise_studies.results.effects import (
@@ -161,7 +162,7 @@ def _check_measured(
     if metric.series:
         logs = ("metrics.jsonl", "timing.jsonl")
         known = {key for run in runs for log in logs for line in run.lines(log) for key in line}
-        if metric.series not in known:
+        if metric.series not in known | meanings().keys():  # runs that never updated lack some
             near = unknown_name("number", metric.series, known)
             raise ConfigError(f"metric {name!r}: no run has it: {near}")
 
