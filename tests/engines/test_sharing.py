@@ -1,13 +1,16 @@
 """Beginnings that another session has are copied and not computed again."""
 
 import asyncio
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from tests.engines.driving import assert_logprobs, checked, each, run, sample
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.forward.small_llama import SmallLlama
 
 pytestmark = pytest.mark.numbers
 
@@ -52,6 +55,30 @@ def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None
         assert engine.counters.computed == 42 + 3 * 2 + 4 * 2
 
     run(model, body, deterministic=deterministic)
+
+
+def test_a_pass_says_how_much_all_histories_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as the prompt, and less while one has another."""
+    model, said = tiny_model("qwen3"), []
+    prompt = COMMON * 2
+    forward = SmallLlama.forward
+
+    def spied(self: SmallLlama, *arguments: Any) -> Tensor:
+        said.append(arguments[4] if len(arguments) > 4 else 0)
+        return forward(self, *arguments)
+
+    monkeypatch.setattr(SmallLlama, "forward", spied)
+
+    async def turn(engine: EmbeddedEngine, index: int) -> None:
+        other = [*prompt[:70], *range(10, 20)] if index == 0 else prompt
+        await checked(engine, model, other, 4 if index == 0 else 12, str(index), seed=index)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        await each(engine, 10, lambda index: turn(engine, index))
+
+    run(model, body, max_sequences=10)
+    assert {70, 80} <= set(said)
+    assert max(said) < 80 + 3
 
 
 def test_new_weights_compute_a_common_prompt_once() -> None:

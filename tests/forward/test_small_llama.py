@@ -1,5 +1,6 @@
 """The written-out forward pass: equal to the model's own, and used for nothing else."""
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -7,6 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import SHAPES, follow, off, shaped
+from turnwise.forward.cache import CacheExtent
 from turnwise.forward.runner import Runner
 
 pytestmark = pytest.mark.numbers
@@ -61,6 +63,28 @@ def test_attention_copies_no_keys() -> None:
     runner = Runner(shaped("llama"), tokens=160, longest=40)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         follow(runner, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_beginning_that_rows_share_is_read_once(dtype: torch.dtype) -> None:
+    """In runs that are neighbours and runs that are not; what only one row has is its own."""
+    model = shaped("qwen3").to(dtype)
+    runner = Runner(model, tokens=10 * 100, longest=100)
+    runs = [CacheExtent(100 * place, 100) for place in (0, 1, 2, 3, 5, 6, 8, 9)]
+    shared, texts = 70, np.random.default_rng(0).integers(3, 300, (len(runs), 90))
+    texts[:, :shared] = texts[0, :shared]
+    histories = [text[: 80 + row].tolist() for row, text in enumerate(texts)]
+    for run, history in zip(runs, histories, strict=True):
+        runner.forward([run], np.array([history[:-1]]), np.arange(len(history) - 1)[None])
+    with torch.inference_mode():
+        for layer in runner.cache.layers:
+            for run in runs[1:]:
+                layer.keys[:, run.start : run.start + shared] = torch.nan
+    last = np.array([history[-1:] for history in histories])
+    places = np.array([[len(history) - 1] for history in histories])
+    logits = runner.forward(runs, last, places, shared=shared).double().log_softmax(-1)
+    assert off(list(zip(histories, logits, strict=True)), model, dtype) <= 1
+    assert runner.forward(runs, last, places).isnan().any(1).tolist() == [False] + [True] * 7
 
 
 def test_bfloat16_rounds_as_bfloat16_may() -> None:

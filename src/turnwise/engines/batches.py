@@ -39,6 +39,8 @@ class Batch:
     """int64, the row of the batch of each in `sampled`; None when they are all rows in order."""
     copies: list[tuple[CacheExtent, list[CacheExtent], slice]] = field(default_factory=list)
     """(run, runs, columns): after the pass the one gives the others what is new."""
+    shared: int = 0
+    """So many first tokens of all histories are the same, and are cached."""
 
 
 def next_batch(running: Sequence[Request]) -> Batch:
@@ -55,7 +57,23 @@ def decode_batch(running: Sequence[Request]) -> Batch:
     last = [request.last for request in requests]
     ids = np.array(last, np.int64)[:, None]
     runs, ones = [request.run for request in requests], [1] * len(requests)
-    return Batch(runs, ids, places, requests, ones, len(requests), requests, None)
+    shared = _shared(requests)
+    return Batch(runs, ids, places, requests, ones, len(runs), requests, None, shared=shared)
+
+
+def _shared(requests: Sequence[Request]) -> int:
+    """The number of cached tokens with which all histories begin."""
+    cached = [request.session.history[: request.session.length].tobytes() for request in requests]
+    # All others lie between the least and the greatest, so they begin with what these two share.
+    least, greatest = (np.frombuffer(one, np.int64) for one in (min(cached), max(cached)))
+    length = min(len(least), len(greatest))
+    return _alike(least[:length], greatest[:length])
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> int:
+    """The number of first tokens that two histories of one length have in common."""
+    different = np.flatnonzero(one != other)
+    return int(different[0]) if len(different) else len(one)
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
@@ -215,5 +233,4 @@ def _same(request: Request, session: Session, length: int) -> int:
     for place in (start, start + WORTH - 1):
         if own[place] != other[place]:
             return 0
-    different = np.flatnonzero(own[:length] != other[:length])
-    return int(different[0]) if len(different) else length
+    return _alike(own[:length], other[:length])

@@ -343,7 +343,8 @@ class EmbeddedEngine:
                 batch, shown = image_inputs(batch, self.runner.reader)
                 logits = self.runner.forward_images(batch.runs, batch.ids, batch.positions, shown)
             else:
-                logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
+                inputs = batch.runs, batch.ids, batch.positions
+                logits = self.runner.forward(*inputs, shared=batch.shared)
         for run, others, columns in batch.copies:
             self.runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else Drawn([], [], [])

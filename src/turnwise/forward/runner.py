@@ -69,16 +69,18 @@ class Runner:
         ids: np.ndarray,
         positions: np.ndarray,
         cache: PoolCache | None = None,
+        shared: int = 0,
     ) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary]; the cache, by default
-        the runner's own, keeps keys and values.
+        the runner's own, keeps keys and values. The first `shared` places hold the same tokens in
+        all runs, so that those of one may be read for all; inputs come behind them.
 
         `ids` and `positions` are int64[n, inputs], right-aligned, with PADDING positions on the
         left.
         """
         cache = self.cache if cache is None else cache
         if self._passes is not None:
-            return self._passes.forward(cache, runs, ids, positions)
+            return self._passes.forward(cache, runs, ids, positions, shared)
         return self._own(*self._masks.inputs(cache, runs, ids, positions), cache).float()
 
     def empty_cache(self, tokens: int) -> PoolCache:

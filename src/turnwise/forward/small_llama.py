@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
-from turnwise.forward.cache import FULL, SLIDING, CacheExtent, Masks, PoolCache, PoolLayer
+from turnwise.forward.cache import FULL, SLIDING, CacheExtent, Masks, PoolCache, PoolLayer, Span
 from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.twin import shallow_twin_of
 
@@ -25,6 +25,9 @@ FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 LARGEST = 200_000_000
 """Parameters. Above it products dominate, and a second copy of the weights costs too much."""
 DTYPES = (torch.float32, torch.bfloat16)
+SHARING_ROWS, SHARED_PLACES = 8, 64
+"""Of fewer rows, or fewer places that they share, one reading for each row takes no longer than one
+for all and another for what is behind."""
 ADAPTED = "peft.tuners.lora.layer"
 """The module whose `Linear` adds LoRA's adapters to a product."""
 
@@ -133,13 +136,21 @@ class SmallLlama:
 
     @torch.inference_mode()
     def forward(
-        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
+        self,
+        cache: PoolCache,
+        runs: Sequence[CacheExtent],
+        ids: np.ndarray,
+        positions: np.ndarray,
+        shared: int = 0,
     ) -> Tensor:
         """See `Runner.forward`."""
-        return self._forward(*self._masks.inputs(cache, runs, ids, positions), cache).float()
+        together = ids.shape == (len(runs), 1) and len(runs) >= SHARING_ROWS
+        worth = together and shared >= SHARED_PLACES and self._embedding.device.type == "cpu"
+        inputs = self._masks.inputs(cache, runs, ids, positions)
+        return self._forward(*inputs, cache, shared if worth else 0).float()
 
     def _forward(
-        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
+        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache, shared: int
     ) -> Tensor:
         """`ids` and positions `seen` are int64[n, inputs]; `masks` [n, 1, inputs, length]."""
         count, inputs = ids.shape
@@ -156,7 +167,7 @@ class SmallLlama:
                 # again.
                 last = slice(inputs - 1, None, inputs)
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
-            attended = self._attend(queries, mask, pool)
+            attended = self._attend(queries, mask, pool, shared if layer.kind == FULL else 0)
             hidden = self._mix(layer, hidden, attended)
         return _times(self._head, self._norm(hidden, self._last_norm)).contiguous()
 
@@ -176,7 +187,7 @@ class SmallLlama:
         heads = heads.to(hidden.dtype)
         return heads[:, : self._heads], heads[:, self._heads :], values
 
-    def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
+    def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer, shared: int) -> Tensor:
         """[inputs of all rows, heads * size]; query heads that share a key head are one query."""
         count, groups = len(mask), self._heads // self._key_heads
         length = len(queries) // count
@@ -186,13 +197,16 @@ class SmallLlama:
         # order of the grouped queries.
         if groups > 1 and length > 1:
             mask = mask.repeat(1, 1, groups, 1)
-        parts = [
-            functional.scaled_dot_product_attention(
-                grouped[span.rows], keys, values, attn_mask=mask[span.rows, ..., : span.length]
-            )
-            for span, keys, values in pool.views()
-        ]
-        mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if shared:
+            mixed = attend_sharing(grouped, mask, pool.views(), shared)
+        else:
+            parts = [
+                functional.scaled_dot_product_attention(
+                    grouped[span.rows], keys, values, attn_mask=mask[span.rows, ..., : span.length]
+                )
+                for span, keys, values in pool.views()
+            ]
+            mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
         mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)
         return mixed.reshape(count * length, -1)
 
@@ -223,6 +237,36 @@ class SmallLlama:
             gate_up=torch.cat([_weights(product) for product in both]),
             down=_weights(feed_forward.down_proj),
         )
+
+
+def attend_sharing(
+    queries: Tensor, mask: Tensor, views: Sequence[tuple[Span, Tensor, Tensor]], shared: int
+) -> Tensor:
+    """The attention of a token a row, [n, key heads, groups, size] as its queries, where the first
+    `shared` places of all rows hold the same: there it reads the keys and values of one row, in one
+    product with the queries of all."""
+    # PyTorch's own kernel, called by its inner name because only this gives each softmax's scale.
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    _, keys, values = views[0]
+    of_all = queries.transpose(0, 1).flatten(1, 2)[None]
+    begun, begun_scale = kernel(of_all, keys[:1, :, :shared], values[:1, :, :shared])
+    count, key_heads, groups, size = queries.shape
+    begun = begun.view(key_heads, count, groups, size).transpose(0, 1)
+    begun_scale = begun_scale.view(key_heads, count, groups).transpose(0, 1)
+    behind = [
+        kernel(
+            queries[span.rows],
+            keys[:, :, shared:],
+            values[:, :, shared:],
+            attn_mask=mask[span.rows, ..., shared : span.length],
+        )
+        for span, keys, values in views
+    ]
+    own, own_scale = (torch.cat(parts) for parts in zip(*behind, strict=True))
+    # Both are softmaxes over their places alone; their scales (logarithms of the sums) say how much
+    # of one over all places falls to either.
+    share = torch.sigmoid(own_scale - begun_scale)[..., None].to(own.dtype)
+    return torch.lerp(begun, own, share)
 
 
 def _is_changed(module: nn.Module) -> bool:
