@@ -1,12 +1,17 @@
 """The runners of examples/runners drive the real packages of others, with a policy of scripted
 replies; each is skipped where its package is not installed."""
 
+import json
 import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -25,7 +30,7 @@ pytest.importorskip("uvicorn")
 FOLDER = Path(__file__).parents[4] / "examples/runners"
 TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(
-    max_turns=6, max_turn_tokens=200, max_tokens=20_000, max_seconds=600, max_ungraded_share=1.0
+    max_turns=6, max_turn_tokens=1000, max_tokens=20_000, max_seconds=600, max_ungraded_share=1.0
 )
 
 
@@ -34,11 +39,12 @@ def play(
     environment: Environment,
     replies: Sequence[str],
     limits: RolloutConfig = LIMITS,
+    number: int = 0,
 ) -> Trajectory:
-    """The first task, with these replies of the policy."""
+    """A task, the first if not given, with these replies of the policy."""
     script = iter(replies)
     engine = ScriptedEngine(lambda session, prompt: TOKENIZER.encode(next(script)))
-    tasks = [*environment.tasks("train"), *environment.tasks("heldout")][:1]
+    tasks = [[*environment.tasks("train"), *environment.tasks("heldout")][number]]
     host = make_host(agent, SCAFFOLD, TOKENIZER)
     return group_of(host, engine, environment, limits, tasks=tasks).trajectories[0]
 
@@ -121,18 +127,22 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     return {"taskset": {"id": "own-shop"}, "agent": agent}
 
 
-def test_a_recipe_names_a_runner() -> None:
-    recipe = load_recipe(str(FOLDER / "verifiers.toml"), [])
+@pytest.mark.parametrize(("name", "environment"), [("verifiers", "Tasks"), ("nemo_gym", "Rows")])
+def test_a_recipe_names_a_runner(name: str, environment: str) -> None:
+    recipe = load_recipe(str(FOLDER / f"{name}.toml"), [])
     assert isinstance(recipe.agent, FunctionAgent)
     assert recipe.agent.reward == "agent"
-    assert recipe.environment.name == recipe.agent.run.replace(":run", ":Tasks")
+    assert recipe.environment.name == recipe.agent.run.replace(":run", f":{environment}")
 
 
-def test_a_recipe_names_a_program_and_a_list() -> None:
-    recipe = load_recipe(str(FOLDER / "tau2.toml"), [])
+@pytest.mark.parametrize("name", ["tau2", "harbor"])
+def test_a_recipe_names_a_program_and_a_list(name: str) -> None:
+    recipe = load_recipe(str(FOLDER / f"{name}.toml"), [])
     assert isinstance(recipe.agent, CommandAgent)
-    assert recipe.agent.reward == "agent"
-    assert recipe.agent.command[1] == "examples/runners/tau2_task.py"
+    assert (recipe.agent.reward, recipe.agent.command[1]) == (
+        "agent",
+        f"examples/runners/{name}_task.py",
+    )
     assert recipe.environment.name == "examples/runners/listed.py:Listed"
 
 
@@ -235,3 +245,171 @@ def test_a_task_of_tau2_bench() -> None:
     assert played.outcome is Outcome.SUCCESS, played.problem
     assert played.verdict.parts == {"tau2/DB": 1.0, "tau2/COMMUNICATE": 1.0}
     assert (len(played.turns), len(played.tokens.spans), played.capture.coverage) == (2, 1, 1.0)
+
+
+BOX = """
+import asyncio, shutil, tempfile
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+from harbor.environments.base import BaseEnvironment, ExecResult
+
+FOLDERS = ("app", "logs", "solution", "tests", "tmp")
+
+class Box(BaseEnvironment):
+    type = staticmethod(lambda: "box")
+    def _validate_definition(self): ...
+    async def start(self, force_build):
+        self.root = Path(tempfile.mkdtemp())
+        for name in (*FOLDERS, "logs/agent", "logs/verifier", "logs/artifacts"):
+            (self.root / name).mkdir()
+    async def stop(self, delete):
+        await self.exec("tmux kill-server")
+        shutil.rmtree(self.root)
+    def at(self, path):
+        return self.root / str(path).lstrip("/")
+    async def upload_file(self, source_path, target_path):
+        shutil.copy(source_path, self.at(target_path))
+    async def upload_dir(self, source_dir, target_dir):
+        shutil.copytree(source_dir, self.at(target_dir), dirs_exist_ok=True)
+    async def download_file(self, source_path, target_path):
+        shutil.copy(self.at(source_path), target_path)
+    async def download_dir(self, source_dir, target_dir):
+        shutil.copytree(self.at(source_dir), target_dir, dirs_exist_ok=True)
+    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
+        words = ["bwrap", "--dev", "/dev", "--proc", "/proc", "--chdir", cwd or "/app"]
+        for name in ("usr", "bin", "lib", "lib64", "etc"):
+            words += ["--ro-bind-try", f"/{name}", f"/{name}"]
+        for name in FOLDERS:
+            words += ["--bind", str(self.root / name), f"/{name}"]
+        known = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **(env or {})}
+        words += ["bash", "-c", command]
+        made = await asyncio.create_subprocess_exec(
+            *words, env=known, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        out, err = await made.communicate()
+        return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=made.returncode)
+"""
+"""Bubblewrap in place of a container."""
+
+
+def typed(keystrokes: str) -> str:
+    """What terminus-2 is told by a policy that types these and has done all."""
+    commands = [{"keystrokes": keystrokes, "duration": 1.0}]
+    said = {"analysis": "", "plan": "", "commands": commands, "task_complete": True}
+    return f"<answer> {json.dumps(said)}</answer>"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solves", [True, False])
+def test_a_task_of_harbor(solves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Harbor is named by TURNWISE_TEST_HARBOR, its Python, and TURNWISE_TEST_HARBOR_TASK, the
+    folder recipes/multi-step of its authors' harbor-cookbook: its trial, agent and verifiers."""
+    python, folder = map(os.environ.get, ("TURNWISE_TEST_HARBOR", "TURNWISE_TEST_HARBOR_TASK"))
+    if python is None or folder is None or not all(map(shutil.which, ("bwrap", "tmux"))):
+        pytest.skip("there is no Harbor, or no bwrap and tmux")
+    (tmp_path / "own_box.py").write_text(BOX)
+    (tmp_path / "names.json").write_text(json.dumps({"base": [Path(folder).name]}))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    kwargs = {"record_terminal_session": False}
+    trial = {
+        "agent": {"name": "terminus-2", "kwargs": kwargs},
+        "environment": {"import_path": "own_box:Box"},
+    }
+    steps = ("scaffold", "implement", "document") if solves else ("scaffold",)
+    replies = []
+    for step in steps:
+        solution = (Path(folder) / "steps" / step / "solution/solve.sh").read_text()
+        replies += [typed(f"bash <<'END'\n{solution}\nEND\n" if solves else "")] * 2
+    played = by_program(
+        [python, f"{FOLDER}/harbor_task.py"],
+        tmp_path / "names.json",
+        {"folder": str(Path(folder).parent), "trial": trial},
+        replies,
+    )
+    assert played.verdict is not None, played.problem
+    assert played.verdict.parts == {"reward": float(solves)}
+    contexts = len(steps)
+    assert (len(played.turns), len(played.tokens.spans)) == (2 * contexts, contexts)
+    assert played.capture.coverage == 1.0
+
+
+ROW = {"responses_create_params": {"input": [{"role": "user", "content": "Reply."}]}, "id": 0}
+
+
+def test_rows_of_nemo_gym_show_their_last_message(tmp_path: Path) -> None:
+    file = str(tmp_path / "rows.jsonl")
+    Path(file).write_text(f"{json.dumps(ROW)}\n{json.dumps(ROW)}\n")
+    options = {"train": file, "heldout": file, "agent": "one"}
+    made = make_environment(f"{FOLDER}/nemo_gym_tasks.py:Rows", options)
+    assert [(one.id, one.prompt) for one in made.tasks("heldout")] == [
+        ("heldout-0", "Reply."),
+        ("heldout-1", "Reply."),
+    ]
+
+
+HEAD = "http://127.0.0.1:11000"
+SERVERS = (
+    *("resources_servers/workplace_assistant", "environment_servers/legacy_agent"),
+    *("responses_api_agents/simple_agent", "responses_api_models/policy"),
+)
+
+
+@pytest.fixture
+def gym(tmp_path: Path) -> Iterator[Environment]:
+    """Rows that NeMo Gym's package has, and its servers, in the Python that is named by
+    TURNWISE_TEST_NEMO_GYM, which has to be a virtual environment's."""
+    if (python := os.environ.get("TURNWISE_TEST_NEMO_GYM")) is None:
+        pytest.skip("there is no NeMo Gym")
+    home = Path(python).parents[1]
+    for server in SERVERS:
+        (tmp_path / server).mkdir(parents=True)
+        (tmp_path / server / ".venv").symlink_to(home)
+    command = [home / "bin/gym", "env", "start", "--resources-server", "workplace_assistant"]
+    command += ["--model-type", "policy", "--search-dir", FOLDER / "nemo_gym"]
+    command += [f"+uv_venv_dir={tmp_path}", "+skip_venv_if_present=true"]
+    known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(command, cwd=tmp_path, env=known) as servers:
+        try:
+            while not ready(f"{HEAD}/readyz"):
+                assert servers.poll() is None
+                time.sleep(1)
+            (file,) = home.glob(f"lib/*/site-packages/{SERVERS[0]}/data/example.jsonl")
+            options = {name: str(file) for name in ("train", "heldout")}
+            options["agent"] = "workplace_assistant_simple_agent"
+            yield make_environment(f"{FOLDER}/nemo_gym_tasks.py:Rows", options)
+        finally:
+            servers.terminate()
+
+
+def ready(url: str) -> bool:
+    try:
+        with urlopen(url) as reply:
+            return reply.status == 200
+    except OSError:
+        return False
+
+
+def called(call: Mapping[str, str]) -> str:
+    """A call of a row's truth, as the policy writes it."""
+    name, given = call["name"], json.loads(call["arguments"])
+    written = call["arguments"] if len(given) > 1 else next(iter(given.values()))
+    return f"<{name}> {written}</{name}>"
+
+
+@pytest.mark.slow
+def test_rows_of_nemo_gym(gym: Environment) -> None:
+    """The policy makes the calls that a row has as its truth, or none, or spends its budget."""
+    agent = FunctionAgent(run=f"{FOLDER}/nemo_gym_tasks.py:run", reward="agent")
+    limits = LIMITS.model_copy(update={"max_tokens": 50_000})
+    done = "<answer> Done.</answer>"
+    truths = [map(called, task.data["row"]["ground_truth"]) for task in gym.tasks("train")]
+    for number, truth in enumerate(truths):
+        replies = [*truth, done]
+        right = play(agent, gym, replies, limits, number)
+        assert right.outcome is Outcome.SUCCESS, right.problem
+        found = len(right.turns), len(right.tokens.spans), right.capture.coverage
+        assert found == (len(replies), 1, 1.0)
+        none = play(agent, gym, [done], limits, number)
+        assert (none.outcome, none.reward) == (Outcome.FAILURE, 0.0)
+        cut = play(agent, gym, replies, limits.model_copy(update={"max_turns": 1}), number)
+        assert (cut.outcome, cut.reward) == (Outcome.TRUNCATED_TURNS, 0.0)

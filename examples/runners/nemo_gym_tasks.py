@@ -1,0 +1,48 @@
+"""Rows of NeMo Gym, played by its own servers, which run already: an agent server asks the policy,
+a resources server has the tools and the verdict. `agent` is the agent server's name, `head` where
+the head server is; each row goes there with the policy's address (nemo_gym/responses_api_models).
+"""
+
+import json
+import logging
+from pathlib import Path
+
+import httpx2
+
+from turnwise import Environment, Task
+
+
+class Rows(Environment):
+    def __init__(self, train, heldout, agent, head="http://127.0.0.1:11000"):
+        self.files = {"train": train, "heldout": heldout}
+        self.servers = {"agent": agent, "head": head}
+
+    def tasks(self, split):
+        rows = map(json.loads, Path(self.files[split]).read_text().splitlines())
+        return [
+            Task(f"{split}-{number}", shown(row), data=self.servers | {"row": row})
+            for number, row in enumerate(rows)
+        ]
+
+
+def shown(row):
+    said = row["responses_create_params"]["input"]
+    return said if isinstance(said, str) else str(said[-1]["content"])
+
+
+async def run(task, model):
+    row, head, agent = (task.data[name] for name in ("row", "head", "agent"))
+    asked = row["responses_create_params"] | {"metadata": {"policy": model.base_url}}
+    async with httpx2.AsyncClient(timeout=None, trust_env=False) as client:
+        servers = (await client.get(f"{head}/server_instances")).json()
+        urls = {one["process_name"]: one["url"] for one in servers}
+        if agent not in urls:
+            raise ValueError(f"NeMo Gym has no server {agent!r} at {head}: {', '.join(urls)}")
+        reply = await client.post(
+            f"{urls[agent]}/run", json=row | {"responses_create_params": asked}
+        )
+    found = {"mask_sample": True, "failure_reason": reply.text} if reply.is_error else reply.json()
+    if found.get("mask_sample"):  # not the policy's fault, unless it has spent a budget: no reward
+        logging.warning("%s", found.get("failure_reason"))
+        return None
+    return {"reward": found["reward"], "parts": found.get("reward_components", {})}
