@@ -32,7 +32,8 @@ def shown(row):
 
 async def run(task, model):
     row, head, agent = (task.data[name] for name in ("row", "head", "agent"))
-    asked = row["responses_create_params"] | {"metadata": {"policy": model.base_url}}
+    asked = dict(row["responses_create_params"])
+    asked["metadata"] = (asked.get("metadata") or {}) | {"policy": model.base_url}
     async with httpx2.AsyncClient(timeout=None, trust_env=False) as client:
         servers = (await client.get(f"{head}/server_instances")).json()
         urls = {one["process_name"]: one["url"] for one in servers}

@@ -21,7 +21,9 @@ class Policy(SimpleResponsesAPIModel):
 def addressed(body):
     """What the policy is asked, and a client of its address."""
     asked = body.model_dump(exclude_unset=True) | {"model": "policy"}
-    address = asked.pop("metadata")["policy"]
+    address = (asked.pop("metadata", None) or {}).get("policy")
+    if address is None:
+        raise ValueError("the agent does not pass on metadata, which has the policy's address")
     return asked, NeMoGymAsyncOpenAI(base_url=address, api_key="none", max_http_attempts=1)
 
 
