@@ -77,9 +77,15 @@ def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _json_lines(path: Path) -> Iterator[Row]:
-    for where, line in lines_of(read_text(path), path):
+    # What is no UTF-8 is kept, so that it voids its own line alone.
+    text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+    for where, line in lines_of(text, path):
         try:
+            line.encode()
             yield where, _parse(line, where, 0)
+        except UnicodeEncodeError as error:
+            at = f"at character {error.start + 1}"
+            yield where, DataError(f"{where}: not UTF-8 text, {at}: convert it")
         except DataError as error:
             yield where, error
 

@@ -248,11 +248,18 @@ def test_broken_files_are_named_by_file_and_line(tmp_path, own, which, message, 
 
 def test_broken_records_are_left_out_and_told(tmp_path, own):
     path = tmp_path / "broken.jsonl"
-    path.write_text(f'{json.dumps(QUESTIONS[0])}\n{{"question": 3}}\n' + "{\n" * 6)
+    lines = [
+        json.dumps(QUESTIONS[0]).encode(),
+        b'{"question": 3}',
+        b'{"question": "\xff"}',
+        *[b"{"] * 5,
+    ]
+    path.write_bytes(b"\n".join(lines))
     environment = SearchEnvironment(QuestionFile(**own | {"file": str(path)}))
     assert len(environment.tasks("train")) + len(environment.tasks("heldout")) == 1
     told = environment.task_set.warnings
     assert [f"line {number}: " in one for number, one in enumerate(told[:5], 2)] == [True] * 5
+    assert "line 3: not UTF-8 text, at character 15: convert it" in told[1]
     assert told[5:] == [f"{path}: 2 more records are broken: left out"]
 
 
