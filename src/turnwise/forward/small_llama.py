@@ -27,8 +27,8 @@ LARGEST = 200_000_000
 """Parameters. Above it products dominate, and a second copy of the weights costs too much."""
 DTYPES = (torch.float32, torch.bfloat16)
 SHARING_ROWS, SHARED_PLACES = 8, 64
-"""Of fewer rows, or fewer places that they share, one reading for each row takes no longer than one
-for all and another for what is behind."""
+"""A pass of fewer rows, or with fewer places that they share, is no faster by one reading for all
+and another for what is behind."""
 X86 = ("x86_64", "AMD64")
 """Names of the processors on which oneDNN's kernels were measured: elsewhere some are slow."""
 ADAPTED = "peft.tuners.lora.layer"
