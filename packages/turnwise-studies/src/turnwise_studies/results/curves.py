@@ -25,7 +25,7 @@ Curves = dict[str, dict[str, dict[int, list[float]]]]
 
 
 def read_curves(names: Sequence[str], folders: Folders) -> Curves:
-    """Raises DataError for a series that no run has."""
+    """Raises DataError for a series that no run has, nor could have."""
     found = {
         name: {
             arm: {seed: series(RunFolder.open(path), name) for seed, path in by_seed.items()}

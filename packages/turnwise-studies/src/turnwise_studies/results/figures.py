@@ -62,7 +62,7 @@ class Figures:
 
 def figures(study: Study, command: str, folders: Folders, others: Sequence[Path]) -> Figures:
     """Measure the finished runs of all arms; `others` are runs that arms began with. Raises
-    ConfigError for a metric that no run has."""
+    ConfigError for a metric that no run has, nor could have."""
     config = study.config
     arms = {
         arm: {name: _of_arm(name, metric, by_seed) for name, metric in config.metrics.items()}
