@@ -39,8 +39,6 @@ class Batch:
     """int64, the row of the batch of each in `sampled`; None when they are all rows in order."""
     copies: list[tuple[CacheExtent, list[CacheExtent], slice]] = field(default_factory=list)
     """(run, runs, columns): after the pass the one gives the others what is new."""
-    shared: int = 0
-    """So many first tokens of all histories are the same, and are cached."""
 
 
 def next_batch(running: Sequence[Request]) -> Batch:
@@ -57,11 +55,10 @@ def decode_batch(running: Sequence[Request]) -> Batch:
     last = [request.last for request in requests]
     ids = np.array(last, np.int64)[:, None]
     runs, ones = [request.run for request in requests], [1] * len(requests)
-    shared = _shared(requests)
-    return Batch(runs, ids, places, requests, ones, len(runs), requests, None, shared=shared)
+    return Batch(runs, ids, places, requests, ones, len(requests), requests, None)
 
 
-def _shared(requests: Sequence[Request]) -> int:
+def shared_beginning(requests: Sequence[Request]) -> int:
     """The number of cached tokens with which all histories begin."""
     cached = [request.session.history[: request.session.length].tobytes() for request in requests]
     # All others lie between the least and the greatest, so they begin with what these two share.

@@ -16,7 +16,13 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
-from turnwise.engines.batches import Batch, find_donor, image_inputs, next_batch
+from turnwise.engines.batches import (
+    Batch,
+    find_donor,
+    image_inputs,
+    next_batch,
+    shared_beginning,
+)
 from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import SessionImages
 from turnwise.engines.recording import RoutingRecorder
@@ -35,7 +41,7 @@ from turnwise.engines.sessions import Future, PreparedRequest, Request, Session,
 from turnwise.engines.threaded import ThreadedEngine
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.forward.make_runner import make_runner
-from turnwise.forward.runner import ImageRunner
+from turnwise.forward.runner import ImageRunner, Runner
 from turnwise.tokens import Image
 
 
@@ -342,9 +348,11 @@ class EmbeddedEngine:
             if isinstance(self.runner, ImageRunner):
                 batch, shown = image_inputs(batch, self.runner.reader)
                 logits = self.runner.forward_images(batch.runs, batch.ids, batch.positions, shown)
+            elif isinstance(self.runner, Runner) and self.runner.specialised:
+                shared = shared_beginning(batch.requests)
+                logits = self.runner.forward(batch.runs, batch.ids, batch.positions, shared=shared)
             else:
-                inputs = batch.runs, batch.ids, batch.positions
-                logits = self.runner.forward(*inputs, shared=batch.shared)
+                logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:
             self.runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else Drawn([], [], [])

@@ -101,10 +101,8 @@ class OwnRunner:
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
         cache: OwnCaches | None = None,
-        shared: int = 0,
     ) -> torch.Tensor:
         """See `Runner.forward`; positions are those that the model counts by itself."""
-        del shared  # each row's state is its own
         caches = self.cache if cache is None else cache
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
