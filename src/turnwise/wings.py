@@ -79,6 +79,9 @@ OWN: dict[str, dict[str, str]] = {
         "evaluation": "robustness",
         "file_format": "atif",
     },
+    "trust": {
+        "command": "audit",
+    },
     "view": {
         "command": "top view",
         "monitor": "trackers",

@@ -28,6 +28,11 @@ class Finding:
     passed: bool | None = None
     """None for a measurement that nothing depends on."""
     note: str = ""
+    """Evidence, in sentences."""
+    replay: str = ""
+    """How to see it again: a task and a script, or a command."""
+    remedy: str = ""
+    """What to do about it, in a sentence."""
 
 
 def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:

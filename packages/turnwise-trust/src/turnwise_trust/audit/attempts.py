@@ -1,0 +1,79 @@
+"""Attempts: episodes of a policy that needs no model, through the loop that training uses.
+
+So what an attack earns here is what a policy would be paid, and a verifier that raises, hangs or
+returns no number leaves the attempt ungraded, as it leaves an episode.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from turnwise.config import RolloutConfig
+from turnwise.environments.base import Environment
+from turnwise.rollout.loop import EpisodeLoop
+from turnwise.seeds import derive
+from turnwise.types import Action, Observation, Step, Task, Trajectory
+
+Policy = Callable[[Trajectory], Action | None]
+"""From the episode so far, its first message included, to the next action; None when it is done:
+then it answers nothing until the episode ends."""
+
+NOTHING = Action("", answer="")
+
+LIMITS = RolloutConfig(max_turns=200, max_tool_calls=1000, max_seconds=30.0)
+
+
+@dataclass(kw_only=True)
+class Attempt(EpisodeLoop):
+    """An episode whose policy is a function."""
+
+    policy: Policy
+
+    async def _begin(self) -> None:
+        await self._reset()
+
+    async def _act(self, turn: int) -> Action:
+        self._check_time()
+        return self.policy(self.trajectory) or NOTHING
+
+    async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
+        """Nothing: the policy reads the trajectory."""
+
+
+def attempts(
+    prototype: Environment,
+    tasks: Sequence[Task],
+    policy: Policy,
+    seed: int = 0,
+    limits: RolloutConfig = LIMITS,
+) -> list[Trajectory]:
+    """Play each task once, one after the other, and judge it. The same seed gives the same
+    episodes where the environment is deterministic."""
+
+    async def work() -> list[Trajectory]:
+        return [
+            await Attempt(
+                planned=Trajectory(task, "audit", 0, derive("audit", task.id, seed)),
+                prototype=prototype,
+                limits=limits,
+                policy=policy,
+            ).run()
+            for task in tasks
+        ]
+
+    return asyncio.run(work())
+
+
+def scripted(actions: Sequence[Action]) -> Policy:
+    """A policy that takes these actions in order, whatever it is shown."""
+
+    def policy(trajectory: Trajectory) -> Action | None:
+        turn = len(trajectory.turns)
+        return actions[turn] if turn < len(actions) else None
+
+    return policy
+
+
+def graded(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
+    """Those that have a verdict."""
+    return (one for one in trajectories if one.verdict is not None)

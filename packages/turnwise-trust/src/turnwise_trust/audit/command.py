@@ -1,0 +1,44 @@
+"""The command `audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.commands.evaluating import AsJson
+from turnwise.commands.printing import print_json
+from turnwise.errors import ConfigError
+from turnwise.storage.run_folder import writing
+
+
+def audit(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="An environment's name, or path/to/file.py:Class, then its options as key=value."
+        ),
+    ],
+    tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play.")] = 64,
+    seed: Annotated[int, typer.Option(help="Another seed is another audit.")] = 0,
+    page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit an environment before training on it: attacks on its verifier. Needs no model."""
+    from turnwise_environments.commands import named_with_options
+    from turnwise_trust.audit.probes import audited
+    from turnwise_trust.audit.subject import subject_of
+
+    named = named_with_options(words)
+    if len(named) != 1:
+        raise ConfigError("name one environment, then its options as key=value")
+    ((name, options),) = named
+    found = audited(subject_of(name, options, tasks, seed))
+    if page is not None:
+        with writing(page):
+            page.write_text(found.markdown(), encoding="utf-8")
+    if as_json:
+        print_json(found.plain())
+    else:
+        found.print()
+    if found.failed:
+        raise typer.Exit(1)

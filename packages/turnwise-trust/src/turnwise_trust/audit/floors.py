@@ -1,0 +1,37 @@
+"""Floors: what an agent earns that does nothing, and one that does everything."""
+
+from collections.abc import Iterator
+
+from turnwise.evaluation.intervals import wilson
+from turnwise.storage.audits import Finding
+from turnwise_trust.audit.subject import Subject, success
+
+IDLE = 0.05
+"""The largest share of tasks that may be solved by doing nothing: above it, a policy that has
+learned to do nothing is paid for it."""
+
+
+def floors(subject: Subject) -> Iterator[Finding]:
+    """The success of an idle agent, and of the oracle."""
+    share, count = success(subject.idle), len(subject.idle)
+    low, high = wilson(round(share * count), count)
+    yield Finding(
+        "an agent that does nothing",
+        share,
+        low,
+        high,
+        bound=IDLE,
+        passed=low <= IDLE,
+        note="share of tasks that an empty answer solves",
+        remedy="" if low <= IDLE else "Have verify() ask for what only acting can bring about.",
+    )
+    if subject.of_oracle:
+        share, count = success(subject.of_oracle), len(subject.of_oracle)
+        yield Finding(
+            "the oracle",
+            share,
+            *wilson(round(share * count), count),
+            passed=share == 1,
+            note=f"share of {count} tasks that the environment's own oracle solves",
+            remedy="" if share == 1 else "Mend the verifier, or the labels that it refuses.",
+        )

@@ -1,0 +1,66 @@
+"""The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import make_environment
+from turnwise.storage.audits import Finding
+from turnwise.types import Action, Task, Trajectory
+from turnwise_environments.measurement import all_tasks, oracles, spread
+from turnwise_trust.audit.attempts import Policy, attempts, graded, scripted
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited."""
+
+    name: str
+    """As a command names it."""
+    options: Mapping[str, Any]
+    environment: Environment
+    """The prototype of its episodes."""
+    tasks: Sequence[Task]
+    """The tasks that are played, of both splits, with their secrets."""
+    seed: int = 0
+    oracle: Mapping[str, Sequence[Action]] = field(default_factory=dict)
+    """The actions of a perfect agent by task id, where the environment knows them."""
+
+    def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
+        """Episodes of a policy, one for each task."""
+        return attempts(self.environment, self.tasks if tasks is None else tasks, policy, self.seed)
+
+    @cached_property
+    def of_oracle(self) -> list[Trajectory]:
+        """Episodes of the oracle: of the tasks that it can do."""
+        known = [task for task in self.tasks if task.id in self.oracle]
+        return [one for task in known for one in self.play(scripted(self.oracle[task.id]), [task])]
+
+    @cached_property
+    def idle(self) -> list[Trajectory]:
+        """Episodes of an agent that answers nothing."""
+        return self.play(scripted([]))
+
+
+Probe = Callable[[Subject], Iterable[Finding]]
+"""One attack, or one measurement: its findings, at least one, `passed` for what was tried in
+vain."""
+
+
+def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int = 0) -> Subject:
+    """Make an environment and choose its tasks. Raises ConfigError or DataError for one that
+    cannot be made with these options."""
+    environment = make_environment(name, options)
+    tasks = spread(all_tasks(environment), most_tasks)
+    known = {task.id: actions for task, actions in oracles(environment, tasks)}
+    return Subject(name, options, environment, tasks, seed, known)
+
+
+def success(played: Sequence[Trajectory]) -> float:
+    """Share of successes among the graded ones; 0 of none."""
+    verdicts = [one.verdict for one in graded(played)]
+    return sum(verdict is not None and verdict.success for verdict in verdicts) / max(
+        len(verdicts), 1
+    )

@@ -1,0 +1,84 @@
+"""A page of findings: the verdict, then each finding with its figure, evidence and remedy.
+
+All commands of this package end in one, which is printed, written as JSON, or as Markdown.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Column, Table
+
+from turnwise.commands.printing import figure, print_line, print_table
+from turnwise.storage.audits import Finding
+
+MARKS = {False: "FAILED", True: "passed", None: ""}
+
+
+@dataclass(frozen=True)
+class Page:
+    """The findings of a command."""
+
+    title: str
+    verdict: str
+    """In one sentence."""
+    findings: Sequence[Finding]
+    """The most important first."""
+
+    @property
+    def failed(self) -> list[Finding]:
+        """The findings that speak against it."""
+        return [one for one in self.findings if one.passed is False]
+
+    def plain(self) -> dict[str, Any]:
+        """The page as plain data, with a hash of all else in it."""
+        found = {
+            "title": self.title,
+            "verdict": self.verdict,
+            "findings": [asdict(one) for one in self.findings],
+        }
+        text = json.dumps(found, sort_keys=True, default=str)
+        return {**found, "hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+    def markdown(self) -> str:
+        """The page as Markdown."""
+        lines = [f"# {self.title}", "", self.verdict, "", "| | figure | |", "|---|---|---|"]
+        for one in self.findings:
+            said = _one_line(" ".join(filter(None, (MARKS[one.passed], _said(one)))))
+            lines.append(f"| {_one_line(one.check)} | {_figures(one)} | {said} |")
+        return "\n".join(lines) + "\n"
+
+    def print(self) -> None:
+        """Print it to the terminal, the verdict last."""
+        table = Table(
+            Column("", overflow="fold"),
+            Column("figure", justify="right", no_wrap=True),
+            "",
+            Column("evidence, and what to do", overflow="fold"),
+            title=self.title,
+        )
+        for one in self.findings:
+            table.add_row(escape(one.check), _figures(one), MARKS[one.passed], escape(_said(one)))
+        print_table(table)
+        print_line(self.verdict)
+
+
+def _figures(finding: Finding) -> str:
+    if finding.figure is None:
+        return ""
+    text = figure(finding.figure)
+    if finding.low is None or finding.high is None:
+        return text
+    return f"{text} ({figure(finding.low)} – {figure(finding.high)})"
+
+
+def _said(finding: Finding) -> str:
+    replay = f"Replay: {finding.replay}" if finding.replay else ""
+    return " ".join(filter(None, (finding.note, replay, finding.remedy)))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

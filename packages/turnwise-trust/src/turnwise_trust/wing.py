@@ -1,0 +1,9 @@
+"""The wing: the command `audit`."""
+
+from turnwise.wings import Wing
+
+WING = Wing(
+    commands={
+        "audit": "turnwise_trust.audit.command:audit",
+    },
+)

@@ -1,0 +1,39 @@
+"""The command `audit`: its page, and its verdict."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.shell import Shell
+from turnwise_trust.audit.probes import audited
+from turnwise_trust.audit.subject import subject_of
+
+IDLE_IS_PAID = """
+from turnwise import Environment, Task, Verdict
+
+class Paid(Environment):
+    def tasks(self, split):
+        return [Task(f"{split}{number}", f"Book flight {number}.") for number in range(8)]
+
+    def verify(self, trajectory):
+        return Verdict(1.0, True)
+"""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def test_an_environment_that_pays_for_nothing_is_not_certified(shell: Shell, tmp_path: Path):
+    file, page = tmp_path / "paid.py", tmp_path / "page.md"
+    file.write_text(IDLE_IS_PAID)
+    found = shell("audit", f"{file}:Paid", "--json", "--page", page, code=1).json
+    assert found["verdict"].startswith("Not certified for RL: an agent that does nothing")
+    assert "an agent that does nothing" in page.read_text()
+
+
+def test_the_same_seed_gives_the_same_page():
+    pages = [audited(subject_of("frozen_lake", {}, 8)).plain() for _ in range(2)]
+    assert pages[0] == pages[1]
+    assert pages[0]["verdict"].startswith("Certified")
