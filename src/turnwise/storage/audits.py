@@ -32,7 +32,7 @@ class Finding:
     replay: str = ""
     """How to see it again: a task and a script, or a command."""
     remedy: str = ""
-    """What to do about it, in a sentence."""
+    """A sentence that says what to do about it."""
 
 
 def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:

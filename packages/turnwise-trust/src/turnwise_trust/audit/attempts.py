@@ -15,8 +15,8 @@ from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Step, Task, Trajectory
 
 Policy = Callable[[Trajectory], Action | None]
-"""From the episode so far, its first message included, to the next action; None when it is done:
-then it answers nothing until the episode ends."""
+"""A function from the episode so far, its first message included, to the next action; None when it
+is done: then it answers nothing until the episode ends."""
 
 NOTHING = Action("", answer="")
 
@@ -75,5 +75,5 @@ def scripted(actions: Sequence[Action]) -> Policy:
 
 
 def graded(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
-    """Those that have a verdict."""
+    """The trajectories that have a verdict."""
     return (one for one in trajectories if one.verdict is not None)

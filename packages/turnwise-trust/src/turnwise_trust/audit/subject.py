@@ -15,10 +15,10 @@ from turnwise_trust.audit.attempts import Policy, attempts, graded, scripted
 
 @dataclass(frozen=True)
 class Subject:
-    """What is audited."""
+    """An environment that is audited, with all that probes share."""
 
     name: str
-    """As a command names it."""
+    """The name by which a command knows it."""
     options: Mapping[str, Any]
     environment: Environment
     """The prototype of its episodes."""
