@@ -93,7 +93,7 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "![All arms by step](it.png)",
         "Command: `turnwise study it`",
         "Seeds: 3, 5, 7; 9 minutes",
-        "a mean's over seeds (Student's t). –, or no row: there is no such number.",
+        "a mean's over seeds (Student's t).",
         "Machine: m",
         "`abc`",
     ):

@@ -66,8 +66,8 @@ def page(figures: Figures, plot: str) -> str:
         f"![All arms by step]({plot})" if plot else "",
         "## How it was measured",
         f"- Command: `{figures.command}`\n"
-        f"- Seeds: {', '.join(map(str, figures.seeds))}; {figures.minutes:.0f} minutes, all runs "
-        f"added up\n- Machine: {'; '.join(figures.machines)}\n"
+        f"- Seeds: {', '.join(map(str, figures.seeds))}; {figures.minutes:.0f} minutes\n"
+        f"- Machine: {'; '.join(figures.machines)}\n"
         f"- Commit: {', '.join(f'`{one}`' for one in figures.commits)}, {figures.measured}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -78,7 +78,8 @@ def effect_text(effect: Effect, figures: Figures) -> str:
     claim = effect.claim or (
         f"{effect.arm} is {effect.direction} than {effect.against} in {effect.metric}"
     )
-    verdict = f"**{effect.verdict.capitalize()}**: {effect.why}."
+    shown = effect.verdict == "effect shown"  # of which the intervals above say why
+    verdict = f"**{effect.verdict.capitalize()}**{'' if shown else f': {effect.why}'}."
     if figures.smallest:
         verdict = "No verdict: the smallest form is no result."
     lines = [f"## {claim.rstrip('.')}", ""]
@@ -149,7 +150,8 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
         "A line for each claim. An effect is shown if the 95% intervals of the paired difference, "
         "over seeds and by task, lie on the claimed side of 0, opposite if they lie on the other "
         "one; not shown is not the same as not there: a study's page says what could have been "
-        f"seen. Minutes are of all runs, added up. {len(studies)} studies, {counts.total()} "
+        f"seen. Minutes are of all runs, added up; {NONE}, or no row: there is no such number. "
+        f"{len(studies)} studies, {counts.total()} "
         f"claims: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. "
         f"A study's first claim is shown in {first} of them, at least one claim in {some}."
     )
@@ -182,7 +184,7 @@ def _reading(figures: Figures) -> str:
     text = "Intervals are 95%: a seed's over its tasks, a mean's over seeds (Student's t)"
     if len(figures.effects) > 1:
         text += f"; p is corrected for {len(figures.effects)} claims (Holm)"
-    return f"{text}. {NONE}, or no row: there is no such number."
+    return f"{text}."
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
