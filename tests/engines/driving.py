@@ -1,7 +1,8 @@
 """Drives an engine in tests: with a deadline, and against a forward pass without a cache."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -21,32 +22,29 @@ with TemporaryDirectory() as folder:
 PROMPT = [3, 70, 12, 5, 41, 200, 9, 8, 120, 33]
 
 
-def run(
+@asynccontextmanager
+async def running(
     model: Any,
-    body: Callable[[EmbeddedEngine], Awaitable[None]],
     max_sequences: int = 4,
     max_tokens: int = 200,
     deterministic: bool = True,
     kv_cache_tokens: int | None = None,
     tokenizer: Any = None,
-) -> None:
-    """Run `body` against an engine, with a deadline: nothing may hang."""
-
-    async def main() -> None:
-        engine = EmbeddedEngine(
-            model,
-            tokenizer or TOKENIZER,
-            max_sequences=max_sequences,
-            max_tokens=max_tokens,
-            deterministic=deterministic,
-            kv_cache_tokens=kv_cache_tokens,
-        )
-        try:
-            await asyncio.wait_for(body(engine), A_HANG)
-        finally:
-            await engine.stop()
-
-    asyncio.run(main())
+) -> AsyncIterator[EmbeddedEngine]:
+    """An engine, with a deadline: nothing may hang."""
+    engine = EmbeddedEngine(
+        model,
+        tokenizer or TOKENIZER,
+        max_sequences=max_sequences,
+        max_tokens=max_tokens,
+        deterministic=deterministic,
+        kv_cache_tokens=kv_cache_tokens,
+    )
+    try:
+        async with asyncio.timeout(A_HANG):
+            yield engine
+    finally:
+        await engine.stop()
 
 
 async def sample(

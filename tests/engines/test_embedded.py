@@ -14,7 +14,7 @@ from tests.engines.driving import (
     checked,
     each,
     once,
-    run,
+    running,
     sample,
 )
 from tests.forward.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.numbers
 @pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logprobs_are_those_of_a_full_forward_pass(family: str, deterministic: bool) -> None:
+async def test_logprobs_are_those_of_a_full_forward_pass(family: str, deterministic: bool) -> None:
     model = tiny_model(family)
 
     async def episode(engine: EmbeddedEngine, index: int) -> None:
@@ -40,33 +40,28 @@ def test_logprobs_are_those_of_a_full_forward_pass(family: str, deterministic: b
             history += [*completion.tokens, *range(20, 22 + 4 * index)]
         engine.close(str(index))
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, deterministic=deterministic) as engine:
         await each(engine, 6, lambda index: episode(engine, index))
-
-    run(model, body, deterministic=deterministic)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_that_of_generate(family: str) -> None:
+async def test_greedy_text_is_that_of_generate(family: str) -> None:
     model = tiny_model(family, seed=1)
     expected = model.generate(
         torch.tensor([PROMPT]), max_new_tokens=30, do_sample=False, eos_token_id=263, pad_token_id=0
     )[0, len(PROMPT) :].tolist()
 
-    async def body(engine: EmbeddedEngine) -> None:
+    assert len(set(expected)) > 5
+    async with running(model) as engine:
         completion = await once(engine, PROMPT, 30, temperature=0)
         assert list(completion.tokens) == expected
         assert_logprobs(model, PROMPT, completion)
 
-    assert len(set(expected)) > 5
-    run(model, body)
 
-
-def test_a_turn_computes_only_what_is_new() -> None:
+async def test_a_turn_computes_only_what_is_new() -> None:
     model = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         engine.open("s")
         first = await sample(engine, PROMPT, 4)
         assert engine.counters.computed == len(PROMPT) + 3
@@ -75,13 +70,10 @@ def test_a_turn_computes_only_what_is_new() -> None:
         assert engine.counters.computed == len(PROMPT) + 3 + (1 + 5) + 3
         assert_logprobs(model, history, second)
 
-    run(model, body)
 
-
-def test_a_changed_history_keeps_only_the_common_prefix() -> None:
+async def test_a_changed_history_keeps_only_the_common_prefix() -> None:
     model = tiny_model("gemma3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         engine.open("s")
         await sample(engine, PROMPT, 4)
         computed = engine.counters.computed
@@ -90,24 +82,21 @@ def test_a_changed_history_keeps_only_the_common_prefix() -> None:
         assert engine.counters.computed == computed + 3 + 1
         assert_logprobs(model, changed, completion)
 
-    run(model, body)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
-def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> None:
+async def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> None:
     model = tiny_model(family)
     prompts = [PROMPT, PROMPT[:7], PROMPT, PROMPT, PROMPT[:7], [9, *PROMPT]]
     seeds = [0, 1, 2, 3, 1, 5]
     """Two sessions say the same in their first turn."""
     alone: list[list[int]] = []
-
-    async def by_itself(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         for index, prompt in enumerate(prompts):
             completion = await once(engine, prompt, 5, seed=seeds[index])
             alone.append(list(completion.tokens))
+    async with running(model, max_sequences=8) as engine:
 
-    async def together(engine: EmbeddedEngine) -> None:
         async def episode(index: int) -> list[int]:
             first = await turn(index, prompts[index], seed=seeds[index])
             history = [*prompts[index], *first, 7, 8, 9]
@@ -124,32 +113,25 @@ def test_a_history_that_several_sessions_have_is_computed_once(family: str) -> N
         second, third = (len(prompts) - 1) * 4, len(prompts) * 2
         assert engine.counters.computed == distinct + second + third + len(prompts) * 3 * 4
 
-    run(model, by_itself)
-    run(model, together, max_sequences=8)
-
 
 @pytest.mark.long
-def test_a_prompt_longer_than_one_pass() -> None:
+async def test_a_prompt_longer_than_one_pass() -> None:
     model = tiny_model("llama", positions=8192)
     prompt = [(7 * place) % 250 for place in range(PREFILL_TOKENS + 90)]
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=1, max_tokens=5000) as engine:
         completion = await once(engine, prompt, 3)
         assert engine.counters.passes == 2 + 2
         assert_logprobs(model, prompt, completion)
 
-    run(model, body, max_sequences=1, max_tokens=5000)
 
-
-def test_a_seed_gives_the_same_tokens_among_neighbours() -> None:
+async def test_a_seed_gives_the_same_tokens_among_neighbours() -> None:
     model = tiny_model("qwen3")
     alone: list[int] = []
-
-    async def by_itself(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         completion = await once(engine, PROMPT, 20, seed=5)
         alone.extend(completion.tokens)
+    async with running(model, max_sequences=7, deterministic=False) as engine:
 
-    async def among_others(engine: EmbeddedEngine) -> None:
         def turn(index: int) -> Awaitable[Completion]:
             own = index == 4
             prompt, seed = (PROMPT, 5) if own else (PROMPT[index:], 100 + index)
@@ -159,14 +141,10 @@ def test_a_seed_gives_the_same_tokens_among_neighbours() -> None:
         assert list(completions[4].tokens) == alone
         assert all(list(c.tokens) != alone for c in completions[:4] + completions[5:])
 
-    run(model, by_itself)
-    run(model, among_others, max_sequences=7, deterministic=False)
 
-
-def test_an_empty_load_announces_weights_changed_in_place() -> None:
+async def test_an_empty_load_announces_weights_changed_in_place() -> None:
     model = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         engine.open("s")
         first = await sample(engine, PROMPT, 5)
         with torch.no_grad():
@@ -178,36 +156,28 @@ def test_an_empty_load_announces_weights_changed_in_place() -> None:
         assert second.version == 1
         assert_logprobs(model, history, second)
 
-    run(model, body)
-
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [("model.norm.wieght", "did you mean 'model.norm.weight'"), ("lm_head.weight", "lm_head")],
 )
-def test_weights_that_do_not_fit_change_nothing(name: str, message: str) -> None:
+async def test_weights_that_do_not_fit_change_nothing(name: str, message: str) -> None:
     model = tiny_model("llama")
     before = model.model.norm.weight.clone()
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         with pytest.raises(ConfigError, match=message):
             await engine.load_weights(
                 {"model.norm.weight": torch.zeros(48), name: torch.zeros(7)}, 1
             )
         assert engine.version == 0
-
-    run(model, body)
     assert torch.equal(model.model.norm.weight, before)
 
 
-def test_the_model_can_be_trained_between_requests() -> None:
+async def test_the_model_can_be_trained_between_requests() -> None:
     model = tiny_model("qwen3").train()
     model.model.layers[0].eval()
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         await once(engine, PROMPT, 3)
-
-    run(model, body)
     assert model.training
     assert model.model.layers[1].training
     assert not model.model.layers[0].training
@@ -215,24 +185,21 @@ def test_the_model_can_be_trained_between_requests() -> None:
     assert model.model.embed_tokens.weight.grad is not None
 
 
-def test_history_ends_at_the_context_limit() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+@pytest.mark.parametrize(("positions", "max_tokens"), [(512, 16), (16, 100)])
+async def test_history_ends_at_the_context_limit(positions: int, max_tokens: int) -> None:
+    async with running(tiny_model("qwen3", positions=positions), max_tokens=max_tokens) as engine:
         cut = await once(engine, PROMPT, 50)
         assert (len(cut.tokens), cut.stop_reason) == (6, StopReason.CONTEXT)
         none = await once(engine, PROMPT + PROMPT, 50)
         assert (len(none.tokens), none.stop_reason) == (0, StopReason.CONTEXT)
 
-    run(tiny_model("qwen3"), body, max_tokens=16)
-    run(tiny_model("qwen3", positions=16), body, max_tokens=100)
 
-
-def test_sampling_stops_with_the_token_that_completes_a_string() -> None:
+async def test_sampling_stops_with_the_token_that_completes_a_string() -> None:
     model = tiny_model("llama")
     with torch.no_grad():
         model.lm_head.weight[:ASCII] *= 5
         model.lm_head.weight[ASCII:] = 0
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         free = await once(engine, PROMPT, 30, seed=2)
         assert free.stop_reason == StopReason.MAX_TOKENS
         stop = TOKENIZER.decode(list(free.tokens[9:12]))
@@ -242,26 +209,21 @@ def test_sampling_stops_with_the_token_that_completes_a_string() -> None:
         assert list(stopped.tokens) == list(free.tokens[:12])
         assert list(stopped.logprobs) == list(free.logprobs[:12])
 
-    run(model, body)
 
-
-def test_end_of_text_is_kept() -> None:
+async def test_end_of_text_is_kept() -> None:
     model = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    model.generation_config.eos_token_id = [251, 252]
+    with torch.no_grad():
+        model.model.embed_tokens.weight[251:253] *= 1.5
+    async with running(model) as engine:
         ended = await once(engine, PROMPT, 30, seed=2)
         assert ended.stop_reason == StopReason.END_OF_TEXT
         assert ended.tokens[-1] in (251, 252)
         assert not set(ended.tokens[:-1]) & {251, 252}
 
-    model.generation_config.eos_token_id = [251, 252]
-    with torch.no_grad():
-        model.model.embed_tokens.weight[251:253] *= 1.5
-    run(model, body)
 
-
-def test_requests_that_make_no_sense_are_refused() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_requests_that_make_no_sense_are_refused() -> None:
+    async with running(tiny_model("qwen3")) as engine:
         for prompt in ([], [VOCABULARY], [-1]):
             with pytest.raises(ConfigError, match="prompt"):
                 await once(engine, prompt, 1)
@@ -270,10 +232,8 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         with pytest.raises(RuntimeError, match="not open"):
             await sample(engine, PROMPT, 1, "nobody")
 
-    run(tiny_model("qwen3"), body)
 
-
-def test_logit_processors_change_what_is_sampled() -> None:
+async def test_logit_processors_change_what_is_sampled() -> None:
     """Those of transformers too; log-probabilities are of what they leave."""
     model = tiny_model("llama")
     lengths = []
@@ -285,8 +245,7 @@ def test_logit_processors_change_what_is_sampled() -> None:
 
     penalty = RepetitionPenaltyLogitsProcessor(5.0)
     both = (penalty, only_even)
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         for name in ("plain", "changed"):
             engine.open(name)
         plain, changed = await asyncio.gather(
@@ -305,5 +264,3 @@ def test_logit_processors_change_what_is_sampled() -> None:
             expected = (logits[0] / 0.7).log_softmax(-1)[token].item()
             assert logprob == pytest.approx(expected, abs=1e-4)
             history.append(token)
-
-    run(model, body)

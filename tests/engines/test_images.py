@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engines.driving import PROMPT, each, run
+from tests.engines.driving import PROMPT, each, running
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.batches import PREFILL_TOKENS
@@ -76,31 +76,29 @@ async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
     ["llava", *(pytest.param(n, marks=pytest.mark.slow) for n in FAMILIES if n != "llava")],
 )
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
+async def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
     models: Models, family: str, deterministic: bool
 ) -> None:
     """With less room than the sessions need, so that some lose their cache and see again."""
     model, tokenizer = models[family]
     evictions = []
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(
+        model, 4, 200, deterministic, kv_cache_tokens=200, tokenizer=tokenizer
+    ) as engine:
         await each(engine, 5, lambda index: episode(engine, model, index))
         evictions.append(engine.evictions)
-
-    run(model, body, 4, 200, deterministic, kv_cache_tokens=200, tokenizer=tokenizer)
     assert evictions[0] > 0
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
-def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
+async def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
     model, tokenizer = models[family]
     (ids, one), (same, other) = (
         told(model, BEFORE, image(*greys), AFTER) for greys in ((0, 255), (255, 0))
     )
     assert ids == same
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, tokenizer=tokenizer) as engine:
         for name in ("a", "b", "c"):
             engine.open(name)
         shown = {"a": one, "b": other, "c": one}
@@ -116,17 +114,16 @@ def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: 
         sampled = sum(len(completion.tokens) - 1 for completion in done.values())
         assert engine.counters.computed == len(ids) + (len(ids) - start) + sampled
 
-    run(model, body, tokenizer=tokenizer)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
-def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, family: str) -> None:
+async def test_a_session_whose_image_changes_keeps_what_is_before_it(
+    models: Models, family: str
+) -> None:
     model, tokenizer = models[family]
     ids, before = told(model, BEFORE, image(0, 255), AFTER)
     _, after = told(model, BEFORE, image(255, 0), AFTER)
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, tokenizer=tokenizer) as engine:
         engine.open("s")
         await turn(engine, "s", ids, before)
         computed = engine.counters.computed
@@ -135,27 +132,22 @@ def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, f
         new = len(ids) - after[0].start + len(done.tokens) - 1
         assert engine.counters.computed == computed + new
 
-    run(model, body, tokenizer=tokenizer)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
-def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
+async def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     save_vision_model(tmp_path / family, family, positions=8192)
     model, tokenizer = vision_model(tmp_path / family, family)
     words = [5 + index % 200 for index in range(PREFILL_TOKENS - 8)]
     ids, images = told(model, words, noise(3, (16, 48)), AFTER)
     assert images[0].start < PREFILL_TOKENS < images[0].end
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, 1, PREFILL_TOKENS + 100, tokenizer=tokenizer) as engine:
         engine.open("s")
         done = await turn(engine, "s", ids, images)
         assert_own(done, model, [*ids, *done.tokens], images)
 
-    run(model, body, 1, PREFILL_TOKENS + 100, tokenizer=tokenizer)
 
-
-def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
+async def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
     """And a logit processor is shown the model's ids."""
     model, tokenizer = models["llava"]
     ids, images = told(model, BEFORE, image(0, 255), AFTER)
@@ -165,7 +157,7 @@ def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
         seen.append(history[0].tolist())
         return logits.index_fill(1, torch.tensor([model.config.image_token_id]), 100.0)
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, tokenizer=tokenizer) as engine:
         engine.open("s")
         sampling = Sampling(max_tokens=2, processors=(favour,))
         done = await engine.generate(ids, sampling, session="s", images=images)
@@ -178,13 +170,9 @@ def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
         fresh = await turn(engine, "fresh", history, images)
         assert list(again.logprobs) == pytest.approx(list(fresh.logprobs), abs=1e-4)
 
-    run(model, body, tokenizer=tokenizer)
 
-
-def test_a_model_of_words_takes_no_images() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_a_model_of_words_takes_no_images() -> None:
+    async with running(tiny_model("qwen3")) as engine:
         engine.open("s")
         with pytest.raises(ConfigError, match="Qwen3ForCausalLM takes no images"):
             await turn(engine, "s", PROMPT, [Image(2, 3, b"")])
-
-    run(tiny_model("qwen3"), body)

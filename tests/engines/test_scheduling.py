@@ -15,7 +15,7 @@ from tests.engines.driving import (
     checked,
     each,
     once,
-    run,
+    running,
     sample,
 )
 from tests.forward.models_for_tests import reference_logprobs, tiny_model
@@ -72,31 +72,25 @@ async def play(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("max_sequences", "kv_cache_tokens"), [(10, None), (3, None), (10, 250)])
-def test_lockstep_is_bit_identical_whatever_tools_take(
+async def test_lockstep_is_bit_identical_whatever_tools_take(
     max_sequences: int, kv_cache_tokens: int | None
 ) -> None:
     model = tiny_model("qwen3")
     records: list[Record] = [{}, {}, {}]
     passes = set()
 
-    def play_once(seed: int, record: Record) -> None:
-        async def body(engine: EmbeddedEngine) -> None:
+    for seed, record in enumerate(records):
+        async with running(model, max_sequences, kv_cache_tokens=kv_cache_tokens) as engine:
             await play(engine, 10, seed, record=record)
             passes.add((engine.counters.passes, engine.evictions))
-
-        run(model, body, max_sequences, kv_cache_tokens=kv_cache_tokens)
-
-    for seed, record in enumerate(records):
-        play_once(seed, record)
     assert records[0] == records[1] == records[2]
     assert len(passes) == 1
     assert all(len(turns) >= 3 for turns in records[0].values())
 
 
-def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
+async def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
     model = tiny_model("mistral")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=1, deterministic=False) as engine:
         engine.open("idle")
         first = await sample(engine, PROMPT, 5, "idle")
         assert_logprobs(model, PROMPT[:4], await once(engine, PROMPT[:4], 30))
@@ -104,11 +98,10 @@ def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
         history = [*PROMPT, *first.tokens, 9]
         await checked(engine, model, history, 5, "idle")
 
-    run(model, body, max_sequences=1, deterministic=False)
 
+async def test_the_session_idle_for_longest_gives_up_its_place() -> None:
+    async with running(tiny_model("qwen3"), max_sequences=2, deterministic=False) as engine:
 
-def test_the_session_idle_for_longest_gives_up_its_place() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
         async def turn(name: str) -> int:
             """Tokens computed for two sampled ones after a prompt that may be cached."""
             before = engine.counters.computed
@@ -121,10 +114,8 @@ def test_the_session_idle_for_longest_gives_up_its_place() -> None:
         assert [await turn(name) for name in "abac"] == [whole, whole, cached, whole]
         assert [await turn(name) for name in "ab"] == [cached, whole]
 
-    run(tiny_model("qwen3"), body, max_sequences=2, deterministic=False)
 
-
-def test_runs_stay_right_while_neighbours_come_and_go() -> None:
+async def test_runs_stay_right_while_neighbours_come_and_go() -> None:
     """Short and long requests interleave, so that running sessions are brought together."""
     model = tiny_model("llama")
 
@@ -132,7 +123,7 @@ def test_runs_stay_right_while_neighbours_come_and_go() -> None:
         prompt = [index, *PROMPT]
         return await checked(engine, model, prompt, budget, str(index), seed=index)
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=8, deterministic=False) as engine:
         budgets = [2, 3, 2, 40, 2, 3, 40, 40]
         completions = await each(engine, 8, lambda index: turn(engine, index, budgets[index]))
         computed = engine.counters.computed
@@ -140,29 +131,22 @@ def test_runs_stay_right_while_neighbours_come_and_go() -> None:
         await checked(engine, model, history, 5, "0")
         assert engine.counters.computed == computed + 2 + 4
 
-    run(model, body, max_sequences=8, deterministic=False)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "deterministic"), [("qwen3", True), ("qwen3", False), ("gemma3", True)]
 )
-def test_a_small_budget_costs_work_and_nothing_else(family: str, deterministic: bool) -> None:
+async def test_a_small_budget_costs_work_and_nothing_else(family: str, deterministic: bool) -> None:
     """Histories outgrow the cache in the middle of their turns: some give way, and go on later with
     the same tokens and log-probabilities."""
     model = tiny_model(family)
     records: list[Record] = [{}, {}]
     evictions = []
 
-    def play_with(kv_cache_tokens: int | None, record: Record) -> None:
-        async def body(engine: EmbeddedEngine) -> None:
+    for kv_cache_tokens, record in zip((None, 330), records, strict=True):
+        async with running(model, 6, 260, deterministic, kv_cache_tokens) as engine:
             await play(engine, 6, seed=0, turns=3, record=record, longer=50)
             evictions.append(engine.evictions)
-
-        run(model, body, 6, 260, deterministic, kv_cache_tokens)
-
-    for kv_cache_tokens, record in zip((None, 330), records, strict=True):
-        play_with(kv_cache_tokens, record)
     assert evictions[0] == 0
     assert evictions[1] > 0
     assert records[0].keys() == records[1].keys()
@@ -173,8 +157,10 @@ def test_a_small_budget_costs_work_and_nothing_else(family: str, deterministic: 
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_closing_a_session_cancels_its_request(deterministic: bool) -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_closing_a_session_cancels_its_request(deterministic: bool) -> None:
+    async with running(
+        tiny_model("qwen3"), 2, max_tokens=500, deterministic=deterministic
+    ) as engine:
         for name in ("long", "short"):
             engine.open(name)
         endless = asyncio.create_task(sample(engine, PROMPT, 400, "long"))
@@ -187,15 +173,12 @@ def test_closing_a_session_cancels_its_request(deterministic: bool) -> None:
             await endless
         await asyncio.gather(play(engine, 3, seed=0))
 
-    run(tiny_model("qwen3"), body, 2, max_tokens=500, deterministic=deterministic)
-
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_a_cancelled_request_gives_way_at_once(deterministic: bool) -> None:
+async def test_a_cancelled_request_gives_way_at_once(deterministic: bool) -> None:
     """Before its own task has run again, to one that needs all the room there is."""
     model = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, 2, 90, deterministic, 90) as engine:
         for name in "ab":
             engine.open(name)
         first, second = (
@@ -209,11 +192,9 @@ def test_a_cancelled_request_gives_way_at_once(deterministic: bool) -> None:
         engine.close("a")
         assert_logprobs(model, PROMPT, await second)
 
-    run(model, body, 2, 90, deterministic, 90)
 
-
-def test_one_request_at_a_time_in_a_session() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_one_request_at_a_time_in_a_session() -> None:
+    async with running(tiny_model("qwen3")) as engine:
         engine.open("s")
         with pytest.raises(RuntimeError, match="open already"):
             engine.open("s")
@@ -223,12 +204,11 @@ def test_one_request_at_a_time_in_a_session() -> None:
             await sample(engine, PROMPT, 5)
         assert len((await task).tokens) == 5
 
-    run(tiny_model("qwen3"), body)
-
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_a_bug_in_the_model_reaches_every_request(deterministic: bool) -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_a_bug_in_the_model_reaches_every_request(deterministic: bool) -> None:
+    model = BrokenModel(tiny_model("qwen3").config)
+    async with running(model, max_sequences=2, deterministic=deterministic) as engine:
         model.broken = True
         for index in range(3):
             engine.open(str(index))
@@ -236,14 +216,10 @@ def test_a_bug_in_the_model_reaches_every_request(deterministic: bool) -> None:
         results = await asyncio.gather(*requests, return_exceptions=True)
         assert [type(result) for result in results] == [ArithmeticError] * 3
 
-    model = BrokenModel(tiny_model("qwen3").config)
-    run(model, body, max_sequences=2, deterministic=deterministic)
 
-
-def test_diverged_weights_are_an_infrastructure_error() -> None:
+async def test_diverged_weights_are_an_infrastructure_error() -> None:
     model = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         good = {name: weight.clone() for name, weight in model.state_dict().items()}
         await engine.load_weights({"model.norm.weight": torch.full((48,), torch.nan)}, 1)
         with pytest.raises(InfrastructureError, match="diverged"):
@@ -253,11 +229,9 @@ def test_diverged_weights_are_an_infrastructure_error() -> None:
         assert completion.version == 2
         assert_logprobs(model, PROMPT, completion)
 
-    run(model, body)
 
-
-def test_stopping_fails_requests_that_wait() -> None:
-    async def body(engine: EmbeddedEngine) -> None:
+async def test_stopping_fails_requests_that_wait() -> None:
+    async with running(tiny_model("qwen3")) as engine:
         for name in ("here", "absent"):
             engine.open(name)
         request = asyncio.create_task(sample(engine, PROMPT, 5, "here"))
@@ -271,13 +245,11 @@ def test_stopping_fails_requests_that_wait() -> None:
         with pytest.raises(InfrastructureError, match="stopped"):
             await sample(engine, PROMPT, 5, "absent")
 
-    run(tiny_model("qwen3"), body)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
-def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool) -> None:
+async def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool) -> None:
     """Every token is that of one version, given all tokens before it."""
     model, old, new = (tiny_model(family, seed=seed) for seed in (0, 0, 4))
 
@@ -299,16 +271,13 @@ def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic: bool
         await engine.load_weights(dict(new.state_dict()), 1)
         assert engine.version == 1
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, deterministic=deterministic) as engine:
         await each(engine, 3, lambda index: turn(engine, index), change(engine))
 
-    run(model, body, deterministic=deterministic)
 
-
-def test_weights_change_while_lockstep_waits() -> None:
+async def test_weights_change_while_lockstep_waits() -> None:
     model, other = tiny_model("llama"), tiny_model("llama", seed=4)
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model) as engine:
         for name in ("here", "absent"):
             engine.open(name)
         request = asyncio.create_task(sample(engine, PROMPT, 5, "here"))
@@ -320,17 +289,14 @@ def test_weights_change_while_lockstep_waits() -> None:
         assert completion.version == 1
         assert_logprobs(other, PROMPT, completion)
 
-    run(model, body)
-
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
+async def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
     """Weights change between two turns of an episode: what is cached is computed again, so the next
     turn is that of the new weights alone, over the whole history."""
     model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
     old = tiny_model("qwen3")
-
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, deterministic=deterministic) as engine:
         engine.open("s")
         first = await sample(engine, PROMPT, 6)
         await engine.load_weights(dict(other.state_dict()), 1)
@@ -341,8 +307,6 @@ def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
         assert (first.version, second.version) == (0, 1)
         assert_logprobs(old, PROMPT, first)
         assert_logprobs(other, history, second)
-
-    run(model, body, deterministic=deterministic)
 
 
 def test_an_engine_works_in_one_event_loop_after_another() -> None:

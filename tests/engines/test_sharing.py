@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tests.engines.driving import assert_logprobs, checked, each, run, sample
+from tests.engines.driving import assert_logprobs, checked, each, running, sample
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
@@ -20,7 +20,7 @@ COMMON = [(7 * place + 3) % 250 for place in range(40)]
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma3"])
-def test_who_comes_later_copies_the_prompt(family: str) -> None:
+async def test_who_comes_later_copies_the_prompt(family: str) -> None:
     model = tiny_model(family)
 
     async def computed(engine: EmbeddedEngine, name: str, prompt: list[int]) -> int:
@@ -32,17 +32,15 @@ def test_who_comes_later_copies_the_prompt(family: str) -> None:
         assert_logprobs(model, prompt, completion)
         return engine.counters.computed - before
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=8, deterministic=False) as engine:
         assert await computed(engine, "first", COMMON) == 40 + 2
         assert await computed(engine, "same", COMMON) == 1 + 2
         assert await computed(engine, "branches", [*COMMON[:30], 9, 8, 7]) == 3 + 2
         assert await computed(engine, "too little in common", [*COMMON[:12], 9, 8]) == 14 + 2
 
-    run(model, body, max_sequences=8, deterministic=False)
-
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None:
+async def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None:
     """Admitted together: the first is computed, then the others' ends."""
     model = tiny_model("llama")
     prompts = [[*COMMON, index, 5] for index in range(4)]
@@ -50,14 +48,12 @@ def test_prompts_that_begin_alike_are_computed_once(deterministic: bool) -> None
     async def turn(engine: EmbeddedEngine, index: int) -> None:
         await checked(engine, model, prompts[index], 3, str(index), seed=index)
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, deterministic=deterministic) as engine:
         await each(engine, 4, lambda index: turn(engine, index))
         assert engine.counters.computed == 42 + 3 * 2 + 4 * 2
 
-    run(model, body, deterministic=deterministic)
 
-
-def test_a_pass_says_how_much_all_histories_share(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_says_how_much_all_histories_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """As much as the prompt, and less while one has another."""
     model, said = tiny_model("qwen3"), []
     prompt = COMMON * 2
@@ -73,20 +69,18 @@ def test_a_pass_says_how_much_all_histories_share(monkeypatch: pytest.MonkeyPatc
         other = [*prompt[:70], *range(10, 20)] if index == 0 else prompt
         await checked(engine, model, other, 4 if index == 0 else 12, str(index), seed=index)
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=10) as engine:
         await each(engine, 10, lambda index: turn(engine, index))
-
-    run(model, body, max_sequences=10)
     assert {70, 80} <= set(said)
     assert max(said) < 80 + 3
 
 
-def test_new_weights_compute_a_common_prompt_once() -> None:
+async def test_new_weights_compute_a_common_prompt_once() -> None:
     """In the middle of turns, when trajectories have gone apart already."""
     model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
     sampled: list[int] = []
+    async with running(model) as engine:
 
-    async def body(engine: EmbeddedEngine) -> None:
         async def turn(index: int) -> None:
             completion = await sample(engine, COMMON, 40, str(index), seed=index)
             sampled.append(len(completion.tokens))
@@ -104,18 +98,16 @@ def test_new_weights_compute_a_common_prompt_once() -> None:
         await each(engine, 4, turn, change())
         assert sampled == [40] * 4
 
-    run(model, body)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("passes", [0, 2])
-def test_in_lockstep_nothing_is_copied_from_who_has_ended(passes: int) -> None:
+async def test_in_lockstep_nothing_is_copied_from_who_has_ended(passes: int) -> None:
     """How soon such a session is closed depends on the clock: what is computed must not. All wait
     for the first one's beginning, which ends with that very pass; they are so many that lockstep
     goes on without it."""
     model = tiny_model("llama")
+    async with running(model, max_sequences=16) as engine:
 
-    async def body(engine: EmbeddedEngine) -> None:
         async def turn(index: int) -> None:
             prompt = [*COMMON, index, 5]
             await checked(engine, model, prompt, 3 if index else 1, f"{index:02}", seed=index)
@@ -128,5 +120,3 @@ def test_in_lockstep_nothing_is_copied_from_who_has_ended(passes: int) -> None:
         await asyncio.gather(*(turn(index) for index in range(11)))
         prompts = engine.counters.computed - (engine.counters.sampled - 11)
         assert prompts == 42 + 42 + 9 * 2
-
-    run(model, body, max_sequences=16)

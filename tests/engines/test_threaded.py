@@ -5,8 +5,8 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -30,17 +30,15 @@ def threaded(model: Any, max_sequences: int = 4) -> ThreadedEngine:
     )
 
 
-def run(engine: ThreadedEngine, body: Callable[[], Awaitable[None]]) -> None:
-    """Run `body` with a deadline, stop the engine, and see that no thread is left."""
-
-    async def main() -> None:
-        try:
-            await asyncio.wait_for(body(), A_HANG)
-        finally:
-            await engine.stop()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+@asynccontextmanager
+async def ended(engine: ThreadedEngine) -> AsyncIterator[None]:
+    """A deadline, after which the engine is stopped, and no thread may be left."""
+    try:
+        async with asyncio.timeout(A_HANG):
+            yield
+    finally:
+        await engine.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     assert not [thread for thread in threading.enumerate() if thread.name == "turnwise-engine"]
 
 
@@ -49,11 +47,10 @@ async def begun(engine: ThreadedEngine) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_sampling_goes_on_while_the_event_loop_is_blocked() -> None:
+async def test_sampling_goes_on_while_the_event_loop_is_blocked() -> None:
     """As by a tool, by rendering or by whatever else is slow where the episodes are."""
     engine = threaded(tiny_model("qwen3"))
-
-    async def body() -> None:
+    async with ended(engine):
         engine.open("s")
         turn = asyncio.create_task(engine.generate(PROMPT, LONG, session="s"))
         await begun(engine)
@@ -66,29 +63,23 @@ def test_sampling_goes_on_while_the_event_loop_is_blocked() -> None:
         with pytest.raises(asyncio.CancelledError):
             await turn
 
-    run(engine, body)
 
-
-def test_it_samples_what_the_engine_samples() -> None:
+async def test_it_samples_what_the_engine_samples() -> None:
     model, found = tiny_model("llama"), []
     engine = threaded(model)
     alone = EmbeddedEngine(model, TOKENIZER, max_sequences=4, max_tokens=500, deterministic=False)
-
-    async def body() -> None:
+    async with ended(engine):
         found.append(await once(engine, PROMPT, 12, seed=5))
         await play(engine, 9, seed=0)
-
-    run(engine, body)
-    found.append(asyncio.run(once(alone, PROMPT, 12, seed=5)))
+    found.append(await once(alone, PROMPT, 12, seed=5))
     assert found[0] == found[1]
     assert engine.engine.evictions > 0
 
 
-def test_a_cancelled_turn_leaves_its_session_usable_at_once() -> None:
+async def test_a_cancelled_turn_leaves_its_session_usable_at_once() -> None:
     model = tiny_model("qwen3")
     engine = threaded(model)
-
-    async def body() -> None:
+    async with ended(engine):
         engine.open("s")
         for wait in (True, False):  # in the middle of a turn, and before it has begun
             endless = asyncio.create_task(engine.generate(PROMPT, LONG, session="s"))
@@ -99,10 +90,8 @@ def test_a_cancelled_turn_leaves_its_session_usable_at_once() -> None:
             await checked(engine, model, PROMPT, 4)
         assert engine.engine.counters.sampled < 490
 
-    run(engine, body)
 
-
-def test_turns_are_cancelled_at_any_moment() -> None:
+async def test_turns_are_cancelled_at_any_moment() -> None:
     """Just before they begin, while they are sampled, and just when they end."""
     model = tiny_model("qwen3")
     engine = threaded(model, max_sequences=2)
@@ -117,17 +106,14 @@ def test_turns_are_cancelled_at_any_moment() -> None:
         await checked(engine, model, PROMPT, 4, name)
         engine.close(name)
 
-    async def body() -> None:
+    async with ended(engine):
         await asyncio.gather(*(episode(name) for name in "abcd"))
 
-    run(engine, body)
 
-
-def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None:
+async def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None:
     model, other = tiny_model("llama"), tiny_model("llama", seed=4)
     engine = threaded(model)
-
-    async def body() -> None:
+    async with ended(engine):
         loading = asyncio.create_task(engine.load_weights(dict(other.state_dict()), 1))
         await asyncio.sleep(0)
         loading.cancel()
@@ -135,15 +121,12 @@ def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same() -> None
         assert after.version == 1
         assert_logprobs(other, PROMPT, after)
 
-    run(engine, body)
 
-
-def test_mistakes_and_bugs_arrive_where_they_were_asked_for() -> None:
+async def test_mistakes_and_bugs_arrive_where_they_were_asked_for() -> None:
     model = BrokenModel(tiny_model("qwen3").config)
     engine = threaded(model)
     model.broken = True
-
-    async def body() -> None:
+    async with ended(engine):
         engine.open("s")
         with pytest.raises(RuntimeError, match="open already"):
             engine.open("s")
@@ -157,12 +140,10 @@ def test_mistakes_and_bugs_arrive_where_they_were_asked_for() -> None:
         engine.close("s")
         engine.open("s")
 
-    run(engine, body)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("busy", [False, True])
-def test_weights_that_cannot_be_taken_are_told_and_forgotten(
+async def test_weights_that_cannot_be_taken_are_told_and_forgotten(
     monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
     """Whoever loads them hears of it; turns go on, later weights are taken, and it can stop."""
@@ -171,7 +152,7 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
     def refused() -> None:
         raise RuntimeError("not these")
 
-    async def body() -> None:
+    async with ended(engine):
         engine.open("s")
         turn = asyncio.create_task(
             engine.generate(PROMPT, LONG if busy else Sampling(max_tokens=3), session="s")
@@ -185,13 +166,10 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
         assert (await turn).tokens
         assert (await once(engine, PROMPT, 3)).version == 2
 
-    run(engine, body)
 
-
-def test_stopping_ends_the_thread_and_fails_who_waits() -> None:
+async def test_stopping_ends_the_thread_and_fails_who_waits() -> None:
     engine = threaded(tiny_model("qwen3"), max_sequences=1)
-
-    async def body() -> None:
+    async with ended(engine):
         for name in "ab":
             engine.open(name)
         turns = [asyncio.create_task(engine.generate(PROMPT, LONG, session=s)) for s in "ab"]
@@ -207,15 +185,10 @@ def test_stopping_ends_the_thread_and_fails_who_waits() -> None:
             await engine.load_weights({}, 1)
         engine.close("a")
 
-    run(engine, body)
 
-
-def test_one_that_is_never_used_has_no_thread() -> None:
+async def test_one_that_is_never_used_has_no_thread() -> None:
     before = set(threading.enumerate())
     engine = threaded(tiny_model("qwen3"))
-
-    async def body() -> None:
+    async with ended(engine):
         new = set(threading.enumerate()) - before
         assert not [thread for thread in new if "turnwise" in thread.name]
-
-    run(engine, body)

@@ -10,7 +10,7 @@ from transformers.integrations import sdpa_attention
 
 from benchmarks.tiny_models import tiny_config
 from benchmarks.tiny_models import tiny_model as architecture
-from tests.engines.driving import PROMPT, assert_logprobs, run
+from tests.engines.driving import PROMPT, assert_logprobs, running
 from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import follow, off, shaped
 from turnwise.engines.base import Sampling
@@ -76,7 +76,7 @@ def spans_of(model: Any) -> bool:
         ("nearly right", False),
     ],
 )
-def test_histories_of_all_lengths_are_seen_by_each(kind: str, by_spans: bool) -> None:
+async def test_histories_of_all_lengths_are_seen_by_each(kind: str, by_spans: bool) -> None:
     model = made(kind)
     assert spans_of(model) == by_spans
 
@@ -86,12 +86,10 @@ def test_histories_of_all_lengths_are_seen_by_each(kind: str, by_spans: bool) ->
         completion = await engine.generate(prompt, sampling, session=str(index))
         assert_logprobs(model, prompt, completion)
 
-    async def body(engine: EmbeddedEngine) -> None:
+    async with running(model, max_sequences=5) as engine:
         for index in range(5):
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(5)))
-
-    run(model, body, max_sequences=5)
 
 
 @pytest.mark.long

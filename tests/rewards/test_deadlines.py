@@ -80,21 +80,18 @@ def test_waiting_does_not_count_against_a_deadline(waits: tuple[float, ...], lat
         assert run(work) == [9.0 + sum(waits)]
 
 
-def test_work_alone_waits_for_the_lock_and_gives_it_back() -> None:
+async def test_work_alone_waits_for_the_lock_and_gives_it_back() -> None:
     lock = threading.Lock()
 
     def fails() -> None:
         raise ValueError("no")
 
-    async def work() -> None:
-        lock.acquire()
-        waiting = asyncio.create_task(alone(lock, lock.locked))
-        await asyncio.sleep(0.03)
-        assert not waiting.done()
-        lock.release()
-        assert await waiting
-        with pytest.raises(ValueError, match="no"):
-            await alone(lock, fails)
-        assert not lock.locked()
-
-    asyncio.run(work())
+    lock.acquire()
+    waiting = asyncio.create_task(alone(lock, lock.locked))
+    await asyncio.sleep(0.03)
+    assert not waiting.done()
+    lock.release()
+    assert await waiting
+    with pytest.raises(ValueError, match="no"):
+        await alone(lock, fails)
+    assert not lock.locked()

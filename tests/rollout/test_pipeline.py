@@ -164,7 +164,7 @@ def test_a_cancelled_run_leaves_nothing_behind(after: float) -> None:
     run(work)
 
 
-def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
+async def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
     done: list[str] = []
     begun, cancelled = threading.Event(), threading.Event()
 
@@ -180,28 +180,22 @@ def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
         await asyncio.sleep(10)
         done.append("never")
 
-    async def main() -> None:
-        task = asyncio.create_task(step())
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
-        task.cancel()
-        cancelled.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(step())
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert done == ["learned", "result", "1"]
 
 
-def test_what_fails_beside_sampling_fails_where_it_was_asked_for() -> None:
+async def test_what_fails_beside_sampling_fails_where_it_was_asked_for() -> None:
     def broken() -> None:
         raise ArithmeticError("a bug")
 
-    async def main() -> None:
-        with pytest.raises(ArithmeticError):
-            await beside_sampling(broken)
-
-    asyncio.run(main())
+    with pytest.raises(ArithmeticError):
+        await beside_sampling(broken)
 
 
 def trajectory(versions: list[int], judged: bool = True) -> Trajectory:

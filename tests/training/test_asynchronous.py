@@ -168,26 +168,22 @@ def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.05, 0.3])
-def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
+async def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     recipe: Path, tmp_path: Path, seconds: float
 ) -> None:
     folder = RunFolder.new(tmp_path / "run")
     context = prepare(
         load_recipe(str(recipe), (*AHEAD, "train.steps=500")), folder, SilentDisplay()
     )
-
-    async def main() -> None:
-        running = asyncio.create_task(run_stages(context))
-        while not folder.lines("metrics.jsonl"):
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(seconds)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not context.components.engine.engine._sessions
-
-    asyncio.run(main())
+    running = asyncio.create_task(run_stages(context))
+    while not folder.lines("metrics.jsonl"):
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(seconds)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not context.components.engine.engine._sessions
     saved = max(int(path.name[5:]) for path in folder.checkpoints.glob("step-*"))
     assert saved == len(folder.lines("metrics.jsonl")) > 0
 

@@ -1,6 +1,5 @@
 """Evaluations during RL: on tasks of their own, exact when interrupted, and what goes by them."""
 
-import asyncio
 import json
 import shutil
 from dataclasses import replace
@@ -149,20 +148,16 @@ def test_patience_is_counted_from_the_best(
     assert Validation(context, 100).stops is stops
 
 
-def test_evaluations_ask_for_no_experts(recipe: Path, tmp_path: Path) -> None:
+async def test_evaluations_ask_for_no_experts(recipe: Path, tmp_path: Path) -> None:
     """The model of this run has none: its engine refuses to be asked for them."""
     context = prepare(load_recipe(str(recipe)), RunFolder.new(tmp_path / "run"), SilentDisplay())
     replay = context.recipe.rollout.model_copy(update={"routing_replay": True})
     asking = replace(context, recipe=context.recipe.model_copy(update={"rollout": replay}))
-
-    async def main() -> None:
-        try:
-            await Evaluation("trained", context.components.environment).run(asking, 2)
-            assert await Validation(asking, 0).check(2)
-        finally:
-            await context.components.stop()
-
-    asyncio.run(main())
+    try:
+        await Evaluation("trained", context.components.environment).run(asking, 2)
+        assert await Validation(asking, 0).check(2)
+    finally:
+        await context.components.stop()
 
 
 def test_the_earliest_of_equals_is_the_best() -> None:

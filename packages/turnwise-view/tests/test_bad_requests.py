@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx2
 import pytest
 
-from dashboard_asking import asked
+from dashboard_asking import admitted
 from dashboard_sample_run import finish
 from turnwise_view.dashboard.answers import ROUTES
 from turnwise_view.dashboard.notes import notes_file
@@ -74,18 +73,16 @@ def addresses() -> list[str]:
 
 
 @pytest.mark.long
-def test_every_address_is_answered_or_refused(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
+async def test_every_address_is_answered_or_refused(run: Path) -> None:
+    async with admitted([run]) as client:
         for address in addresses():
             status = (await client.get(f"/api/{address}")).status_code
             assert status in (200, 404, 422), address[:200]
 
-    asked([run], body)
-
 
 @pytest.mark.long
-def test_every_body_is_answered_or_refused(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
+async def test_every_body_is_answered_or_refused(run: Path) -> None:
+    async with admitted([run]) as client:
         begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
         for address in ("play", f"play/{begun['session']}", "runs/0/notes"):
             texts = [*map(json.dumps, BODIES), *map(nested, (400, 900, 5000, 40_000))]
@@ -95,8 +92,6 @@ def test_every_body_is_answered_or_refused(run: Path) -> None:
                 )
                 assert sent.status_code in (200, 404, 422), (address, text[:200])
 
-    asked([run], body)
-
 
 IMAGE = "a" * 32 + ".png"
 
@@ -104,7 +99,9 @@ IMAGE = "a" * 32 + ".png"
 @pytest.mark.parametrize(
     "name", [f"images/{IMAGE}", "report.md", "evaluations/trained.json", "tokenizer", "config.toml"]
 )
-def test_nothing_outside_the_folder_of_a_run_is_shown(run: Path, tmp_path: Path, name: str) -> None:
+async def test_nothing_outside_the_folder_of_a_run_is_shown(
+    run: Path, tmp_path: Path, name: str
+) -> None:
     """What is linked to would be shown if it stood there."""
     place, outside = run / name, tmp_path / "outside"
     (run / "images").mkdir(exist_ok=True)
@@ -114,8 +111,7 @@ def test_nothing_outside_the_folder_of_a_run_is_shown(run: Path, tmp_path: Path,
     place.symlink_to(outside)
     chosen = "select=step-000003:0"
     exports = [f"runs/0/export?format={one}&{chosen}" for one in ("html", "parquet", "atif", "sft")]
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([run]) as client:
         for address in (*PAGES, *exports):
             told = await client.get(f"/api/{address}")
             assert (told.status_code, "leads out" in told.text) == (422, True), address
@@ -126,10 +122,8 @@ def test_nothing_outside_the_folder_of_a_run_is_shown(run: Path, tmp_path: Path,
         begun = await client.post("/api/play", json={"run": "0", "task": "0"})
         assert begun.status_code == 422
 
-    asked([run], body)
 
-
-def test_a_link_within_a_run_and_a_linked_run_are_shown(run: Path, tmp_path: Path) -> None:
+async def test_a_link_within_a_run_and_a_linked_run_are_shown(run: Path, tmp_path: Path) -> None:
     """Checkpoints may lie on another disk: nothing of them is shown."""
     (run / "images").mkdir(exist_ok=True)
     (run / "images" / ("b" * 32 + ".png")).write_text("a picture")
@@ -137,25 +131,19 @@ def test_a_link_within_a_run_and_a_linked_run_are_shown(run: Path, tmp_path: Pat
     shutil.rmtree(run / "checkpoints", ignore_errors=True)
     (run / "checkpoints").symlink_to(tmp_path)
     (tmp_path / "latest").symlink_to(run)
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([tmp_path / "latest"]) as client:
         assert (await client.get(f"/api/runs/0/images/{IMAGE}")).text == "a picture"
 
-    asked([tmp_path / "latest"], body)
 
-
-def test_what_stands_beside_a_run_is_no_way_out_of_it(run: Path, tmp_path: Path) -> None:
+async def test_what_stands_beside_a_run_is_no_way_out_of_it(run: Path, tmp_path: Path) -> None:
     outside = tmp_path / "deep" / "outside"
     outside.parent.mkdir()
     outside.write_text('{"title": "a secret"}\n')
     notes_file(run).symlink_to(outside)
     (run.parent / "figures.json").symlink_to("/etc/passwd")
     note = {"file": "step-000003", "row": 1, "text": "It guessed."}
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([run]) as client:
         assert (await client.get("/api/runs/0/notes")).status_code == 422
         assert (await client.post("/api/runs/0/notes", json=note)).status_code == 422
         assert (await client.get("/api/runs/0/reports/study")).status_code == 404
-
-    asked([run], body)
     assert outside.read_text() == '{"title": "a secret"}\n'

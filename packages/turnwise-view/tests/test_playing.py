@@ -4,17 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from dashboard_asking import asked
+from dashboard_asking import admitted
 from dashboard_sample_run import rewrite, rows_of, with_a_task_of_the_environment
 
 pytestmark = pytest.mark.long
 
 
-def test_an_environment_is_played_from_the_browser(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
+async def test_an_environment_is_played_from_the_browser(run: Path) -> None:
+    async with admitted([run]) as client:
         begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
         assert [tool["name"] for tool in begun["tools"]] == ["search"]
         place = f"/api/play/{begun['session']}"
@@ -32,13 +31,10 @@ def test_an_environment_is_played_from_the_browser(run: Path) -> None:
         nowhere = await client.post("/api/play", json={"run": "0", "task": "nowhere"})
         assert "there is no task 'nowhere'" in nowhere.json()["error"]
 
-    asked([run], body)
 
-
-def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
+async def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
     """The first observation of the sample run is not what the environment gives."""
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([with_a_task_of_the_environment(run)]) as client:
         given = {"run": "0", "file": "step-000001", "row": 1, "turn": 0}
         begun = (await client.post("/api/play", json=given)).json()
         assert begun["recorded"] == "capital of 1"
@@ -55,8 +51,6 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
         whole = (await client.post("/api/play", json=given | {"turn": 2})).json()
         assert (whole["done"], whole["turn"], whole["differs"]) == (True, 2, [1])
 
-    asked([with_a_task_of_the_environment(run)], body)
-
 
 @pytest.mark.parametrize(
     ("order", "shown", "told"),
@@ -65,7 +59,7 @@ def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) 
         ((0, 0), ["Error: there is no tool 'lookup'; tools: search", 2], (False, 2, [2])),
     ],
 )
-def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
+async def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
     run: Path, order: tuple[int, int], shown: Any, told: tuple[bool, int, list[int]]
 ) -> None:
     """Its answer comes a turn before the recorded end, or not at all; all else is as recorded."""
@@ -75,10 +69,7 @@ def test_an_episode_that_ends_elsewhere_than_recorded_is_said(
         row["actions"] = json.dumps([actions[place] for place in order])
         row["steps"] = json.dumps([step | {"observation": shown} for step in steps])
     rewrite(run, rows, "step-000001")
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([run]) as client:
         given = {"run": "0", "file": "step-000001", "row": 1, "turn": 2}
         begun = (await client.post("/api/play", json=given)).json()
         assert (begun["done"], begun["turn"], begun["differs"]) == told
-
-    asked([run], body)

@@ -1,7 +1,6 @@
 """The dashboard over HTTP: who is let in, what is answered, and folders that are not as they
 should be."""
 
-import asyncio
 import json
 import os
 import socket
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard_asking import HOST, asked, get
+from dashboard_asking import HOST, admitted, get
 from dashboard_sample_run import rewrite, rows_of
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
@@ -29,31 +28,28 @@ from turnwise_view.dashboard.server import application
 from turnwise_view.viewing import dashboard_of
 
 
-def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:
-    async def main() -> None:
-        door = AccessGuard("127.0.0.1", 8080)
-        app = application(dashboard_of([run]), door)
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HOST) as client:
-            for address in ("/", "/static/app.js", "/api/runs", "/?token=wrong", "/api/events"):
-                assert (await client.get(address)).status_code == 401
-            client.cookies.set("turnwise-8080", "wrong")
-            assert (await client.get("/api/runs")).status_code == 401
-            client.cookies.clear()
-            opened = await client.get(f"/?token={door.secret}")
-            cookie = opened.headers["set-cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=Strict" in cookie
-            assert (await client.get("/api/runs")).status_code == 200
-            elsewhere = await client.get("/api/runs", headers={"host": "evil.test"})
-            assert elsewhere.status_code == 403
-            for header in ("content-security-policy", "x-content-type-options", "referrer-policy"):
-                assert header in elsewhere.headers
-
-    asyncio.run(main())
+async def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:
+    door = AccessGuard("127.0.0.1", 8080)
+    app = application(dashboard_of([run]), door)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HOST) as client:
+        for address in ("/", "/static/app.js", "/api/runs", "/?token=wrong", "/api/events"):
+            assert (await client.get(address)).status_code == 401
+        client.cookies.set("turnwise-8080", "wrong")
+        assert (await client.get("/api/runs")).status_code == 401
+        client.cookies.clear()
+        opened = await client.get(f"/?token={door.secret}")
+        cookie = opened.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert (await client.get("/api/runs")).status_code == 200
+        elsewhere = await client.get("/api/runs", headers={"host": "evil.test"})
+        assert elsewhere.status_code == 403
+        for header in ("content-security-policy", "x-content-type-options", "referrer-policy"):
+            assert header in elsewhere.headers
 
 
-def test_no_path_leads_out_of_the_pages_and_the_runs(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
+async def test_no_path_leads_out_of_the_pages_and_the_runs(run: Path) -> None:
+    async with admitted([run]) as client:
         for path in (
             "/static/../server.py",
             "/static/..%2Fserver.py",
@@ -68,13 +64,10 @@ def test_no_path_leads_out_of_the_pages_and_the_runs(run: Path) -> None:
         ):
             assert (await client.get(path)).status_code == 404, path
 
-    asked([run], body)
 
-
-def test_notes_are_kept_beside_the_run_and_come_as_json_alone(run: Path) -> None:
+async def test_notes_are_kept_beside_the_run_and_come_as_json_alone(run: Path) -> None:
     before = sorted(run.rglob("*"))
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([run]) as client:
         note = {"file": "step-000003", "row": 1, "text": "It guessed."}
         form = await client.post("/api/runs/0/notes", data=note)
         assert form.status_code == 422
@@ -87,8 +80,6 @@ def test_notes_are_kept_beside_the_run_and_come_as_json_alone(run: Path) -> None
         assert [row["note"] for row in listed["rows"]][:3] == [False, True, False]
         await client.post("/api/runs/0/notes", json={**note, "text": ""})
         assert (await client.get("/api/runs/0/notes")).json() == {"notes": []}
-
-    asked([run], body)
     assert sorted(run.rglob("*")) == before
     assert notes_file(run).is_file()
 
@@ -183,8 +174,8 @@ def test_a_group_says_where_its_episodes_part(run: Path) -> None:
     assert found["tree"][3] == {"episode": 3, "parent": 1, "first_turn": 1}
 
 
-def test_exports_are_what_was_chosen(run: Path) -> None:
-    async def body(client: httpx2.AsyncClient) -> None:
+async def test_exports_are_what_was_chosen(run: Path) -> None:
+    async with admitted([run]) as client:
         base = "/api/runs/0/export?select=step-000003:1,step-000003:0"
         page = await client.get(f"{base}&format=html")
         assert "attachment" in page.headers["content-disposition"]
@@ -200,23 +191,18 @@ def test_exports_are_what_was_chosen(run: Path) -> None:
         wrong = await client.get("/api/runs/0/export?select=nonsense")
         assert wrong.status_code == 422
 
-    asked([run], body)
 
-
-def test_conversations_with_a_malformed_turn_are_counted_and_left_out(run: Path) -> None:
+async def test_conversations_with_a_malformed_turn_are_counted_and_left_out(run: Path) -> None:
     rows = rows_of(run)
     actions = json.loads(rows[1]["actions"])
     rows[1]["actions"] = json.dumps([actions[0] | {"error": "no call"}, *actions[1:]])
     rewrite(run, rows)
-
-    async def body(client: httpx2.AsyncClient) -> None:
+    async with admitted([run]) as client:
         base = "/api/runs/0/export?format=sft&select=step-000003"
         some = await client.get(f"{base}:1,step-000003:0")
         assert "episodes-1-of-2.jsonl" in some.headers["content-disposition"]
         none = await client.get(f"{base}:1")
         assert (none.status_code, "none of these episodes" in none.text) == (422, True)
-
-    asked([run], body)
 
 
 def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Adapters as the way of new weights: what is sent, and servers that have not got it."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from tests.fakes import byte_tokenizer, small_model
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.models.load import load_model
-from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 from turnwise_vllm.transports import Adapters
-from vllm_driving import Served, drive, once, teach
+from vllm_driving import Served, driven, once, teach
 
 
 def with_adapters(model: Any, rank: int = 4) -> Any:
@@ -43,11 +43,16 @@ class WithAdapters(Served):
         return super().__call__(body)
 
 
-@pytest.mark.long
-def test_each_version_is_a_new_name_and_the_base_model_is_written_once(tmp_path: Path) -> None:
-    served = WithAdapters()
+def adapted(folder: Path, served: WithAdapters) -> AbstractAsyncContextManager[Any]:
+    return driven(folder, [served.server], with_adapters, transport="adapters")
 
-    async def body(engine: VllmEngine, model: Any) -> None:
+
+@pytest.mark.long
+async def test_each_version_is_a_new_name_and_the_base_model_is_written_once(
+    tmp_path: Path,
+) -> None:
+    served = WithAdapters()
+    async with adapted(tmp_path, served) as (engine, model):
         names = []
         for version in range(3):
             await engine.load_weights({}, version)
@@ -60,16 +65,13 @@ def test_each_version_is_a_new_name_and_the_base_model_is_written_once(tmp_path:
         assert served.server.loaded == []
         assert len(list((tmp_path / "adapters").iterdir())) == 1
         assert len(list((tmp_path / "base").glob("*.safetensors"))) == 1
-
-    drive(tmp_path, [served.server], body, with_adapters, transport="adapters")
     assert not (tmp_path / "base").exists()
 
 
 @pytest.mark.long
-def test_a_server_that_keeps_old_adapters_is_found_at_the_update(tmp_path: Path) -> None:
+async def test_a_server_that_keeps_old_adapters_is_found_at_the_update(tmp_path: Path) -> None:
     served = WithAdapters()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with adapted(tmp_path, served) as (engine, model):
         await engine.load_weights({}, 0)
         kept = tmp_path / "kept"
         (tmp_path / "adapters").rename(kept)
@@ -79,14 +81,11 @@ def test_a_server_that_keeps_old_adapters_is_found_at_the_update(tmp_path: Path)
         with pytest.raises(RunStoppedError, match="of version 1"):
             await engine.load_weights({}, 1)
 
-    drive(tmp_path, [served.server], body, with_adapters, transport="adapters")
-
 
 @pytest.mark.long
-def test_a_server_that_was_started_again_gets_them_again(tmp_path: Path) -> None:
+async def test_a_server_that_was_started_again_gets_them_again(tmp_path: Path) -> None:
     served = WithAdapters()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with adapted(tmp_path, served) as (engine, _):
         await engine.load_weights({}, 0)
         before = await once(engine, seed=5)
         await served.server.die()
@@ -96,8 +95,6 @@ def test_a_server_that_was_started_again_gets_them_again(tmp_path: Path) -> None
         assert (await turn).tokens == before.tokens
         assert engine.fleet.restarts == 1
         assert len(served.server.adapters or {}) == 1
-
-    drive(tmp_path, [served.server], body, with_adapters, transport="adapters")
 
 
 def test_a_rank_that_no_server_takes_is_the_users_mistake(tmp_path: Path) -> None:

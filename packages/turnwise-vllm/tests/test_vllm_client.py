@@ -45,7 +45,7 @@ def test_only_a_closed_connection_is_asked_again(
     assert time.monotonic() - start < 5.0
 
 
-def test_a_server_that_is_brought_up_again_meanwhile_is_gone() -> None:
+async def test_a_server_that_is_brought_up_again_meanwhile_is_gone() -> None:
     """Its connections are closed while something waits for an answer, or is about to ask."""
     asked = asyncio.Event()
 
@@ -55,18 +55,15 @@ def test_a_server_that_is_brought_up_again_meanwhile_is_gone() -> None:
         await reader.read()
         writer.close()
 
-    async def work() -> None:
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        client = Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 60.0)
-        waiting = asyncio.create_task(client.label())
-        await asked.wait()
-        await client.close()
-        with pytest.raises(ServerLostError):
-            await waiting
-        assert not await client.well()
-        with pytest.raises(ServerLostError, match="brought up again"):
-            await client.resume()
-        server.close()
-        await server.wait_closed()
-
-    asyncio.run(work())
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    client = Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 60.0)
+    waiting = asyncio.create_task(client.label())
+    await asked.wait()
+    await client.close()
+    with pytest.raises(ServerLostError):
+        await waiting
+    assert not await client.well()
+    with pytest.raises(ServerLostError, match="brought up again"):
+        await client.resume()
+    server.close()
+    await server.wait_closed()

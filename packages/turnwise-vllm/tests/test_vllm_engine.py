@@ -13,15 +13,13 @@ from tests.forward.models_for_tests import reference_logprobs
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise_vllm import fleet as fleet_module
-from turnwise_vllm.engine import VllmEngine
-from vllm_driving import LIMIT, PROMPT, change, drive, once, scripted, serving, until
+from vllm_driving import LIMIT, PROMPT, change, driven, once, scripted, serving, until
 
 
 @pytest.mark.long
-def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: Path) -> None:
+async def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, model):
         for version in (0, 1, 2):
             await engine.load_weights({}, version)
             found = await once(engine)
@@ -30,8 +28,6 @@ def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: 
             assert list(found.logprobs) == pytest.approx(expected, abs=1e-4)
             change(model, version)
         assert engine.parity < 1e-5
-
-    drive(tmp_path, [server], body)
     assert len(set(server.loaded)) == 3
     request = next(body for body in server.bodies if not body["ignore_eos"])
     assert request["seed"] == 3
@@ -39,14 +35,11 @@ def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: 
     assert not list(tmp_path.glob("weights/*"))
 
 
-def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
+async def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         await engine.load_weights({}, 1)
-
-    drive(tmp_path, [server], body)
     one = [
         "/pause?mode=wait&clear_cache=true",
         "/collective_rpc",
@@ -56,7 +49,7 @@ def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
     assert server.calls == one + one
 
 
-def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -> None:
+async def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -> None:
     """As of a server with --logprobs-mode raw_logprobs."""
     server = serving()
     honest = server.sample
@@ -66,17 +59,14 @@ def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -
         return tokens, honest({**body, "temperature": 1.0})[1], reason
 
     server.sample = raw
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], parity_bound=1e-3) as (engine, _):
         with pytest.raises(RunStoppedError, match="parity_bound"):
             await engine.load_weights({}, 0)
-
-    drive(tmp_path, [server], body, parity_bound=1e-3)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("parity_bound", [0.0, 0.02])
-def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
+async def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
     tmp_path: Path, parity_bound: float
 ) -> None:
     server = serving()
@@ -87,8 +77,7 @@ def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
         server.sample.model.bfloat16()
 
     server.on_load = rounded
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], parity_bound=parity_bound) as (engine, model):
         change(model)
         with torch.no_grad():
             model.get_output_embeddings().weight.mul_(8)
@@ -99,16 +88,13 @@ def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
             await engine.load_weights({}, 0)
             assert engine.parity > 0.02
 
-    drive(tmp_path, [server], body, parity_bound=parity_bound)
-
 
 @pytest.mark.long
-def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
+async def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
     """Requests under way when it dies, and those that come while it is away, are answered once,
     with what they would have got, from the newest weights."""
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, model):
         change(model)
         await engine.load_weights({}, 4)
         calm = [await once(engine, f"calm {seed}", seed) for seed in range(6)]
@@ -127,18 +113,15 @@ def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
         assert engine.fleet.restarts == 1
         assert server.loaded[-1] == server.loaded[-2]  # the newest, again
 
-    drive(tmp_path, [server], body)
-
 
 @pytest.mark.long
-def test_a_server_that_somebody_restarted_gets_the_weights_again(
+async def test_a_server_that_somebody_restarted_gets_the_weights_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was asked of it while it was away."""
     monkeypatch.setattr(fleet_module, "WATCH_SECONDS", 0.3)  # it is back before the next look
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         before = await once(engine)
         await server.die()
@@ -146,14 +129,11 @@ def test_a_server_that_somebody_restarted_gets_the_weights_again(
         await until(lambda: len(server.loaded) == 2)
         assert await once(engine) == before
 
-    drive(tmp_path, [server], body)
-
 
 @pytest.mark.long
-def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Path) -> None:
+async def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         server.on_load = lambda folder: None
         server.sample = serving().sample
@@ -166,14 +146,11 @@ def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Pat
         with pytest.raises(RunStoppedError, match="parity_bound"):
             await engine.load_weights({}, 1)
 
-    drive(tmp_path, [server], body)
-
 
 @pytest.mark.long
-def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> None:
+async def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], start_seconds=0.3, max_restarts=2) as (engine, _):
         await engine.load_weights({}, 0)
         await server.die()
         for _ in range(2):
@@ -185,22 +162,17 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
             await engine.load_weights({}, 1)
         assert engine.fleet.restarts == 2
 
-    drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
-
 
 @pytest.mark.slow
-def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
+async def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], request_seconds=3) as (engine, _):
         await engine.load_weights({}, 0)
         server.hold.clear()
         with pytest.raises(InfrastructureError, match=r"within (engine\.request_seconds = )?3"):
             await once(engine)
         server.hold.set()
         assert len((await once(engine)).tokens) == 6
-
-    drive(tmp_path, [server], body, request_seconds=3)
 
 
 def refused(body: Json) -> tuple[list[int], list[float], str]:
@@ -219,22 +191,19 @@ def refused(body: Json) -> tuple[list[int], list[float], str]:
         (lambda body: ([5], [-1.0], "abort"), "gave the request up; 5 times"),
     ],
 )
-def test_a_bad_answer_is_an_error_of_infrastructure(
+async def test_a_bad_answer_is_an_error_of_infrastructure(
     tmp_path: Path, sample: Any, message: str
 ) -> None:
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [scripted(sample)]) as (engine, _):
         await engine.load_weights({}, 0)
         with pytest.raises(InfrastructureError, match=message):
             await once(engine)
 
-    drive(tmp_path, [scripted(sample)], body)
-
 
 @pytest.mark.long
-def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> None:
+async def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, model):
         await engine.load_weights({}, 0)
         server.hold.clear()
         asked = len(server.bodies)
@@ -252,14 +221,11 @@ def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> No
         assert (await early).version[0] == 0
         assert (await late).version[0] == 1
 
-    drive(tmp_path, [server], body)
-
 
 @pytest.mark.long
-def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: Path) -> None:
+async def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: Path) -> None:
     servers = [serving(), serving()]
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, servers) as (engine, _):
         await engine.load_weights({}, 0)
         for server in servers:
             server.bodies.clear()
@@ -282,13 +248,10 @@ def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: 
         await servers[0].start()
         await until(lambda: len(servers[0].loaded) == 2)
 
-    drive(tmp_path, servers, body)
 
-
-def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> None:
+async def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         server.hold.clear()
         engine.open("given up")
@@ -303,11 +266,9 @@ def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> Non
         server.hold.set()
         assert len((await once(engine)).tokens) == 6
 
-    drive(tmp_path, [server], body)
 
-
-def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
-    async def body(engine: VllmEngine, model: Any) -> None:
+async def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
+    async with driven(tmp_path, [serving()]) as (engine, _):
         await engine.load_weights({}, 0)
         engine.open("long")
         full = await engine.generate([7] * LIMIT, Sampling(4), session="long")
@@ -317,11 +278,9 @@ def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
         exact = await engine.generate([7] * (LIMIT - 3), Sampling(3, seed=1), session="long")
         assert exact.stop_reason == StopReason.MAX_TOKENS
 
-    drive(tmp_path, [serving()], body)
 
-
-def test_misuse_is_said(tmp_path: Path) -> None:
-    async def body(engine: VllmEngine, model: Any) -> None:
+async def test_misuse_is_said(tmp_path: Path) -> None:
+    async with driven(tmp_path, [serving()]) as (engine, _):
         with pytest.raises(RuntimeError, match="no weights are loaded"):
             await once(engine)
         await engine.load_weights({}, 0)
@@ -340,11 +299,9 @@ def test_misuse_is_said(tmp_path: Path) -> None:
             with pytest.raises(ConfigError, match=message):
                 await engine.generate(prompt, Sampling(1), session="one")
 
-    drive(tmp_path, [serving()], body)
 
-
-def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> None:
-    async def body(engine: VllmEngine, model: Any) -> None:
+async def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> None:
+    async with driven(tmp_path, [serving()]) as (engine, model):
         await engine.load_weights({}, 0)
         norm = model.model.norm.weight
         with pytest.raises(ConfigError, match="did you mean"):
@@ -356,29 +313,24 @@ def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> Non
         assert engine.parity < 1e-5
         assert model.model.norm.weight[0].item() == 2.0
 
-    drive(tmp_path, [serving()], body)
 
-
-def test_weights_that_the_server_cannot_take_stop_the_run(tmp_path: Path) -> None:
+async def test_weights_that_the_server_cannot_take_stop_the_run(tmp_path: Path) -> None:
     server = serving()
 
     def mismatch(folder: str) -> None:
         raise Refusal(500, "Worker failed with error 'shapes do not match'")
 
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         server.on_load = mismatch
         with pytest.raises(RunStoppedError, match=r"not taken.*shapes do not match"):
             await engine.load_weights({}, 1)
         server.on_load = lambda folder: None
 
-    drive(tmp_path, [server], body)
 
-
-def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
+async def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], colocated=True) as (engine, _):
         await engine.load_weights({}, 0)
         server.calls.clear()
         await engine.sleep()
@@ -389,8 +341,6 @@ def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
         assert not waiting.done()
         await engine.load_weights({}, 1)
         assert (await waiting).version[0] == 1
-
-    drive(tmp_path, [server], body, colocated=True)
     assert server.calls == [
         "/sleep?level=2",
         "/wake_up?tags=weights",
@@ -400,23 +350,19 @@ def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
     ]
 
 
-def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
+async def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         await engine.sleep()
         assert len((await once(engine)).tokens) == 6
-
-    drive(tmp_path, [server], body)
     assert "/sleep?level=2" not in server.calls
 
 
 @pytest.mark.long
-def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path) -> None:
+async def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], colocated=True) as (engine, _):
         await engine.load_weights({}, 0)
         await server.die()
         await engine.sleep()
@@ -426,13 +372,10 @@ def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path
         assert engine.fleet.restarts == 1
         assert (await once(engine)).version[0] == 1
 
-    drive(tmp_path, [server], body, colocated=True)
 
-
-def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> None:
+async def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         server.hold.clear()
         turn = asyncio.create_task(once(engine))
@@ -444,8 +387,6 @@ def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> 
             await turn
         with pytest.raises(InfrastructureError, match="the engine was stopped"):
             await once(engine, "another")
-
-    drive(tmp_path, [server], body)
 
 
 @pytest.mark.parametrize(
@@ -461,19 +402,17 @@ def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> 
         ({}, {"transport": "ipc", "sender": object}, "by ipc.*--weight-transfer-config '{"),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_run(
+async def test_what_cannot_work_is_refused_before_the_run(
     tmp_path: Path, server: dict[str, Any], settings: dict[str, Any], message: str
 ) -> None:
-    async def never(engine: VllmEngine, model: Any) -> None:
-        raise AssertionError
-
     served = serving()
     vars(served).update(server)
     with pytest.raises(ConfigError, match=message):
-        drive(tmp_path, [served], never, **settings)
+        async with driven(tmp_path, [served], **settings):
+            raise AssertionError
 
 
-def test_a_bug_in_the_background_reaches_whoever_waits(
+async def test_a_bug_in_the_background_reaches_whoever_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serving()
@@ -481,7 +420,7 @@ def test_a_bug_in_the_background_reaches_whoever_waits(
     async def broken(*_: object) -> None:
         raise KeyError("a bug")
 
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         monkeypatch.setattr(engine.fleet, "_bring_back", broken)
         await server.die()
@@ -489,5 +428,3 @@ def test_a_bug_in_the_background_reaches_whoever_waits(
             await once(engine)
         with pytest.raises(KeyError, match="a bug"):
             await engine.load_weights({}, 1)
-
-    drive(tmp_path, [server], body)

@@ -2,7 +2,8 @@
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Image
 from turnwise_vllm.completions import shown
 from turnwise_vllm.engine import VllmEngine
-from vllm_driving import LIMIT, change, drive
+from vllm_driving import LIMIT, change, driven
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 import PIL.Image
@@ -60,21 +61,17 @@ class Seeing:
         return history[len(body["prompt"]) :], logprobs, "length"
 
 
-Run = Callable[[VllmEngine, Any, FakeVllm, Seeing], Any]
-
-
-def see(tmp_path: Path, run: Run) -> None:
-    """Run a function with the engine over one server, the model, and the server."""
+@asynccontextmanager
+async def seen(tmp_path: Path) -> AsyncIterator[tuple[VllmEngine, Any, FakeVllm, Seeing]]:
+    """The engine over one server, the model, and the server."""
     model, tokenizer = vision_model(tmp_path / "model")
     seeing = Seeing(vision_model(tmp_path / "model")[0])
     server = FakeVllm(seeing)
     server.on_load = lambda folder: seeing.load(folder) if folder else None
     server.read = seeing.read
-
-    async def body(engine: VllmEngine, model: Any) -> None:
-        await run(engine, model, server, seeing)
-
-    drive(tmp_path / "run", [server], body, make=lambda: (model, tokenizer), parity_bound=1e-4)
+    given = {"make": lambda: (model, tokenizer), "parity_bound": 1e-4}
+    async with driven(tmp_path / "run", [server], **given) as (engine, own):
+        yield engine, own, server, seeing
 
 
 async def turn(engine: VllmEngine, ids: list[int], images: list[Image]) -> Completion:
@@ -86,8 +83,8 @@ async def turn(engine: VllmEngine, ids: list[int], images: list[Image]) -> Compl
 
 
 @pytest.mark.long
-def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
-    async def run(engine: VllmEngine, model: Any, server: FakeVllm, seeing: Seeing) -> None:
+async def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
+    async with seen(tmp_path) as (engine, model, server, _):
         await engine.load_weights({}, 0)
         change(model.get_decoder())
         await engine.load_weights({}, 1)
@@ -101,8 +98,6 @@ def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
         assert torch.tensor(done.logprobs) == pytest.approx(own, abs=1e-5)
         assert set(done.version) == {1}
 
-    see(tmp_path, run)
-
 
 @pytest.mark.long
 @pytest.mark.parametrize(
@@ -113,28 +108,24 @@ def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
         ({"lies": Lies(without="prompt_token_ids")}, "vLLM does not say which tokens it read"),
     ],
 )
-def test_a_server_that_sees_otherwise_is_found_at_the_first_update(
+async def test_a_server_that_sees_otherwise_is_found_at_the_first_update(
     tmp_path: Path, wrong: dict[str, Any], message: str
 ) -> None:
-    async def run(engine: VllmEngine, model: Any, server: FakeVllm, seeing: Seeing) -> None:
+    async with seen(tmp_path) as (engine, _, server, seeing):
         for name, value in wrong.items():
             setattr(server if name == "lies" else seeing, name, value)
         with pytest.raises(RunStoppedError, match=message):
             await engine.load_weights({}, 0)
 
-    see(tmp_path, run)
-
 
 @pytest.mark.long
-def test_an_answer_to_another_prompt_is_not_counted(tmp_path: Path) -> None:
-    async def run(engine: VllmEngine, model: Any, server: FakeVllm, seeing: Seeing) -> None:
+async def test_an_answer_to_another_prompt_is_not_counted(tmp_path: Path) -> None:
+    async with seen(tmp_path) as (engine, model, _, seeing):
         await engine.load_weights({}, 0)
         seeing.behind = [5]
         ids, images = told(model, BEFORE, noise(1), AFTER)
         with pytest.raises(InfrastructureError, match="vLLM read 22 other tokens than the 21"):
             await turn(engine, ids, images)
-
-    see(tmp_path, run)
 
 
 def test_placeholders_that_the_model_wrote_itself(tmp_path: Path) -> None:
@@ -143,8 +134,8 @@ def test_placeholders_that_the_model_wrote_itself(tmp_path: Path) -> None:
     model, _ = vision_model(tmp_path / "model")
     token = model.image_reader.token
     ids, images = told(model, BEFORE, noise(1), [*AFTER, token])
-    seen = shown(ids, images, model.image_reader)
-    assert Seeing(model).read(seen["token_ids"], [noise(1)]) == ids
+    told_so = shown(ids, images, model.image_reader)
+    assert Seeing(model).read(told_so["token_ids"], [noise(1)]) == ids
     ids, images = told(model, [*BEFORE, token], noise(1), AFTER)
     with pytest.raises(InfrastructureError, match="wrote the placeholder of images itself"):
         shown(ids, images, model.image_reader)

@@ -12,7 +12,7 @@ from fake_vllm import FakeVllm, Lies
 from tests.forward.models_for_tests import reference_logprobs
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.engine import VllmEngine
-from vllm_driving import PROMPT, change, drive, once, serving, until
+from vllm_driving import PROMPT, change, driven, once, serving, until
 
 
 async def begun(engine: VllmEngine, server: FakeVllm) -> "asyncio.Task[Any]":
@@ -26,10 +26,9 @@ async def begun(engine: VllmEngine, server: FakeVllm) -> "asyncio.Task[Any]":
 
 
 @pytest.mark.long
-def test_a_turn_goes_on_with_new_weights_and_each_token_says_which(tmp_path: Path) -> None:
+async def test_a_turn_goes_on_with_new_weights_and_each_token_says_which(tmp_path: Path) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], in_flight=True) as (engine, model):
         await engine.load_weights({}, 4)
         turn = await begun(engine, server)
         old = copy.deepcopy(model)
@@ -48,15 +47,12 @@ def test_a_turn_goes_on_with_new_weights_and_each_token_says_which(tmp_path: Pat
         assert list(found.logprobs[:2]) == pytest.approx(before, abs=1e-4)
         assert (await once(engine)).version == [5] * 6
 
-    drive(tmp_path, [server], body, in_flight=True)
 
-
-def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_asked(
+async def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_asked(
     tmp_path: Path,
 ) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], in_flight=True) as (engine, model):
         await engine.load_weights({}, 0)
         turn = await begun(engine, server)
         change(model)
@@ -71,8 +67,6 @@ def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_as
         assert (await turn).version == [1] * 6
         assert engine.fleet.restarts == 1
 
-    drive(tmp_path, [server], body, in_flight=True)
-
 
 @pytest.mark.parametrize(
     ("lies", "message"),
@@ -81,12 +75,11 @@ def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_as
         (Lies(fails="/collective_rpc"), r"not taken; .* 500 something is wrong"),
     ],
 )
-def test_an_update_that_fails_stops_the_run_and_ends_the_turns_under_way(
+async def test_an_update_that_fails_stops_the_run_and_ends_the_turns_under_way(
     tmp_path: Path, lies: Lies, message: str
 ) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], in_flight=True) as (engine, model):
         await engine.load_weights({}, 0)
         turn = await begun(engine, server)
         change(model)
@@ -98,5 +91,3 @@ def test_an_update_that_fails_stops_the_run_and_ends_the_turns_under_way(
         engine.close("turn")
         with pytest.raises((asyncio.CancelledError, InfrastructureError)):
             await turn
-
-    drive(tmp_path, [server], body, in_flight=True)

@@ -3,7 +3,6 @@ what it did."""
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,10 +10,9 @@ import torch
 from fake_vllm import FakeVllm, Lies, constant
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.client import ServerRefusedError, ServerSlowError
-from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.replica import Replica
 from turnwise_vllm.transports import Files
-from vllm_driving import change, drive, once, serving
+from vllm_driving import change, driven, once, serving
 
 PHASES = ("/pause", "/collective_rpc", "/update_weight_version", "/weight_info", "/resume")
 GENERATE = "/inference/v1/generate"
@@ -46,10 +44,9 @@ UNKNOWN = r"does not say which weights sampled each of its 16 tokens: weight_ver
         (Lies(fails="/collective_rpc"), r"not taken; is the server's model .* 500 something is"),
     ],
 )
-def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, message: str) -> None:
+async def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, message: str) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server], max_restarts=1) as (engine, model):
         await engine.load_weights({}, 0)
         server.lies = lies
         change(model)
@@ -58,15 +55,12 @@ def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, message:
         assert "\n" not in str(caught.value)
         assert server.url in str(caught.value)
 
-    drive(tmp_path, [server], body, max_restarts=1)
-
 
 @pytest.mark.long
-def test_an_update_that_was_not_taken_is_found_however_small(tmp_path: Path) -> None:
+async def test_an_update_that_was_not_taken_is_found_however_small(tmp_path: Path) -> None:
     """Log-probabilities move by less than the bound, so that parity has nothing to say."""
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, model):
         await engine.load_weights({}, 0)
         await engine.load_weights({}, 1)  # the same weights again: nothing has to move
         for kept in (False, True):
@@ -80,15 +74,12 @@ def test_an_update_that_was_not_taken_is_found_however_small(tmp_path: Path) -> 
             with pytest.raises(RunStoppedError, match=r"took nothing .* by 0\.00\d+ on average"):
                 await engine.load_weights({}, 3)
 
-    drive(tmp_path, [server], body)
 
-
-def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path) -> None:
+async def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path) -> None:
     """As when a server was started again from outside between two checks: its first answer says
     so, is not counted, and the turn is sampled again with the weights of the run."""
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, model):
         change(model)
         await engine.load_weights({}, 3)
         calm = await once(engine, "calm")
@@ -99,8 +90,6 @@ def test_a_lie_about_a_turns_weights_costs_a_restart_and_no_token(tmp_path: Path
         server.lies = Lies()
         assert await turn == calm
         assert engine.fleet.restarts == 1
-
-    drive(tmp_path, [server], body)
 
 
 @pytest.mark.parametrize(
@@ -132,16 +121,13 @@ def test_each_phase_of_an_update_has_a_deadline_and_the_server_goes_on(
     asyncio.run(all_phases())
 
 
-def test_a_turn_of_which_half_comes_back_is_asked_for_again_and_then_given_up(
+async def test_a_turn_of_which_half_comes_back_is_asked_for_again_and_then_given_up(
     tmp_path: Path,
 ) -> None:
     server = serving()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with driven(tmp_path, [server]) as (engine, _):
         await engine.load_weights({}, 0)
         server.lies.halves = GENERATE
         with pytest.raises(InfrastructureError, match=r"is gone: .*; 5 times$"):
             await once(engine)
         assert engine.fleet.restarts == 0  # it is well otherwise
-
-    drive(tmp_path, [server], body)

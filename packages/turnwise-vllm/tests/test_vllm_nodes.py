@@ -111,22 +111,18 @@ def test_a_server_is_started_and_ended_in_its_place(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(body(), 240))
 
 
-def test_a_server_that_is_gone_does_not_run_and_ends(tmp_path: Path) -> None:
+async def test_a_server_that_is_gone_does_not_run_and_ends(tmp_path: Path) -> None:
     gone = PlaceLostError("its node died")
     places = PlacesHere(["http://10.0.0.2:1", gone, gone, TimeoutError(), TimeoutError(), gone])
-
-    async def body() -> None:
-        server = server_of(places, tmp_path)
-        await server.start(tmp_path)
-        assert server.url == "http://10.0.0.2:1"
-        assert not await server.running()
-        assert await server.problem() == "its process or its node has ended (its node died)"
-        assert not await server.running()
-        assert await server.problem() == "its node does not answer"
-        await server.stop()
-        assert places.held[0].ended
-
-    asyncio.run(body())
+    server = server_of(places, tmp_path)
+    await server.start(tmp_path)
+    assert server.url == "http://10.0.0.2:1"
+    assert not await server.running()
+    assert await server.problem() == "its process or its node has ended (its node died)"
+    assert not await server.running()
+    assert await server.problem() == "its node does not answer"
+    await server.stop()
+    assert places.held[0].ended
 
 
 def test_a_place_whose_node_was_lost_is_tried_once_more(tmp_path: Path) -> None:

@@ -135,32 +135,25 @@ def test_a_server_ends_with_its_owner_however_that_ends(
     assert soon(lambda: not alive(process))
 
 
-def test_a_server_ends_with_its_guard(tmp_path: Path, python: str, notes: Path) -> None:
+async def test_a_server_ends_with_its_guard(tmp_path: Path, python: str, notes: Path) -> None:
     """As Ray does, which kills the children of a process that it ends."""
-
-    async def main() -> None:
-        server = ServerProcess(python, [], {}, tmp_path / "log")
-        await server.start(tmp_path)
-        assert soon(lambda: starts(notes))
-        assert server._process is not None
-        server._process.kill()
-        assert soon(lambda: not alive(starts(notes)[0][0]))
-        await server.stop()
-
-    asyncio.run(main())
+    server = ServerProcess(python, [], {}, tmp_path / "log")
+    await server.start(tmp_path)
+    assert soon(lambda: starts(notes))
+    assert server._process is not None
+    server._process.kill()
+    assert soon(lambda: not alive(starts(notes)[0][0]))
+    await server.stop()
 
 
-def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: str) -> None:
-    async def main() -> None:
-        server = ServerProcess(python, [], {}, tmp_path / "log")
-        await server.stop()
-        await server.start(tmp_path)
-        assert await server.running()
-        await server.stop()
-        await server.stop()
-        assert not await server.running()
-
-    asyncio.run(main())
+async def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: str) -> None:
+    server = ServerProcess(python, [], {}, tmp_path / "log")
+    await server.stop()
+    await server.start(tmp_path)
+    assert await server.running()
+    await server.stop()
+    await server.stop()
+    assert not await server.running()
 
 
 def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:

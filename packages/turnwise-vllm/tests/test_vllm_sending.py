@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ from torch import Tensor
 from fake_vllm import FakeVllm, Json, Lies
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.client import ServerLostError, ServerSlowError
-from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.sending import IpcSender, Part, batches, beside, described
-from vllm_driving import Served, change, drive, once
+from vllm_driving import Served, change, driven, once
 
 PHASES = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
 BEGUN = ["/shutdown_weight_transfer_engine", "/get_world_size", "/init_weight_transfer_engine"]
@@ -56,11 +56,15 @@ class Wire:
         self.server.sample.model.load_state_dict(weights, strict=False)
 
 
-def test_every_version_is_sent_in_phases_and_a_server_joins_once(tmp_path: Path) -> None:
+def sent(folder: Path, wire: Wire, **settings: Any) -> AbstractAsyncContextManager[Any]:
+    """An engine over the wire's server, which gets weights over the wire."""
+    return driven(folder, [wire.server], sender=lambda: wire, transport="nccl", **settings)
+
+
+async def test_every_version_is_sent_in_phases_and_a_server_joins_once(tmp_path: Path) -> None:
     wire = Wire()
     server = wire.server
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with sent(tmp_path, wire) as (engine, model):
         for version in (3, 4):
             server.calls.clear()
             await engine.load_weights({}, version)
@@ -73,18 +77,17 @@ def test_every_version_is_sent_in_phases_and_a_server_joins_once(tmp_path: Path)
         assert server.invitations == [{"world_size": 2}]
         assert not server.loaded
         assert len(list(tmp_path.glob("*/*.safetensors"))) == 1  # to start servers with
-
-    drive(tmp_path, [server], body, sender=lambda: wire, transport="nccl")
     assert not list(tmp_path.glob("*/*.safetensors"))
 
 
 @pytest.mark.long
-def test_a_server_that_was_started_again_joins_again_and_gets_what_was_kept(tmp_path: Path) -> None:
+async def test_a_server_that_was_started_again_joins_again_and_gets_what_was_kept(
+    tmp_path: Path,
+) -> None:
     """The learner's model has moved on by then: the weights are those of the version."""
     wire = Wire()
     server = wire.server
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with sent(tmp_path, wire) as (engine, model):
         await engine.load_weights({}, 0)
         before = await once(engine, "before")
         change(model)
@@ -95,18 +98,13 @@ def test_a_server_that_was_started_again_joins_again_and_gets_what_was_kept(tmp_
         assert await turn == before
         assert (engine.fleet.restarts, len(server.invitations)) == (1, 2)
 
-    drive(tmp_path, [server], body, sender=lambda: wire, transport="nccl")
 
-
-def test_an_update_that_somebody_left_half_done_is_ended_first(tmp_path: Path) -> None:
+async def test_an_update_that_somebody_left_half_done_is_ended_first(tmp_path: Path) -> None:
     wire = Wire()
     wire.server.updating = True
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with sent(tmp_path, wire) as (engine, _):
         await engine.load_weights({}, 0)
         assert engine.parity < 1e-5
-
-    drive(tmp_path, [wire.server], body, sender=lambda: wire, transport="nccl")
 
 
 @pytest.mark.long
@@ -120,13 +118,12 @@ def test_an_update_that_somebody_left_half_done_is_ended_first(tmp_path: Path) -
         (Lies(), "NCCL error", r"\(0\) allows: weights for vLLM at \S+ cannot be sent: NCCL error"),
     ],
 )
-def test_a_phase_that_fails_is_named_and_nothing_is_left_half_done(
+async def test_a_phase_that_fails_is_named_and_nothing_is_left_half_done(
     tmp_path: Path, lies: Lies, broken: str, message: str
 ) -> None:
     wire = Wire()
     server = wire.server
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with sent(tmp_path, wire, max_restarts=0) as (engine, model):
         await engine.load_weights({}, 0)
         change(model)
         server.lies, wire.broken = lies, broken
@@ -136,20 +133,15 @@ def test_a_phase_that_fails_is_named_and_nothing_is_left_half_done(
         assert server.calls[-1] == "/resume"
         assert not server.updating or lies.fails == PHASES[2]
 
-    drive(tmp_path, [server], body, sender=lambda: wire, transport="nccl", max_restarts=0)
 
-
-def test_a_server_that_receives_and_keeps_what_it_had_is_found(tmp_path: Path) -> None:
+async def test_a_server_that_receives_and_keeps_what_it_had_is_found(tmp_path: Path) -> None:
     wire = Wire()
-
-    async def body(engine: VllmEngine, model: Any) -> None:
+    async with sent(tmp_path, wire) as (engine, model):
         await engine.load_weights({}, 0)
         wire.server.lies.keeps = True
         change(model)
         with pytest.raises(RunStoppedError, match="took nothing of the weights of version 1"):
             await engine.load_weights({}, 1)
-
-    drive(tmp_path, [wire.server], body, sender=lambda: wire, transport="nccl")
 
 
 def test_the_work_beside_a_request_has_its_deadline_and_either_error_ends_both() -> None:

@@ -1,7 +1,8 @@
 """Drives the vLLM engine in tests against servers that speak as vLLM does, with a small model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,50 +64,39 @@ def scripted(sample: Sample) -> FakeVllm:
     return server
 
 
-Body = Callable[[VllmEngine, Any], Awaitable[None]]
-
-
 def small() -> tuple[Any, Any]:
     """A model of words alone, and its tokenizer."""
     tokenizer = byte_tokenizer()
     return small_model(tokenizer), tokenizer
 
 
-def drive(
+@asynccontextmanager
+async def driven(
     folder: Path,
     servers: list[FakeVllm],
-    body: Body,
     wrap: Callable[[Any], Any] = lambda model: model,
     sender: Callable[[], Sender] | None = None,
     make: Callable[[], tuple[Any, Any]] = small,
     colocated: bool = False,
     **settings: Any,
-) -> None:
-    """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
-
-    async def main() -> None:
-        model, tokenizer = make()
-        model = wrap(model)
+) -> AsyncIterator[tuple[VllmEngine, Any]]:
+    """An engine with running servers and its model, with a deadline: nothing may hang."""
+    model, tokenizer = make()
+    model = wrap(model)
+    async with AsyncExitStack() as stack:
         for server in servers:
-            await server.start()
+            await stack.enter_async_context(server)
         config = VllmEngineConfig(
             name="vllm",
             servers=RunningServers(urls=tuple(server.url for server in servers)),
             **{"start_seconds": 120, "request_seconds": 120, **settings},
         )
-        try:
-            engine = await asyncio.to_thread(
-                make_vllm, config, model, tokenizer, LIMIT, folder, sender, colocated
-            )
-            try:
-                await asyncio.wait_for(body(engine, model), 240)
-            finally:
-                await engine.stop()
-        finally:
-            for server in servers:
-                await server.die()
-
-    asyncio.run(main())
+        engine = await asyncio.to_thread(
+            make_vllm, config, model, tokenizer, LIMIT, folder, sender, colocated
+        )
+        stack.push_async_callback(engine.stop)
+        async with asyncio.timeout(240):
+            yield engine, model
 
 
 async def once(engine: VllmEngine, name: str = "only", seed: int = 3, **options: Any) -> Completion:

@@ -159,15 +159,12 @@ def test_a_whole_number_is_known_however_it_is_written() -> None:
     assert one == other
 
 
-def test_other_tools_and_other_images_are_another_conversation() -> None:
-    async def work() -> None:
-        own = session()
-        first = await asked(own, PROMPT)
-        others = replace(request(went_on(PROMPT, first, "Sure?")), tools=())
-        own.arrived(await own.ask(others))
-        assert len(own.record()[0].spans) == 2
-
-    asyncio.run(work())
+async def test_other_tools_and_other_images_are_another_conversation() -> None:
+    own = session()
+    first = await asked(own, PROMPT)
+    others = replace(request(went_on(PROMPT, first, "Sure?")), tools=())
+    own.arrived(await own.ask(others))
+    assert len(own.record()[0].spans) == 2
     one, other = (keys_of((Message("user", "Look:", images=(png,)),)) for png in (b"a", b"b"))
     assert one != other
 

@@ -52,29 +52,23 @@ def pool_of(launched: Launched, start_seconds: float) -> WorkerPool:
     return pool
 
 
-def test_an_error_that_ends_the_tending_of_a_worker_reaches_those_that_wait() -> None:
-    async def main() -> None:
-        launched = Launched(late=False)
-        pool = pool_of(launched, 120.0)
-        try:
-            await asyncio.wait_for(pool.start(), 120)
-            launched.ending.set()
-            while pool._links:
-                await asyncio.sleep(0.01)
-            with pytest.raises(KeyError, match="state"):
-                await asyncio.wait_for(pool._least_loaded(), 60)
-        finally:
-            await pool.stop()
-
-    asyncio.run(main())
-
-
-def test_a_worker_that_is_ready_after_its_deadline_did_not_start() -> None:
-    async def main() -> None:
-        pool = pool_of(Launched(late=True), 0.4)
-        message = "worker 0 could not be started 3 times: it was not"
-        with pytest.raises(RunStoppedError, match=message):
-            await asyncio.wait_for(pool.start(), 20)
+async def test_an_error_that_ends_the_tending_of_a_worker_reaches_those_that_wait() -> None:
+    launched = Launched(late=False)
+    pool = pool_of(launched, 120.0)
+    try:
+        await asyncio.wait_for(pool.start(), 120)
+        launched.ending.set()
+        while pool._links:
+            await asyncio.sleep(0.01)
+        with pytest.raises(KeyError, match="state"):
+            await asyncio.wait_for(pool._least_loaded(), 60)
+    finally:
         await pool.stop()
 
-    asyncio.run(main())
+
+async def test_a_worker_that_is_ready_after_its_deadline_did_not_start() -> None:
+    pool = pool_of(Launched(late=True), 0.4)
+    message = "worker 0 could not be started 3 times: it was not"
+    with pytest.raises(RunStoppedError, match=message):
+        await asyncio.wait_for(pool.start(), 20)
+    await pool.stop()
