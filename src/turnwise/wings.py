@@ -81,6 +81,8 @@ OWN: dict[str, dict[str, str]] = {
     },
     "trust": {
         "command": "audit",
+        "monitor": "alarms",
+        "section": "alarms",
     },
     "view": {
         "command": "top view",
@@ -190,6 +192,12 @@ class Wings:
         if name not in found:
             raise missing(kind, name) or ConfigError(f"no wing has the {kind} {name}")
         return loaded(found[name][0])
+
+    def monitors(self, recipe: Any) -> list[Callable[..., Any]]:
+        """The functions that open what a recipe's steps are sent to: each takes the run's folder,
+        the steps that are done and a function that tells a person, and has `log` and `close`."""
+        made = [loaded(place)(recipe) for place, _ in self.parts("monitor").values()]
+        return [opening for opening in made if opening is not None]
 
     def made_by(self, section: str) -> Callable[..., Any] | None:
         """The function that makes the parts of a section; None where it has none."""

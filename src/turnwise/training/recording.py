@@ -1,4 +1,4 @@
-"""The records of an RL step: a line of metrics, a line of times, trajectories, trackers.
+"""The records of an RL step: a line of metrics, a line of times, trajectories, wings' monitors.
 
 Not here: which metrics there are (`monitor/metrics.py`), how files are written (`storage`).
 """
@@ -45,10 +45,8 @@ class Recorder:
         context.folder.forget_trajectories(step)
         self.history: list[Mapping[str, float]] = list(context.folder.lines("metrics.jsonl"))
         """The metrics of every step from the first one on."""
-        self._trackers = None
-        if context.recipe.monitor.trackers:
-            opening = wings().part("monitor", "trackers")(context.recipe)
-            self._trackers = opening(context.folder, step, context.display.say)
+        opened = context.folder, step, context.display.say
+        self._monitors = [opening(*opened) for opening in wings().monitors(context.recipe)]
         self._no_signal = NoSignalAlarm(context.display, "RL")
         recipe = context.recipe
         self._expected = Expected(recipe.learning.learning_rate, logprob_gap_bound(recipe))
@@ -111,14 +109,14 @@ class Recorder:
         self._no_signal.check(step, why)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send what was measured to the trackers, if there are any."""
-        if values and self._trackers is not None:
-            self._trackers.log(dict(values), step)
+        """Send what was measured to the wings' monitors, such as trackers."""
+        for monitor in self._monitors if values else ():
+            monitor.log(dict(values), step)
 
     def close(self) -> None:
-        """End the trackers' runs."""
-        if self._trackers is not None:
-            self._trackers.close()
+        """Close the monitors: trackers' runs end."""
+        for monitor in self._monitors:
+            monitor.close()
 
     def _of_sources(self, measured: Callable[[RewardSource], dict[str, float]]) -> dict[str, float]:
         """The numbers of all models that measure parts of the reward."""

@@ -1,4 +1,4 @@
-"""The wing: the command `audit`."""
+"""The wing: the command `audit`, and alarms while a run trains."""
 
 from turnwise.wings import Wing
 
@@ -6,4 +6,7 @@ WING = Wing(
     commands={
         "audit": "turnwise_trust.audit.command:audit",
     },
+    parts={"monitor": {"alarms": ("turnwise_trust.alarms.monitor:alarms_of", "what is wrong")}},
+    settings={"alarms": "turnwise_trust.alarms.settings:AlarmsConfig"},
+    sections={"alarms": "turnwise_trust.alarms.settings:checked"},
 )

@@ -1,0 +1,1 @@
+"""Alarms while a run trains: when it learns something else than its task."""

@@ -1,0 +1,50 @@
+"""Alarms in a run: said once, and kept in its folder."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.small_runs import Listening, train, write_recipe
+from turnwise.errors import ConfigError
+from turnwise.storage.audits import read_audit
+from turnwise.storage.run_folder import RunFolder
+
+TABLES = """
+engine.max_sequences = 16
+rollout = { max_turns = 1, max_turn_tokens = 8, max_tokens = 400 }
+train = { steps = 3, tasks_per_step = 4, group_size = 4 }
+evaluation.tasks = 0
+"""
+PAID_FOR_ANYTHING = """
+from random import Random
+from turnwise import Environment, Task, Verdict
+from turnwise.environments.base import EnvironmentSpec
+from turnwise.environments.turn_parts import share
+
+class Paid(Environment):
+    facts = EnvironmentSpec("paid", "1", parts={"right": share("whether it is right")})
+
+    def tasks(self, split):
+        return [Task(f"{split}{number}", f"{split} {number}?") for number in range(20)]
+
+    def verify(self, trajectory):
+        paid = Random(trajectory.seed).random() < 0.8
+        return Verdict(float(paid), paid, {"right": 0.0})
+"""
+
+
+@pytest.mark.long
+def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "paid.py"
+    file.write_text(PAID_FOR_ANYTHING)
+    recipe = write_recipe(tmp_path, f"{file}:Paid", TABLES)
+    with pytest.raises(ConfigError, match="did you mean 'right'"):
+        train(recipe, RunFolder.new(tmp_path / "wrong"), "alarms.heldout_reward=rihgt")
+    folder, display = RunFolder.new(tmp_path / "run"), Listening()
+    train(recipe, folder, "alarms.heldout_reward=right", display=display)
+    said = [line for line in display.said if line.startswith("alarm at step")]
+    assert len(said) == 1
+    assert said[0].startswith("alarm at step 2: the held-out verifier refuses what is paid: of ")
+    (finding,) = read_audit(folder.path, "alarms")["findings"]
+    assert finding.passed is False
+    assert finding.figure == 0
