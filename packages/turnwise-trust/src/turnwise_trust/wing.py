@@ -8,5 +8,5 @@ WING = Wing(
     },
     parts={"monitor": {"alarms": ("turnwise_trust.alarms.monitor:alarms_of", "what is wrong")}},
     settings={"alarms": "turnwise_trust.alarms.settings:AlarmsConfig"},
-    sections={"alarms": "turnwise_trust.alarms.settings:checked"},
+    sections={"alarms": "turnwise_trust.alarms.monitor:checked"},
 )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow.parquet as pq
 
 from turnwise.config import Recipe
+from turnwise.errors import unknown_name
+from turnwise.parts.components import Components
 from turnwise.storage.audits import Finding, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise_trust.alarms.heldout import Judged, falls, judged, refused
@@ -59,3 +61,12 @@ def alarms_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]
     section = recipe.find(AlarmsConfig)
     assert section is not None  # it is there by default
     return lambda folder, steps, say: Alarms(folder, steps, say, section.heldout_reward)
+
+
+def checked(section: AlarmsConfig, components: Components) -> Components:
+    """Raise ConfigError for a held-out verifier that no episode is measured by."""
+    reward, name = components.recipe.reward, section.heldout_reward
+    known = {*components.environment.spec.parts, *(reward.parts if reward else ())}
+    if name and name not in known:
+        raise unknown_name("alarms.heldout_reward", name, known)
+    return components
