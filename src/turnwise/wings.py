@@ -194,10 +194,12 @@ class Wings:
         return loaded(found[name][0])
 
     def monitors(self, recipe: Any) -> list[Callable[..., Any]]:
-        """The functions that open what a recipe's steps are sent to: each takes the run's folder,
-        the steps that are done and a function that tells a person, and has `log` and `close`."""
-        made = [loaded(place)(recipe) for place, _ in self.parts("monitor").values()]
-        return [opening for opening in made if opening is not None]
+        """The functions that open what a recipe's steps are sent to, those of its sections and of
+        its trackers: each takes the run's folder, the steps that are done and a function that
+        tells a person, and gives an object with `log` and `close`."""
+        asked = {*recipe.added(), *(["trackers"] if recipe.monitor.trackers else [])}
+        found = self.parts("monitor").items()
+        return [loaded(place)(recipe) for name, (place, _) in found if name in asked]
 
     def made_by(self, section: str) -> Callable[..., Any] | None:
         """The function that makes the parts of a section; None where it has none."""

@@ -255,15 +255,11 @@ class _Sender:
         self.problem = self.problem or f"{type(error).__name__}: {line}"
 
 
-def trackers_of(
-    recipe: Recipe,
-) -> Callable[[RunFolder, int, Callable[[str], None]], Trackers] | None:
+def trackers_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]], Trackers]:
     """The function that opens a recipe's trackers: for a run's folder, after so many steps, with
-    what tells a person; None where it has none. Raises as `check_trackers`."""
+    what tells a person. Raises as `check_trackers`."""
     names = recipe.monitor.trackers
     check_trackers(names)
-    if not names:
-        return None
     return lambda folder, step, say: Trackers(names, tracked_run(recipe, folder, step), say)
 
 
