@@ -6,6 +6,9 @@ import asyncio
 import gc
 import inspect
 import os
+import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,6 +20,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 set_variables()
 settings.register_profile("turnwise", deadline=None, derandomize=True)
 settings.load_profile("turnwise")
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Commands in the process of the test: `tests.commands.shell.Shell`."""
+    from tests.commands.shell import Shell  # here: most tests need no command
+
+    return Shell(capsys)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler, which a process lacks that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_collection_finish() -> None:

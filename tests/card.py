@@ -358,7 +358,7 @@ def _lowered(operation: Any) -> Callable[..., Any]:
 
 
 _setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
-torch.UntypedStorage.clone = _cloned  # type: ignore[method-assign]
+torch.UntypedStorage.clone = _cloned
 _every = torch.library.Library("_", "IMPL")
 _every.fallback(_compute, "PrivateUse1")
 _every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")

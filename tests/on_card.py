@@ -216,11 +216,11 @@ def staying_on_the_host(module: str) -> Iterator[None]:
 
     for name, make in made.items():
         setattr(torch, name, at_home(make))
-    torch.Tensor.to = stay  # type: ignore[assignment, method-assign]
+    torch.Tensor.to = stay
     try:
         yield
     finally:
-        torch.Tensor.to = moved  # type: ignore[method-assign]
+        torch.Tensor.to = moved
         for name, make in made.items():
             setattr(torch, name, make)
 

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -36,14 +35,6 @@ def test_errors_are_raised_where_the_work_was_asked_for() -> None:
     for way in (run, finish):
         with pytest.raises(ValueError, match="of the work"):
             way(failing())
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Python's own handler, which a process lacks that a shell has started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

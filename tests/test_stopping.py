@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -57,14 +56,6 @@ def test_what_is_cancelled_without_a_signal_is_no_signal() -> None:
 
     with pytest.raises(asyncio.CancelledError), stoppable():
         asyncio.run(work())
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Python's own handler, which a process lacks that a shell has started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

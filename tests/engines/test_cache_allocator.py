@@ -119,7 +119,6 @@ def test_the_longest_idle_session_gives_way_then_the_last_in_the_queue() -> None
     new = request("d", 150)
     assert budget.seat([new], 8) == [new]
     assert first.session.run is None
-    assert second.session.run is not None
     second.session.request = second
     last = request("e", 150)
     assert budget.seat([last, second], 8) == [last]

@@ -256,7 +256,6 @@ async def test_weights_change_in_the_middle_of_a_turn(family: str, deterministic
     async def turn(engine: EmbeddedEngine, index: int) -> None:
         prompt = PROMPT[index:]
         completion = await sample(engine, prompt, 40, str(index), temperature=0.8, seed=index)
-        assert isinstance(completion.version, list)
         changed = completion.version.index(1)
         assert completion.version == [0] * changed + [1] * (40 - changed)
         assert 0 < changed < 40

@@ -61,7 +61,6 @@ def made(kind: str) -> Any:
 
 def spans_of(model: Any) -> bool:
     runner = make_runner(model, 100, 50)
-    assert isinstance(runner, Runner)
     return runner.by_spans
 
 

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import byte_tokenizer
+from tests.rollout.playing import TOKENIZER, encode
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, ToolCall
-
-TOKENIZER = byte_tokenizer()
 
 
 class Tools:
@@ -33,10 +32,6 @@ class Tools:
 def scaffold() -> TagsScaffold:
     tools = Tools()
     return TagsScaffold(TOKENIZER, [Tool.of(tools.move), Tool.of(tools.search)])
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 def decode(segments: list[Segment]) -> str:

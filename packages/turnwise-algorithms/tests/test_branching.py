@@ -38,7 +38,7 @@ def watch(made: RolloutRunner) -> list[Sampling]:
         seen.append(sampling)
         return await generate(prompt, sampling, session=session)
 
-    made.engine.generate = noted  # type: ignore[method-assign, assignment]
+    made.engine.generate = noted
     return seen
 
 
@@ -68,7 +68,7 @@ def test_experts_are_asked_for_in_episodes_that_are_learned_from_alone(name: str
         count = len(prompt) + len(found.tokens) - 1 - sampling.experts_from
         return replace(found, experts=np.zeros((count, 1, 1), np.int16))
 
-    made.engine.generate = of_a_mixture  # type: ignore[method-assign, assignment]
+    made.engine.generate = of_a_mixture
     seen = watch(made)
     groups = collect(name, made)
     turns = sum(len(member.turns) for group in groups for member in group.trajectories)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from test_credit_of_turns import z_score
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.estimators import EstimatorInput
 from turnwise_algorithms.hindsight import criticality, hca, hcapo
@@ -21,13 +22,6 @@ def sampled(episode: EstimatorInput, numbers: np.ndarray | None, turn: int) -> l
         for place in range(len(episode.mask))
         if episode.mask[place] and episode.turn[place] == turn
     ]
-
-
-def z_score(numbers: list[float]) -> np.ndarray:
-    array = np.array(numbers)
-    if len(array) < 2 or array.min() == array.max():
-        return np.zeros(len(array))
-    return (array - array.mean()) / (array.std(ddof=1) + 1e-6)
 
 
 @given(groups(), st.floats(0, 1), st.floats(1, 10))

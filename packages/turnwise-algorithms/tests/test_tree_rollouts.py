@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.fakes import Arms, byte_tokenizer
+from tests.fakes import Arms
+from tests.rollout.playing import TOKENIZER, encode
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
@@ -31,7 +32,6 @@ from turnwise_algorithms.tree_rollouts import (
     turn_entropy,
 )
 
-TOKENIZER = byte_tokenizer()
 PULLS = 3
 SURE, UNSURE = -0.1, -6.0
 
@@ -64,10 +64,6 @@ class Strict(Arms):
         if derive(trajectory.seed, "grade") % 3 == 0:
             raise RuntimeError("no grade")
         return await super().verify(trajectory)
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 def runner(
@@ -107,7 +103,6 @@ def check_shared(group: Group) -> None:
             continue
         parent = group.trajectories[member.parent]
         assert member.parent < member.episode
-        assert parent.reward is not None
         end = int(np.flatnonzero(mine.mask)[0])
         np.testing.assert_array_equal(mine.ids[:end], parent.tokens.ids[:end])
         sampled = np.isin(parent.tokens.source[:end], (Source.MODEL, Source.INHERITED))

@@ -173,7 +173,7 @@ def test_without_branches_it_is_grpo(estimator: object) -> None:
     """And a tree of one adds nothing."""
     group = [episode(reward, 2, index) for index, reward in enumerate([1.0, 0.0, 0.3])]
     expected = grpo(np.array([1.0, 0.0, 0.3])) / (2 if estimator is tree_grpo else 1)
-    for row, number in zip(estimator(group), expected, strict=True):  # type: ignore[operator]
+    for row, number in zip(estimator(group), expected, strict=True):
         np.testing.assert_allclose(row, [number, number])
 
 
@@ -184,11 +184,11 @@ def test_degenerate_groups(estimator: object) -> None:
     silent = [episode(0.0, 2, 0), episode(1.0, 1, 0, 1)]
     assert silent[1].turns == 0
     for group in (alone, equal):
-        for row in estimator(group):  # type: ignore[operator]
+        for row in estimator(group):
             np.testing.assert_array_equal(row, np.zeros(len(row)))
-    assert [len(row) for row in estimator(silent)] == [2, 0]  # type: ignore[operator]
+    assert [len(row) for row in estimator(silent)] == [2, 0]
     with pytest.raises(ValueError, match="the rollout has none"):
-        estimator([replace(alone[0], parent=None)])  # type: ignore[operator]
+        estimator([replace(alone[0], parent=None)])
 
 
 @pytest.mark.long
@@ -197,7 +197,7 @@ def test_the_order_of_the_group_does_not_matter(
     group: list[EstimatorInput], random: object
 ) -> None:
     order = list(range(len(group)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     places = {index: place for place, index in enumerate(order)}
     shuffled = [replace(group[i], parent=places[group[i].parent or 0]) for i in order]
     for estimator in ESTIMATORS:

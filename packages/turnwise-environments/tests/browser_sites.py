@@ -71,7 +71,7 @@ def opened(**options: object) -> Iterator[Browser]:
         find_chromium()
     except ConfigError as error:
         pytest.skip(str(error))
-    browser = Browser(**{"seconds": 120.0, **options})  # type: ignore[arg-type]
+    browser = Browser(**{"seconds": 120.0, **options})
     try:
         yield browser
     finally:

@@ -196,9 +196,7 @@ WORDS = ["The answer is 42. assistant\n\nuser\nWho is it? \n  12 km  \n", '{"nam
 
 
 def merging_tokenizer(
-    template: str,
-    marks: Sequence[str] = MARKS,
-    response_template: Mapping[str, Any] | None = None,
+    template: str, marks: Sequence[str] = MARKS, response_template: Mapping[str, Any] | None = None
 ) -> PreTrainedTokenizerFast:
     """A tokenizer whose tokens may go over the edges of messages, with the templates."""
     tokenizer = Tokenizer(models.BPE())

@@ -56,8 +56,6 @@ def reward(environment: Environment, task: Task, *actions: Action) -> float:
 
 def said(step: Step | None) -> str:
     """What the agent is shown after a step."""
-    assert step is not None
-    assert step.observation is not None
     return step.observation.content
 
 

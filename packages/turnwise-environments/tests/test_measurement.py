@@ -98,12 +98,10 @@ own = module("own.py", OWN)
 def test_a_sound_environment(own: Path, name: str) -> None:
     row = measure(f"{own}:{name}", {}, 100)
     assert (row.tasks, row.oracle, row.noop) == (40, 1.0, 0.0)
-    assert row.random is not None
     assert 0.0 < row.random < 0.6  # adds a number of the prompt or another one, some times
     assert row.deterministic
     assert row.snapshot
     assert row.concurrent
-    assert row.steps_per_second is not None
     assert row.steps_per_second > 0
 
 

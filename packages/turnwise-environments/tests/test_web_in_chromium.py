@@ -31,7 +31,6 @@ def real(kind: type[WebEnvironment], **options: Any) -> Any:
     with opened():
         pass
     made = kind(pages="browser", **options)
-    assert made._browser is not None
     made._browser.seconds = 120.0
     return made
 
@@ -122,7 +121,6 @@ class DeadlySite(FormSite):
 class Deadly(WebForms):
     def site(self, data: Mapping[str, Any]) -> DeadlySite:
         made = DeadlySite(KINDS[data["kind"]], data)
-        assert self._browser is not None
         made.browser = self._browser
         return made
 

@@ -64,7 +64,6 @@ def test_the_environment_judges_the_last_reply(tmp_path: Path) -> None:
     assert played.reward == 1.0
     assert played.answer == "Paris"
     assert TOKENIZER.decode(played.tokens.ids.tolist()) == f"Capital of France?\n{RIGHT}"
-    assert played.capture is not None
     assert played.capture.calls == 1
     played = one(tmp_path, "await ask()\nreturn 'Lyon'")  # stands in its place
     assert (played.answer, played.outcome) == ("Lyon", Outcome.FAILURE)
@@ -153,7 +152,6 @@ BOTH = "await model.chat([{'role': 'user', 'content': 'x'}], role='worker')\nawa
 def test_roles_are_rewarded_by_what_the_agent_returns_and_by_the_gateway(tmp_path: Path) -> None:
     returned = BOTH + "return {'reward': 1, 'roles': {'worker': 0.5}}"
     played = one(tmp_path, returned, ROLES)
-    assert played.verdict is not None
     assert (played.reward, played.verdict.roles) == (1.0, {"worker": 0.5})
     assert [turn.role for turn in played.turns] == ["worker", "planner"]
     posted = (
@@ -165,7 +163,6 @@ def test_roles_are_rewarded_by_what_the_agent_returns_and_by_the_gateway(tmp_pat
         "        assert done.is_success, done.text\n"
     )
     played = one(tmp_path, posted, ROLES)
-    assert played.verdict is not None
     assert (played.reward, played.verdict.roles) == (0.5, {"planner": 1.0, "worker": 0.0})
 
 
@@ -334,7 +331,6 @@ class InFolders(Capitals):
         return await super().reset(task, seed)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        assert self.folder is not None
         left = [file.name for file in self.folder.iterdir()]
         return Verdict(float(left == ["left"]), left == ["left"])
 

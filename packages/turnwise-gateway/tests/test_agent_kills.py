@@ -42,7 +42,6 @@ class Dying(HashedEngine):
             if self.what == "gateway":
                 await self.host.gateway.stop()
             elif self.what == "agent":
-                assert self.pid is not None
                 os.kill(int(self.pid.read_text()), 9)
             elif self.what == "engine":
                 await asyncio.sleep(0)
@@ -63,7 +62,6 @@ class Grading(Capitals):
         elif self.what == "engine":
             self.engine.dead = True
         elif self.what == "agent":
-            assert self.engine.pid is not None
             assert ended([int(self.engine.pid.read_text())]), "its program outlives its episode"
         return await super().verify(trajectory)
 
@@ -96,7 +94,6 @@ def play(
     (one,) = group.trajectories
     assert engine.open_sessions == engine.busy == set()
     check_record(one.tokens)
-    assert one.capture is not None
     assert one.capture.trained == int(one.tokens.mask.sum()) <= engine.sampled
     assert (one.reward is None) == (not one.outcome.graded)
     return one
@@ -170,7 +167,6 @@ def test_a_call_that_the_engine_failed_is_sampled_once_when_it_comes_again(tmp_p
     engine = Dying(1, "engine")
     played = play(function(tmp_path, *lines), engine)
     assert played.outcome is Outcome.SUCCESS
-    assert played.capture is not None
     assert (played.capture.calls, played.capture.retried, len(played.turns)) == (1, 1, 1)
     assert played.capture.sampled == engine.sampled
 
@@ -204,6 +200,5 @@ def test_the_agent_dies(tmp_path: Path, lines: str, at: int, outcome: Outcome) -
     assert played.outcome is outcome
     assert len(played.turns) == (0 if outcome is Outcome.INFRASTRUCTURE_STEP else 1)
     if at:
-        assert played.capture is not None
         assert played.capture.refused == {"unfinished": 1}
     assert ended([int(pid.read_text())])

@@ -32,11 +32,6 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 def tokyo(body: dict[str, Any], number: int) -> str:
     return "Tokyo"
 

@@ -44,7 +44,6 @@ def test_a_run_trains_on_what_the_agent_was_given(tmp_path: Path) -> None:
     rows = read_rows(next(iter(sorted(folder.path.glob("trajectories/step-*.parquet")))))
     for row in rows:
         read = trajectory_of(row, Task(row["task"], row["prompt"]))
-        assert read.capture is not None
         assert read.capture.calls == len(read.turns) == 2
         assert read.capture.trained == int(read.tokens.mask.sum())
         assert any(row["advantage"])
@@ -198,7 +197,7 @@ def test_an_algorithm_that_branches_is_refused(tmp_path: Path) -> None:
 
 def test_an_agent_is_a_name_a_list_or_a_table(tmp_path: Path) -> None:
     file = str(recipe(tmp_path))
-    assert load_recipe(file).agent.run == f"{AGENT}:run"  # type: ignore[union-attr]
+    assert load_recipe(file).agent.run == f"{AGENT}:run"
     listed = load_recipe(file, ['agent=["node", "agent.mjs"]']).agent
-    assert listed.command == ("node", "agent.mjs")  # type: ignore[union-attr]
+    assert listed.command == ("node", "agent.mjs")
     assert load_recipe(file, ["agent=false"]).agent is None

@@ -71,11 +71,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return folder
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 def rows(run: RunFolder, step: int) -> list[dict[str, Any]]:
     return read_rows(run.path / f"trajectories/step-{step:06d}.parquet")
 

@@ -34,7 +34,7 @@ def interpreter() -> str:
 def settings_for(tier: str, **changes: object) -> SandboxSettings:
     values: dict[str, object] = {"tier": tier, "limits": LIMITS, "warm": 0, "concurrency": 4}
     values |= {"python": interpreter() if tier == "unisolated" else ""}
-    return SandboxSettings(**(values | changes))  # type: ignore[arg-type]
+    return SandboxSettings(**(values | changes))
 
 
 def make(tier: str, **changes: object) -> Sandbox:

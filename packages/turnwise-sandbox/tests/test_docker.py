@@ -37,7 +37,7 @@ def fake(state: Path) -> str:
 
 def settings(command: str, **changes: object) -> SandboxSettings:
     given: dict[str, object] = {"kind": "docker", "docker": command, "limits": LIMITS, "warm": 0}
-    return SandboxSettings(**(given | changes))  # type: ignore[arg-type]
+    return SandboxSettings(**(given | changes))
 
 
 def real() -> str:

@@ -32,9 +32,7 @@ for expression in {list(expressions)!r}:
         outcomes.append(errno.errorcode.get(error.errno, repr(error)))
 print(json.dumps(outcomes))
 """
-    outcomes = said(sandbox.run_python(source))
-    assert isinstance(outcomes, list)
-    return outcomes
+    return said(sandbox.run_python(source))
 
 
 def test_files_of_the_machine(isolated: Sandbox, tmp_path: Path) -> None:

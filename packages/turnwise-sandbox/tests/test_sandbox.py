@@ -453,10 +453,10 @@ def test_a_bwrap_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_limits_and_settings_that_cannot_be() -> None:
     for name, value in (("seconds", 0), ("memory", 1024), ("cpu_seconds", math.nan), ("files", 3)):
         with pytest.raises(ConfigError, match=name):
-            Limits(**{name: value})  # type: ignore[arg-type]
+            Limits(**{name: value})
     for changes in ({"tier": "docker"}, {"warm": -1}, {"concurrency": 0}, {"packages": ("a",)}):
         with pytest.raises(ConfigError):
-            SandboxSettings(**changes)  # type: ignore[arg-type]
+            SandboxSettings(**changes)
     with pytest.raises(ConfigError, match="list of words"):
         Sandbox(settings_for("bubblewrap")).run("ls -l")
 

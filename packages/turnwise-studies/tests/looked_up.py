@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.rollout.test_context import TOKENIZER, Encyclopedia
+from tests.rollout.playing import TOKENIZER, encode
+from tests.rollout.test_context import Encyclopedia
 from turnwise.config import check_recipe
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.storage.run_folder import RunFolder
@@ -25,10 +26,6 @@ from turnwise.types import (
 CALL = ToolCall("lookup", {"country": "Italy"}, "0.0")
 TASK = Task("Italy", "Capital of Italy?", {"answers": ["a secret"]})
 THOUGHT = "<think> look it up</think>"
-
-
-def encode(text: str) -> list[int]:
-    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 def scaffold() -> TagsScaffold:

@@ -50,7 +50,6 @@ def test_runs_with_the_same_settings_are_kept_and_others_named(tmp_path: Path) -
 
 def test_weights_of_the_cold_start_are_no_difference_and_another_base_is(tmp_path: Path) -> None:
     cold, one, _ = planned_runs(written(tmp_path))
-    assert one.after is not None
     weights = f"/elsewhere/{one.after}/checkpoints/cold_start/step-000001"
     model = one.recipe.model.model_copy(update={"name": weights})
     folder = RunFolder.new(tmp_path / "run")

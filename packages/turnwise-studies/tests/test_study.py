@@ -36,11 +36,6 @@ WON = [True, True, False, True]
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     write_recipe(tmp_path, "Letters", TABLES)
     return written(tmp_path)

@@ -39,7 +39,6 @@ def dashboard(*runs: Path) -> Iterator[str]:
     """`turnwise view` in a process of its own; gives the address that it prints."""
     with start("view", *runs, "--port", "0") as server:
         try:
-            assert server.stdout is not None
             lines = iter(server.stdout.readline, "")
             found = (re.search(r"http://\S+token=\S+", line) for line in lines)
             address = next((one[0] for one in found if one), "")

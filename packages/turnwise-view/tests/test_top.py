@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
 def text(run: Path) -> str:
     console = Console(file=io.StringIO(), width=200)
     console.print(screen(run))
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    return console.file.getvalue()
 
 
 def append(run: Path, name: str, **values: object) -> None:

@@ -111,7 +111,6 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
     page.keyboard.press("0")
     assert lanes.locator("canvas").screenshot() == before
     box = lanes.locator("canvas").bounding_box()
-    assert box is not None
     page.mouse.click(box["x"] + 0.45 * box["width"], box["y"] + 24 + 18 * 2.5)
     assert "train/2/task-0 episode" in page.inner_text(".lane-facts")
     page.click("text=Open the episode")

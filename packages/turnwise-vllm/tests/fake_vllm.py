@@ -106,7 +106,6 @@ class FakeVllm:
 
     async def die(self) -> None:
         """As `kill -9`: nothing is answered any more, and what was loaded is forgotten."""
-        assert self._server is not None
         self._server.close()
         for writer in list(self._connections):
             writer.transport.abort()

@@ -104,7 +104,6 @@ def test_experts_are_those_of_the_tokens_that_are_kept() -> None:
     read = read_answer(_with_experts(experts))
     found = completion(read, sampling, matcher, frozenset({9}), [0, 0, 0], 2)
     assert list(found.tokens) == [5, 9]
-    assert found.experts is not None
     assert found.experts.tolist() == experts[:2].tolist()  # of the tokens 1 and 2 of four
     body = request_body("model", [1, 2], sampling, 4, set())["sampling_params"]
     assert body["routed_experts_prompt_start"] == 1

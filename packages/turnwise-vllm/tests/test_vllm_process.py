@@ -140,7 +140,6 @@ async def test_a_server_ends_with_its_guard(tmp_path: Path, python: str, notes: 
     server = ServerProcess(python, [], {}, tmp_path / "log")
     await server.start(tmp_path)
     assert soon(lambda: starts(notes))
-    assert server._process is not None
     server._process.kill()
     assert soon(lambda: not alive(starts(notes)[0][0]))
     await server.stop()

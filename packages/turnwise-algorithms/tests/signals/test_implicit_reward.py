@@ -77,7 +77,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
         found.extend(p.grad.clone() for p in made.model.parameters() if p.grad is not None)
         return apply()
 
-    made.optimizer.apply = keep  # type: ignore[method-assign]
+    made.optimizer.apply = keep
     metrics = made.update(groups, signals, Credits({}, frozenset()))
     assert_rounding(found, both, own)
     assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)

@@ -28,7 +28,7 @@ from turnwise_algorithms.signals.score_norms import ScoreNorms
 def score(groups: list[Group], model: Any, budget: int = 8192, temperature: float = 0.7) -> Signals:
     learning = LearningConfig(tokens_per_micro_batch=budget)
     scored, telling = scored_by(model, learning, temperature), Telling()
-    signal = Hindsight(scored, telling)  # type: ignore[arg-type]
+    signal = Hindsight(scored, telling)
     return signal.measure(groups)
 
 
@@ -47,7 +47,7 @@ def test_scores_are_the_models_own(load_model: Any, make_groups: Any, among_all:
             logits = model(input_ids=torch.tensor([ids])).logits[0].double() / 0.7
         logprobs = torch.log_softmax(logits, dim=-1)
         for place in range(len(tokens)):
-            found = signals.of(member).hindsight_logprobs[place]  # type: ignore[index]
+            found = signals.of(member).hindsight_logprobs[place]
             if not tokens.mask[place]:
                 assert np.isnan(found)
                 continue
@@ -88,10 +88,10 @@ def test_advantages_come_of_it(load_model: Any, make_groups: Any, name: str) -> 
 
 
 def test_the_hint_must_have_room() -> None:
-    check_context(Telling(), 253, 256)  # type: ignore[arg-type]
-    check_context(Telling(), 999, None)  # type: ignore[arg-type]
+    check_context(Telling(), 253, 256)
+    check_context(Telling(), 999, None)
     with pytest.raises(ConfigError, match=r"takes 3 more.* lower rollout.max_tokens to 253"):
-        check_context(Telling(), 254, 256)  # type: ignore[arg-type]
+        check_context(Telling(), 254, 256)
 
 
 GOLD = [7, 9, 8]

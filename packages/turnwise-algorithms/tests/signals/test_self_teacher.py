@@ -53,10 +53,10 @@ def made(
     learning = LearningConfig(tokens_per_micro_batch=micro)
     learner = PolicyLearner(model, None, learning, algorithm, temperature=0.7)
     parameters = learner.optimizer.parameters
-    learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)
     learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
     config, coefficient = SelfTeacherConfig(**options), algorithm.self_teacher_coefficient
-    teacher = SelfTeacher(model, words_around(Telling()), config, learning, coefficient, 0.7)  # type: ignore[arg-type]
+    teacher = SelfTeacher(model, words_around(Telling()), config, learning, coefficient, 0.7)
     with torch.no_grad():
         for average in teacher._average.values():
             average *= 0.9
@@ -96,7 +96,7 @@ def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(make_groups:
         own, other = lesson.member.tokens, lesson.sibling.tokens
         start, theirs = (int(np.argmax(t.mask)) for t in (own, other))
         expected = [*own.ids[:start], 3, 5, *other.ids[theirs:], 4, 5, *own.ids[start:]]
-        words = words_around(Telling())  # type: ignore[arg-type]
+        words = words_around(Telling())
         ids, wanted = with_demonstration(lesson, words)
         assert ids.tolist() == expected
         assert length_shown(lesson, words) == len(expected)
@@ -112,7 +112,7 @@ def by_hand(
     divergences, weighted, clipped = [], [], 0
     for lesson in lessons(groups):
         tokens = lesson.member.tokens
-        ids, wanted = with_demonstration(lesson, words_around(Telling()))  # type: ignore[arg-type]
+        ids, wanted = with_demonstration(lesson, words_around(Telling()))
         mine = model(input_ids=torch.tensor(tokens.ids)[None]).logits[0] / 0.7
         theirs = told(input_ids=torch.from_numpy(ids)[None]).logits[0] / 0.7
         places = zip(np.flatnonzero(tokens.mask), np.flatnonzero(wanted), strict=True)
@@ -216,7 +216,7 @@ def test_the_average_follows_the_policy(
     model = load_model().to(dtype)
     learning = LearningConfig()
     config = SelfTeacherConfig(rate=0.001)
-    teacher = SelfTeacher(model, words_around(Telling()), config, learning, 1.0)  # type: ignore[arg-type]
+    teacher = SelfTeacher(model, words_around(Telling()), config, learning, 1.0)
     start = weights(model)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -268,10 +268,10 @@ def test_of_an_adapted_model_the_adapters_alone_are_averaged(
 
 
 def test_two_episodes_must_have_room() -> None:
-    check_room(Telling(), 126, 256)  # type: ignore[arg-type]
-    check_room(Telling(), 999, None)  # type: ignore[arg-type]
+    check_room(Telling(), 126, 256)
+    check_room(Telling(), 999, None)
     with pytest.raises(ConfigError, match=r"and 4 tokens more.* lower rollout.max_tokens to 126"):
-        check_room(Telling(), 127, 256)  # type: ignore[arg-type]
+        check_room(Telling(), 127, 256)
 
 
 def two(seed: int, spread: float, size: int = 7) -> tuple[torch.Tensor, torch.Tensor]:

@@ -72,7 +72,7 @@ class Failing(PlacementGroup):
     def _one_of_each_node(self) -> list[int]:
         return [0, 1]
 
-    def start(self, index: int, function: object, *arguments: object) -> "Ended":  # type: ignore[override]
+    def start(self, index: int, function: object, *arguments: object) -> "Ended":
         if index == 1:
             raise ConnectionError("Ray is gone")
         return self.process

@@ -110,7 +110,7 @@ def test_episodes(url: str) -> None:
     assert success(plays) == 1.0
     assert plays[0].seen[0] == "Guess.\nbetween 0 and 9"
     assert plays[0].trajectory.reward == 1.0
-    assert plays[0].trajectory.turns[-1].step.reward == 1.0  # type: ignore[union-attr]
+    assert plays[0].trajectory.turns[-1].step.reward == 1.0
     assert not environment.restorable
     keeps_its_word(environment, most=20, compared=8)
     (tool,) = environment.tools()
@@ -247,7 +247,7 @@ def against(reply: str | None) -> Callable[[], Awaitable[None]]:
 )
 def test_replies_that_are_none(reply: str | None, message: str) -> None:
     with pytest.raises(InfrastructureError, match=message):
-        asyncio.run(against(reply)())  # type: ignore[arg-type]
+        asyncio.run(against(reply)())
 
 
 def test_an_observation_as_text() -> None:

@@ -300,4 +300,4 @@ def test_options_that_make_no_sense() -> None:
     pytest.importorskip("playwright", reason="needs turnwise[browser]")
     for options in ({"seconds": 0.0}, {"width": 10}, {"allowed": ["http://x"]}):
         with pytest.raises(ConfigError):
-            Browser(**options)  # type: ignore[arg-type]
+            Browser(**options)

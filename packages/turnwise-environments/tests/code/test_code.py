@@ -237,7 +237,7 @@ def test_without_its_sandbox_there_is_no_verdict() -> None:
     environment = make_environment("code", {"tasks": {"count": 4}}, {}, service)
     task = environment.tasks("train")[0]
     with pytest.raises(InfrastructureError, match="sandbox_fusion"):
-        judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
+        judged(environment, task, *environment.oracle(task))
 
 
 @pytest.mark.slow

@@ -167,10 +167,10 @@ def test_tool_classes_as_tau_bench_has_them(tmp_path: Path) -> None:
 
 def test_differences_are_written_back() -> None:
     after = copy.deepcopy(DATABASE)
-    after["books"]["b1"]["days"] = 3  # type: ignore[index, assignment]
+    after["books"]["b1"]["days"] = 3
     del after["readers"]["r2"]
-    after["readers"]["r3"] = None  # type: ignore[assignment]
-    after["log"] = ["a"]  # type: ignore[assignment]
+    after["readers"]["r3"] = None
+    after["log"] = ["a"]
     found = differences(DATABASE, after)
     assert set(found) == {"books", "log", "readers"}
     assert found["readers"] == {"rows": {"r2": [], "r3": [None]}}
@@ -312,7 +312,7 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
     """In this process `9**(9**8)` would stop the event loop with all its deadlines."""
     options = written(tmp_path, tools=CALCULATOR)
     environment = make_environment("own_desk", all_train(options))
-    environment.tool_deadline = 2.0  # type: ignore[misc]
+    environment.tool_deadline = 2.0
     task = next(one for one in environment.tasks("train") if one.info["actions"] == 1)
     calls = [("calculate", {"expression": "9**(9**8)"}), ("leave", {}), ("flood", {})]
     hung = [Action("", calls=(ToolCall(name, values),)) for name, values in calls]

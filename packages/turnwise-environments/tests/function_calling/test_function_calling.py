@@ -111,7 +111,7 @@ def test_the_user_goes_on_when_a_request_is_answered(made: FunctionCalling) -> N
     task = next(task for task in made.tasks("train") if task.info["requests"] == 3)
     play = played(made, task, answered("a"), answered("b"), answered("c"))
     assert list(play.trajectory.observed) == task.data["requests"][1:]
-    assert steps_of(play)[0].observation.source == Source.USER  # type: ignore[union-attr]
+    assert steps_of(play)[0].observation.source == Source.USER
     assert task.prompt.endswith(task.data["requests"][0])
     assert task.data["requests"][1] not in task.prompt
 

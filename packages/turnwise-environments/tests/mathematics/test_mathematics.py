@@ -141,7 +141,7 @@ def test_broken_records_are_left_out_and_named_by_line(tmp_path: Path) -> None:
     environment = Mathematics(QuestionFile(str(path)))
     assert {task.secret["answer"] for task in all_tasks(environment)} == {"7", "4", "2"}
     told = environment.task_set.warnings
-    assert [re.search(r"line \d: .{9}", one).group() for one in told] == [  # type: ignore[union-attr]
+    assert [re.search(r"line \d: .{9}", one).group() for one in told] == [
         "line 2: 'question",
         "line 3: the quest",
         "line 4: expected ",

@@ -88,7 +88,6 @@ def test_what_is_not_in_the_language_is_not_read() -> None:
         assert read_expression(text) is None, text
     made = read_expression("{(x,2]}".strip("{}"))
     assert made == Expression("(]", parts=(Expression("scalar", "x"), Expression("scalar", "2")))
-    assert made is not None
     assert symbols_of(made) == {"x"}
 
 

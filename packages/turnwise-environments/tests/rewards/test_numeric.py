@@ -68,7 +68,6 @@ def test_every_way_of_writing_a_decimal_is_the_same_number(whole: int, places: i
         f"{sign}{left}.{right}0",
     ):
         quantity = read_quantity(written)
-        assert quantity is not None
         assert quantity.value == value
         assert matches(written, f"{sign}{left}{point}")
         assert not matches(written, f"{sign}{left}.{right}1")

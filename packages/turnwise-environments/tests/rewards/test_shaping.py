@@ -182,7 +182,6 @@ def test_a_declared_potential_is_a_part_of_turns(tmp_path: Path) -> None:
     assert (found.scope, found.low, found.high, found.total) == (Scope.TURNS, -1, 1, (-1, 0))
     assert found.bounds(turns=8) == (-1, 0)
     assert found.description == "Share of the turns that lie behind."
-    assert found.function is not None
     assert found.function(episode(call("a"), call("b"), answer("c"))) == [0.5, 0.5, -1.0]
     assert found.function(episode(call("a"), answer("c")), of=4.0) == [0.25, -0.25]
 
@@ -190,5 +189,4 @@ def test_a_declared_potential_is_a_part_of_turns(tmp_path: Path) -> None:
 def test_the_range_of_a_discounted_one_is_that_of_its_turns(tmp_path: Path) -> None:
     found = part(tmp_path, "discounted")
     assert (found.low, found.high, found.total) == (0.5 * -1 - 2, 0.5 * 2 + 1, None)
-    assert found.function is not None
     assert found.function(episode(call("a"), answer("b"))) == [-1.0, -2.0]

@@ -55,7 +55,7 @@ def test_all_that_is_wanted_is_one() -> None:
     ],
 )
 def test_each_part(changes: dict[str, object], score: float) -> None:
-    assert webshop_reward(replace(BOUGHT, **changes), WANTED)[0] == pytest.approx(score)  # type: ignore[arg-type]
+    assert webshop_reward(replace(BOUGHT, **changes), WANTED)[0] == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_each_part(changes: dict[str, object], score: float) -> None:
 )
 def test_success_is_to_the_letter(changes: dict[str, object]) -> None:
     assert is_as_wanted(BOUGHT, WANTED)
-    bought = replace(BOUGHT, **changes)  # type: ignore[arg-type]
+    bought = replace(BOUGHT, **changes)
     assert not is_as_wanted(bought, WANTED)
     assert share_as_wanted(bought, WANTED) in ((0.6, 0.8) if bought.query == WANTED.query else (0,))
 

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from tokenizers import processors
 
-from chat_template_samples import (
-    CHANGED,
-    MARKS,
-    REFUSED,
-    RESPONSES,
-    TEMPLATES,
-    merging_tokenizer,
-)
+from chat_template_samples import CHANGED, MARKS, REFUSED, RESPONSES, TEMPLATES, merging_tokenizer
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import ScaffoldConfig
 from turnwise.errors import ConfigError

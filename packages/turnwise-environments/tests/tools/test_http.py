@@ -201,7 +201,7 @@ def test_tls_with_its_deadline_and_its_names(secure: str) -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="http"):
-        Fetcher(**{"allowed": ["a.org"], **options})  # type: ignore[arg-type]
+        Fetcher(**{"allowed": ["a.org"], **options})
 
 
 def test_as_a_tool(fetcher: Fetcher) -> None:

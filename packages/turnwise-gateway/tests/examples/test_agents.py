@@ -42,7 +42,6 @@ def check(played: Trajectory, turns: int = 3) -> None:
     """It succeeded, in one context of exact tokens."""
     assert played.outcome is Outcome.SUCCESS, played.problem
     assert len(played.turns) == turns
-    assert played.capture is not None
     assert played.capture.coverage == 1.0
     assert not played.capture.refused
 
@@ -74,7 +73,7 @@ def test_an_agent_that_rewrites_its_history_has_a_context_for_each_turn() -> Non
     played = play(FunctionAgent(run=f"{FOLDER}/smolagents_agent.py:run"), "Concluding")
     check(played)
     assert len(played.tokens.spans) == 3
-    assert int(played.tokens.mask.sum()) == played.capture.sampled  # type: ignore[union-attr]
+    assert int(played.tokens.mask.sum()) == played.capture.sampled
 
 
 TYPED = """
@@ -144,7 +143,7 @@ def played(kind: str, town: str = "") -> tuple[Task, Group]:
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     task = next(one for one in environment.tasks("train") if one.data["kind"] == kind)
     name, answer = task.secret["name"], task.secret["answer"]
-    friend = environment.truth(f"friend of {name}")  # type: ignore[attr-defined]
+    friend = environment.truth(f"friend of {name}")
 
     def worker(about: str, found: str) -> list[Action]:
         return [Action("", calls=(ToolCall("search", {"name": about}),)), Action("", answer=found)]
@@ -160,8 +159,7 @@ def played(kind: str, town: str = "") -> tuple[Task, Group]:
     actions = iter(script)
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(actions)))
     config = load_recipe(str(RECIPE)).agent
-    assert config is not None
-    config = config.model_copy(update={"run": f"{ROOT}/{config.run}"})  # type: ignore[union-attr]
+    config = config.model_copy(update={"run": f"{ROOT}/{config.run}"})
     scaffolding = load_recipe(str(RECIPE)).scaffold
     host = make_host(config, scaffolding, TOKENIZER)
     group = group_of(host, engine, environment, LIMITS, tasks=[task], scaffold=scaffold)
@@ -177,7 +175,6 @@ def test_each_role_has_its_part_and_its_reward() -> None:
     assert [one.id.rpartition("@")[2] for one in (worker, planner)] == ["worker", "planner"]
     assert [len(one.trajectories[0].turns) for one in (worker, planner)] == [4, 3]
     assert [one.trajectories[0].reward for one in (worker, planner)] == [1.0, 1.0]
-    assert whole.capture is not None
     assert whole.capture.coverage == 1.0
 
 

@@ -130,7 +130,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 @pytest.mark.parametrize(("name", "environment"), [("verifiers", "Tasks"), ("nemo_gym", "Rows")])
 def test_a_recipe_names_a_runner(name: str, environment: str) -> None:
     recipe = load_recipe(str(FOLDER / f"{name}.toml"), [])
-    assert isinstance(recipe.agent, FunctionAgent)
     assert recipe.agent.reward == "agent"
     assert recipe.environment.name == recipe.agent.run.replace(":run", f":{environment}")
 
@@ -138,7 +137,6 @@ def test_a_recipe_names_a_runner(name: str, environment: str) -> None:
 @pytest.mark.parametrize("name", ["tau2", "harbor"])
 def test_a_recipe_names_a_program_and_a_list(name: str) -> None:
     recipe = load_recipe(str(FOLDER / f"{name}.toml"), [])
-    assert isinstance(recipe.agent, CommandAgent)
     assert (recipe.agent.reward, recipe.agent.command[1]) == (
         "agent",
         f"examples/runners/{name}_task.py",

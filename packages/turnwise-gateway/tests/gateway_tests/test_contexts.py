@@ -53,7 +53,6 @@ async def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> N
     assert tokens.kept is not None
     assert len(turns) == capture.calls == 3
     assert capture.sampled == capture.trained == int(tokens.mask.sum())
-    assert turns[0].step is not None
     assert turns[0].step.results[0].content == "It is Paris."
     assert (np.diff(tokens.turn) >= 0).all()
 
@@ -212,9 +211,9 @@ FOUND = "\n<information> It is Paris.</information>\n"
 async def played(own: Session) -> None:
     """A call with its result, the answer, and a user's next question, each with a thought."""
     messages = PROMPT
-    own.engine.turns = [CALL]  # type: ignore[attr-defined]
+    own.engine.turns = [CALL]
     messages = went_on(messages, await asked(own, messages), "It is Paris.")
-    own.engine.turns = [ANSWER]  # type: ignore[attr-defined]
+    own.engine.turns = [ANSWER]
     messages = went_on(messages, await asked(own, messages), "Sure?")
     await asked(own, messages)
 
@@ -244,7 +243,7 @@ def test_thoughts_before_the_last_words_of_a_user_are_left_out_in_a_new_context(
 async def test_a_conversation_goes_on_in_the_context_without_thoughts() -> None:
     own = session(HashedEngine([ANSWER]), leave_out_thoughts=True)
     messages = went_on(PROMPT, await asked(own, PROMPT), "Sure?")
-    own.engine.turns = [CALL]  # type: ignore[attr-defined]
+    own.engine.turns = [CALL]
     messages = went_on(messages, await asked(own, messages), "It is Paris.")
     await asked(own, messages)
     assert len(texts(own)) == 2

@@ -27,7 +27,6 @@ def start(*command: str) -> tuple["subprocess.Popen[bytes]", int]:
 def finish(process: "subprocess.Popen[bytes]", told: int) -> tuple[int, bytes]:
     with open(told, "rb") as file:
         code = process.wait(timeout=20)
-        assert process.stdin is not None
         process.stdin.close()
         return code, file.read()
 
@@ -53,7 +52,6 @@ def test_the_program_and_its_children_end_with_the_run(tmp_path: Path) -> None:
     )
     while not pids.exists():
         assert process.poll() is None
-    assert process.stdin is not None
     process.stdin.close()  # as the kernel does when the run is killed
     process.wait(timeout=20)
     os.close(told)

@@ -92,7 +92,7 @@ def test_loss_and_gradient_match_a_second_computation(
     expected = -torch.nn.functional.logsigmoid(margins).mean()
     expected.backward()
     parameters = trained.optimizer.parameters
-    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)
     trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
     before = weights(trained.model)
     metrics = trained.step()

@@ -14,7 +14,7 @@ from turnwise.config import LearningConfig
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Trajectory, Turn
-from turnwise_judges.reward_model.model import FORMS, ProcessRewardModel, RewardModel
+from turnwise_judges.reward_model.model import FORMS, RewardModel
 from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
 
 pytestmark = pytest.mark.numbers
@@ -24,7 +24,7 @@ REWARDS = [[1.0, 0.0, None, 0.0], [0.0, 1.0]]
 
 def made(load_model: Any, form: str = "outcome", micro: int = 8192) -> Any:
     """A model of a form whose head is random, so that its numbers differ."""
-    config = RewardModelConfig(form=form, data=("data",), learning_rate=1e-2)  # type: ignore[arg-type]
+    config = RewardModelConfig(form=form, data=("data",), learning_rate=1e-2)
     learning = LearningConfig(tokens_per_micro_batch=micro, warmup_steps=1)
     model = FORMS[form](load_model(), config, learning)
     with torch.random.fork_rng():
@@ -143,7 +143,7 @@ def test_beside_the_policy_its_own_number_makes_no_pair(load_model: Any, make_gr
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_the_first_update_moves_the_body(load_model: Any, make_groups: Any, form: str) -> None:
-    config = RewardModelConfig(form=form, data=("data",))  # type: ignore[arg-type]
+    config = RewardModelConfig(form=form, data=("data",))
     model = FORMS[form](load_model(), config, LearningConfig())
     assert model.update(model.lessons(make_groups(REWARDS)))["reward_model/weights_changed"] > 0.5
 
@@ -229,5 +229,4 @@ def test_numbers_are_read_in_the_context_of_their_turn(load_model: Any, make_gro
             for ids in (before, ended)
         ]
     expected = sigmoid(numbers[1]) - sigmoid(numbers[0])
-    assert isinstance(model, ProcessRewardModel)
     assert score(model, two)[-1] == pytest.approx(expected, abs=1e-5)

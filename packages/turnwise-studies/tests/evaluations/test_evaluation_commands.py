@@ -28,11 +28,6 @@ evaluation.tasks = 2
 """
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that is finished, of an environment whose success is never seen."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.environments.test_slow import Silent, results
 from tests.fakes import Capitals
-from turnwise.environments.base import Environment, Split
 from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
@@ -25,17 +25,6 @@ from turnwise.types import (
 from turnwise_studies.evaluations.failing import FAILURES, FailureRates, failing, recovery
 
 LOOK = ToolCall("lookup", {"country": "Italy"})
-
-
-def results(environment: Environment, seed: int, calls: int, each: int = 1) -> list[Step]:
-    """What an episode with `calls` turns shows, with so many calls in each."""
-
-    async def work() -> list[Step]:
-        own = environment.fresh()
-        await own.reset(own.tasks("train")[0].public(), seed)
-        return [await own.step(Action("", calls=(LOOK,) * each)) for _ in range(calls)]
-
-    return asyncio.run(work())
 
 
 def test_shares_of_the_calls_fail_each_way() -> None:
@@ -106,13 +95,6 @@ def test_tools_fail_in_all_of_several_environments() -> None:
         return await own.step(Action("", calls=(calculator,)))
 
     assert asyncio.run(step()).results[0].content == FAILURES["error"].content
-
-
-class Silent(Environment):
-    """No tools."""
-
-    def tasks(self, split: Split) -> list[Task]:
-        return [Task(split, split)]
 
 
 @pytest.mark.parametrize(

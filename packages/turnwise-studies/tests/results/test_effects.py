@@ -122,7 +122,7 @@ def test_other_tasks_or_another_environment_are_no_pairs() -> None:
 def test_a_verdict_is_by_the_intervals(
     direction: str, low: float, high: float, by_task: ByTask | None, expected: str
 ) -> None:
-    verdict, why = verdict_on(direction, mean(low, high), by_task, 0.01, 3)  # type: ignore[arg-type]
+    verdict, why = verdict_on(direction, mean(low, high), by_task, 0.01, 3)
     assert verdict == expected
     assert why
 

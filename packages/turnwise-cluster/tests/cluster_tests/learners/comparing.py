@@ -211,8 +211,6 @@ def assert_same_update(
 def assert_same_critics(one: RunLearner, two: Learner, made: list[list[Group]]) -> list[Credits]:
     """Measure and update with the groups of each of several steps; returns the credits of each."""
     estimated, whole, divided = [], one.second, two.second
-    assert whole is not None
-    assert divided is not None
     for groups in made:
         expected, found = whole.measure(groups), divided.measure(groups)
         for member in (member for group in groups for member in group.graded):
@@ -295,7 +293,6 @@ def step(
 ) -> tuple[list[Any], dict[str, float]]:
     """Make a step as a run does; returns values and metrics."""
     second = learner.second
-    assert second is not None
     signals = second.measure(groups)
     credits = estimate(groups, signals, algorithm_of(recipe))
     report = learner.update(groups, credits, auxiliary=learner.auxiliary_loss(signals))

@@ -51,7 +51,6 @@ def pair_with_head(
     """Learners of one process and of two; their head is not 0, as it is at first."""
     one, two = bench.pair(recipe)
     head = one.second
-    assert isinstance(head, ValueHead)
     weights = {"head.weight": torch.linspace(-1, 1, 32)[None], "head.bias": torch.full([1], bias)}
     head.load_state(head.state() | {"weights": weights})
     begun_alike(one, two, bench.folder / "begun", bench.tokenizer)
@@ -132,7 +131,6 @@ def test_a_value_that_is_no_number_moves_no_rank(bench: Bench) -> None:
     recipe = recipe_of_kind(bench, "head", "qwen3", 0, 1)
     groups, before = bench.groups(REWARDS), loaded(recipe, 1)
     good, _ = pair_with_head(bench, recipe)
-    assert good.second is not None
     signals = good.second.measure(groups)
     credits = estimate(groups, signals, algorithm_of(recipe))
     _, two = pair_with_head(bench, recipe, bias=float("nan"))

@@ -260,7 +260,7 @@ def test_refusals_say_what_to_do() -> None:
     with pytest.raises(RefusedError, match="messages: must have at least one"):
         messages.read({"model": "m", "system": "Be brief.", "messages": []})
     with pytest.raises(RefusedError, match="the body: must be an object"):
-        messages.read([USER])  # type: ignore[arg-type]
+        messages.read([USER])
     with pytest.raises(RefusedError, match=r"'web_search' is not supported.*switch this tool off"):
         responses.read(body("responses", [USER], tools=[{"type": "web_search"}]))
     both = {"max_tokens": 1, "max_completion_tokens": 1}
