@@ -80,7 +80,7 @@ OWN: dict[str, dict[str, str]] = {
         "file_format": "atif",
     },
     "trust": {
-        "command": "audit",
+        "command": "audit doctor",
         "monitor": "alarms",
         "section": "alarms",
     },

@@ -1,0 +1,44 @@
+"""The command `doctor`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.commands.evaluating import AsJson
+from turnwise.commands.printing import print_json, terminal_display
+from turnwise.errors import ConfigError
+from turnwise.storage.run_folder import writing
+
+
+def doctor(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="A run's folder, or logs of it, of turnwise or of another framework; for JSON "
+            "lines of your own a mapping too: reward=score step=global_step."
+        ),
+    ],
+    page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a run does not learn, from its log: likeliest cause first, evidence and remedy."""
+    from turnwise_trust.doctor.diagnosis import diagnosed
+    from turnwise_trust.doctor.readers.plain import mapping_of
+    from turnwise_trust.doctor.reading import read
+
+    paths = [Path(word) for word in words if Path(word).exists() or "=" not in word]
+    if not paths:
+        raise ConfigError("name a run's folder or a log: turnwise doctor RUN|LOG")
+    mapping = mapping_of([word for word in words if Path(word) not in paths])
+    display = terminal_display()
+    found = diagnosed(read(paths, mapping, display.say))
+    if page is not None:
+        with writing(page):
+            page.write_text(found.markdown(), encoding="utf-8")
+    if as_json:
+        print_json(found.plain())
+    else:
+        found.print()
+    if found.failed:
+        raise typer.Exit(1)

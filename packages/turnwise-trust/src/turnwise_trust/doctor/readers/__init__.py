@@ -1,0 +1,1 @@
+"""Readers of logs, a file for each format, and which of them reads a file or a folder."""

@@ -1,0 +1,70 @@
+"""Trajectories in ATIF 1.4 to 1.8, the interchange format of the Harbor framework.
+
+One object is one episode: steps by system, user and agent, with tool calls, and `final_metrics`.
+The format has no word for a reward: one is read from `final_metrics.extra` or `extra`, where
+`turnwise export` and Harbor's exporters put it. There are no steps of a training.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import DataError
+from turnwise_trust.doctor.log import Event, Remark, Rollout
+from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+
+VERSION = "schema_version"
+LIMITS = "truncated"
+Row = Mapping[str, Any]
+
+
+def is_atif(value: Row) -> bool:
+    return str(value.get(VERSION)).startswith("ATIF-")
+
+
+def read_folder(folder: Path) -> Iterator[Event]:
+    """The trajectories of a folder, a file for each."""
+    for file in sorted(folder.glob("**/*.json")):
+        yield from read_file(file)
+
+
+def read_file(file: Path) -> Iterator[Event]:
+    """A trajectory as JSON, or several as JSON lines."""
+    if file.suffix == ".jsonl":
+        for row in objects(file):
+            yield row if isinstance(row, Remark) else _rollout(row)
+        return
+    try:
+        value = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        yield Remark(f"{file.name} is cut off or no JSON, and was left out")
+        return
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+    if isinstance(value, dict) and is_atif(value):
+        yield _rollout(value)
+
+
+def _rollout(row: Row) -> Event:
+    steps = [one for one in row.get("steps") or [] if isinstance(one, Mapping)]
+    turns = [one for one in steps if one.get("source") == "agent"]
+    final = row.get("final_metrics") if isinstance(row.get("final_metrics"), Mapping) else {}
+    facts = {**_extra(row), **_extra(final)}
+    length = number((final or {}).get("total_completion_tokens"))
+    outcome = str(facts.get("outcome", ""))
+    return Rollout(
+        group=str(facts.get("task") or facts.get("task_name") or row.get("session_id") or ""),
+        reward=number(facts.get("reward")),
+        parts=numbers(facts.get("parts")),
+        text="\n".join(said(one.get("message")) for one in turns),
+        length=None if length is None else int(length),
+        success=facts["success"] if isinstance(facts.get("success"), bool) else None,
+        truncated=outcome.startswith(LIMITS) if outcome else None,
+        tool_calls=sum(len(one.get("tool_calls") or ()) for one in turns),
+    )
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    found = value.get("extra") if isinstance(value, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) else {}

@@ -1,0 +1,79 @@
+"""Numbers of steps that a tracker kept: rows of JSON or CSV, and lines of a console.
+
+Formats: `wandb.Api().run(...).scan_history()` written as JSON lines, and the CSV that its pages
+export (columns `Step`, `RUN - NAME`, and `…__MIN`, `…__MAX`, which are left out); `metrics.jsonl`
+of prime-rl 0.8 (`monitors/file.py`); verl 0.8's file logger (`{"step", "data"}`) and its console
+(`step:1 - actor/entropy:0.4 - …`).
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import DataError
+from turnwise_trust.doctor.log import Event, Measured, Remark
+from turnwise_trust.doctor.names import STEP_NAMES
+from turnwise_trust.doctor.readers.lines import LONGEST, number, objects
+
+CONSOLE = re.compile(r"step:(\d+) - (.+)")
+PAIR = re.compile(r"([\w./@-]+):(?:np\.float\d+\()?([-+.\w]+)\)?")
+
+
+def read_history(file: Path) -> Iterator[Event]:
+    """Rows of JSON, one for a step, or several for different numbers of it."""
+    for row in objects(file):
+        if isinstance(row, Remark):
+            yield row
+            continue
+        inner = row.get("data")
+        values = {**inner, "step": row.get("step")} if isinstance(inner, dict) else row
+        yield from measured(values)
+
+
+def read_csv(file: Path) -> Iterator[Event]:
+    """A table with a column for each number, one of them the step."""
+    try:
+        with file.open(encoding="utf-8", errors="replace", newline="") as opened:
+            for row in csv.DictReader(line.replace("\0", "") for line in opened):
+                yield from measured(_of_csv(row))
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+
+
+def read_console(file: Path) -> Iterator[Event]:
+    """What was printed: lines of other kinds are left out."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            while line := opened.readline(LONGEST):
+                if found := CONSOLE.search(line):
+                    pairs = PAIR.findall(found[2])
+                    yield Measured(int(found[1]), dict(_floats(pairs)))
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def measured(values: Mapping[str, Any]) -> Iterator[Event]:
+    """A row as numbers of its step; nothing of a row without a step."""
+    found = (number(values.get(name)) for name in STEP_NAMES)
+    step = next((one for one in found if one is not None and one == one), None)
+    if step is not None:
+        yield Measured(int(step), {k: v for k, v in values.items() if number(v) is not None})
+
+
+def _of_csv(row: Mapping[Any, Any]) -> dict[str, float]:
+    pairs = (
+        (str(name).rpartition(" - ")[2], text)
+        for name, text in row.items()
+        if isinstance(text, str) and not str(name).endswith(("__MIN", "__MAX"))
+    )
+    return dict(_floats(pairs))
+
+
+def _floats(pairs: Any) -> Iterator[tuple[str, float]]:
+    for name, text in pairs:
+        try:
+            yield name, float(text)
+        except ValueError:
+            continue

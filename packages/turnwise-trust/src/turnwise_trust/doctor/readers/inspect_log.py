@@ -1,0 +1,85 @@
+"""Evaluation logs of Inspect, version 2 of its format: `.eval`, a zip with a file for each sample,
+and `.json`, which has all of them in one object.
+
+A sample has id, epoch, scores (a value each: C, I, P, N, a number or a truth value), error, limit,
+messages and output with its stop reason. An epoch is an episode, and there are no training steps.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from turnwise.errors import DataError
+from turnwise_trust.doctor.log import Event, Remark, Rollout
+from turnwise_trust.doctor.readers.lines import number, said
+
+WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Inspect's letters for correct, incorrect, partly correct and no answer."""
+LARGEST = 512 * 1024 * 1024
+"""Bytes of a .json that are read at once."""
+Row = Mapping[str, Any]
+
+
+def read_log(file: Path) -> Iterator[Event]:
+    """The samples of a log."""
+    rows = _zipped(file) if file.suffix == ".eval" else _whole(file)
+    for row in rows:
+        if isinstance(row, Remark):
+            yield row
+        elif isinstance(row, Mapping):
+            yield _rollout(row)
+
+
+def _zipped(file: Path) -> Iterator[Any]:
+    try:
+        with ZipFile(file) as archive:
+            for name in archive.namelist():
+                if name.startswith("samples/") and name.endswith(".json"):
+                    yield json.loads(archive.read(name))
+    except (OSError, ValueError, BadZipFile, EOFError) as error:
+        yield Remark(f"{file.name} is cut off or damaged, the rest was left out: {error}")
+
+
+def _whole(file: Path) -> Iterable[Any]:
+    try:
+        if file.stat().st_size > LARGEST:
+            raise DataError(f"{file} is too large for .json: inspect log convert --to eval {file}")
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+    return found.get("samples") or []
+
+
+def _rollout(row: Row) -> Event:
+    scores = {
+        str(name): value
+        for name, one in (row.get("scores") or {}).items()
+        if isinstance(one, Mapping) and (value := _score(one.get("value"))) is not None
+    }
+    reward = None if row.get("error") or not scores else next(iter(scores.values()))
+    messages = [one for one in row.get("messages") or [] if isinstance(one, Mapping)]
+    turns = [one for one in messages if one.get("role") == "assistant"]
+    results = [one for one in messages if one.get("role") == "tool"]
+    return Rollout(
+        group=str(row.get("id")),
+        reward=reward,
+        parts=scores if len(scores) > 1 else {},
+        text="\n".join(said(one.get("content")) for one in turns),
+        truncated=bool(row.get("limit")) or _cut(row),
+        tool_calls=sum(len(one.get("tool_calls") or ()) for one in turns),
+        tool_errors=sum(bool(one.get("error")) for one in results),
+    )
+
+
+def _score(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return float(value)
+    return WORDS.get(value) if isinstance(value, str) else number(value)
+
+
+def _cut(row: Row) -> bool:
+    output = row.get("output")
+    choices = output.get("choices") if isinstance(output, Mapping) else None
+    return any(one.get("stop_reason") in ("max_tokens", "model_length") for one in choices or [])

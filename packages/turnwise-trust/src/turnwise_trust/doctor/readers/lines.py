@@ -1,0 +1,82 @@
+"""Lines of JSON, one at a time: a file may be larger than memory, be written, or be cut off."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import DataError
+from turnwise_trust.doctor.log import Remark
+
+Row = Mapping[str, Any]
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that are read; a longer one counts as damaged."""
+
+
+def objects(file: Path) -> Iterator[Row | Remark]:
+    """The objects of a file, then a remark on lines that are none, where there are any."""
+    damaged, first, whole, empty = 0, 0, True, True
+    for number, line in _lines(file):
+        whole, empty = line.endswith(b"\n"), empty and not line.strip()
+        value = _value(line)
+        if isinstance(value, dict):
+            yield value
+        elif line.strip():
+            damaged, first = damaged + 1, first or number
+    if empty:
+        yield Remark(f"{file.name} is empty")
+    elif damaged == 1 and not whole:
+        yield Remark(f"the last line of {file.name} is cut off, and was left out")
+    elif damaged:
+        yield Remark(f"{damaged} lines of {file.name} are no objects, line {first} the first")
+
+
+def first_object(file: Path) -> Row:
+    """The first object of a file; an empty one where there is none in its first lines."""
+    for number, line in _lines(file):
+        value = _value(line)
+        if isinstance(value, dict):
+            return value
+        if number > 100:
+            break
+    return {}
+
+
+def number(value: Any) -> float | None:
+    """A number as float; None for anything else, such as a text, a truth value or null."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def numbers(values: Any) -> dict[str, float]:
+    """Those values of an object that are numbers; truth values count as 0 and 1."""
+    found = values.items() if isinstance(values, Mapping) else ()
+    return {str(k): float(v) for k, v in found if isinstance(v, int | float)}
+
+
+def said(content: Any) -> str:
+    """The text of a message's content, or of messages: a string, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return said(content.get("text") or content.get("content") or "")
+    if isinstance(content, Iterable):
+        return "\n".join(filter(None, map(said, content)))
+    return ""
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with file.open("rb") as opened:
+            number = 0
+            while line := opened.readline(LONGEST):
+                number += 1
+                yield number, line
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

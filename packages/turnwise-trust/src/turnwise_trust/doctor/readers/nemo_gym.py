@@ -1,0 +1,41 @@
+"""Rollouts of NeMo Gym 0.7 (`gym eval run`, `rollouts.jsonl`).
+
+A line is one rollout: `_ng_task_index`, `_ng_rollout_index`, `responses_create_params` (what was
+asked), `response` (OpenAI's Responses: output items, usage, incomplete_details), `reward`, and
+numbers of the resources server's verifier. It has no steps of a training.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise_trust.doctor.log import Event, Remark, Rollout
+from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+
+ASKED = "responses_create_params"
+CALL = "function_call"
+Row = Mapping[str, Any]
+
+
+def read_rollouts(file: Path) -> Iterator[Event]:
+    """Rollouts of a file; a group is those of one task."""
+    for row in objects(file):
+        yield row if isinstance(row, Remark) else _rollout(row)
+
+
+def _rollout(row: Row) -> Event:
+    response = row.get("response")
+    response = response if isinstance(response, Mapping) else {}
+    items = [one for one in response.get("output") or [] if isinstance(one, Mapping)]
+    usage = response.get("usage")
+    length = number(usage.get("output_tokens")) if isinstance(usage, Mapping) else None
+    parts = {k: v for k, v in row.items() if not k.startswith("_ng_") and k != "reward"}
+    return Rollout(
+        group=str(row.get("_ng_task_index", "")),
+        reward=number(row.get("reward")),
+        parts=numbers(parts),
+        text="\n".join(said(one.get("content")) for one in items if one.get("type") == "message"),
+        length=None if length is None else int(length),
+        truncated=bool(response.get("incomplete_details")) if response else None,
+        tool_calls=sum(one.get("type") == CALL for one in items) if items else None,
+    )

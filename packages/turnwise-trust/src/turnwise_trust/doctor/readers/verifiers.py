@@ -1,0 +1,120 @@
+"""Episodes of verifiers 0.4 and prime-rl 0.8, and results of earlier verifiers.
+
+`traces.jsonl` has a line for each episode (`v1/episode.py`, `v1/trace.py`): task, group, run.work
+with the step, ok, errors, and traces with named rewards (score, weight), metrics, calls with their
+finish reason, and nodes with messages. prime-rl writes them to
+`rollouts/step_N/{train,eval}/{all,effective}/`; `all` has what failed too, and is read. Earlier
+verifiers wrote `results.jsonl`: example_id, prompt, completion, reward, and each reward function.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise_trust.doctor.log import Event, Measured, Remark, Rollout
+from turnwise_trust.doctor.readers.history import read_history
+from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+
+NO_PARTS = (
+    *("example_id", "reward", "input_tokens", "output_tokens", "generation_ms", "scoring_ms"),
+    *("total_ms", "is_completed", "is_truncated", "task", "num_turns", "step"),
+)
+Row = Mapping[str, Any]
+
+
+def step_folders(folder: Path) -> list[Path]:
+    """prime-rl's folders of steps, in order."""
+    found = [one for one in (folder / "rollouts").glob("step_*") if one.name[5:].isdecimal()]
+    return sorted(found, key=lambda one: int(one.name[5:]))
+
+
+def read_run(folder: Path) -> Iterator[Event]:
+    """A run's folder of prime-rl: its numbers, and the episodes of training."""
+    if (file := folder / "metrics.jsonl").is_file():
+        yield from read_history(file)
+    for step in step_folders(folder):
+        for kind in ("train", "eval"):
+            file = step / kind / "all" / "traces.jsonl"
+            if file.is_file():
+                yield from read_traces(file, int(step.name[5:]))
+
+
+def read_traces(file: Path, step: int | None = None) -> Iterator[Event]:
+    """Each agent's trace of each episode; held-out ones as the mean reward alone."""
+    for row in objects(file):
+        if isinstance(row, Remark):
+            yield row
+            continue
+        work = _at(row, "run", "work")
+        at = int(number(work.get("step")) or 0) if step is None else step
+        found = [_rollout(row, trace, at) for trace in row.get("traces") or [] if trace]
+        if work.get("type") != "eval":
+            yield from found or [Rollout(at, _group(row))]
+        else:
+            rewards = [one.reward for one in found if one.reward is not None]
+            yield from (Measured(at, {"validation/reward": reward}) for reward in rewards)
+
+
+def read_results(file: Path) -> Iterator[Event]:
+    """The rows of `results.jsonl`."""
+    for row in objects(file):
+        yield row if isinstance(row, Remark) else _result(row)
+
+
+def _rollout(episode: Row, trace: Row, step: int) -> Rollout:
+    rewards = {
+        name: (number(one.get("score")), number(one.get("weight", 1.0)) or 0.0)
+        for name, one in (trace.get("rewards") or {}).items()
+        if isinstance(one, Mapping)
+    }
+    graded = {name: pair[0] * pair[1] for name, pair in rewards.items() if pair[0] is not None}
+    calls = [one for one in trace.get("calls") or [] if isinstance(one, Mapping)]
+    messages = [one.get("message") or {} for one in trace.get("nodes") or [] if one.get("sampled")]
+    failed = trace.get("ok") is False and not graded
+    return Rollout(
+        step=step,
+        group=_group(episode),
+        reward=None if failed or not graded else sum(graded.values()),
+        parts={**graded, **numbers(trace.get("metrics"))},
+        text="\n".join(said(one.get("content")) for one in messages),
+        length=_whole(trace.get("num_output_tokens")),
+        truncated=any(one.get("finish_reason") == "length" for one in calls) if calls else None,
+        tool_calls=sum(len(one.get("tool_calls") or ()) for one in messages) if messages else None,
+    )
+
+
+def _result(row: Row) -> Rollout:
+    others = NO_PARTS
+    parts = numbers({k: v for k, v in row.items() if k not in others} | _metrics(row))
+    truncated = row.get("is_truncated")
+    return Rollout(
+        step=_whole(row.get("step")),
+        group=str(row.get("example_id", said(row.get("prompt")))),
+        reward=number(row.get("reward")),
+        parts=parts,
+        text=said(row.get("completion")),
+        truncated=truncated if isinstance(truncated, bool) else None,
+    )
+
+
+def _metrics(row: Row) -> dict[str, Any]:
+    found = row.get("metrics")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _group(row: Row) -> str:
+    task = row.get("task")
+    keys = task if isinstance(task, Mapping) else {}
+    return str(_at(row, "group").get("id") or keys.get("key") or keys.get("hash") or "")
+
+
+def _at(row: Row, *names: str) -> Row:
+    for name in names:
+        found = row.get(name)
+        row = found if isinstance(found, Mapping) else {}
+    return row
+
+
+def _whole(value: Any) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)

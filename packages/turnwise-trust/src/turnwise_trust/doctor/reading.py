@@ -1,0 +1,29 @@
+"""Reads one run from the files and folders that hold it, in whatever formats they are."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from turnwise_trust.doctor.log import Event, Log, gathered
+from turnwise_trust.doctor.readers.choosing import Choice, chosen
+
+Tick = Callable[[str], None]
+EVERY = 10_000
+"""Events between two lines of progress."""
+
+
+def read(paths: Sequence[Path], mapping: Mapping[str, str], tick: Tick = lambda text: None) -> Log:
+    """The log that stands in the paths together. Raises DataError for what cannot be read."""
+    choices = [(path, chosen(path, mapping)) for path in paths]
+    source = ", ".join(f"{path} ({choice[0]})" for path, choice in choices)
+    framework = next((choice[1] for _, choice in choices if choice[1]), "")
+    return gathered(source, framework, _events(choices, tick))
+
+
+def _events(choices: Iterable[tuple[Path, Choice]], tick: Tick) -> Iterator[Event]:
+    count = 0
+    for path, (_, _, reader) in choices:
+        for event in reader(path):
+            count += 1
+            if count % EVERY == 0:
+                tick(f"{count:,} lines")
+            yield event

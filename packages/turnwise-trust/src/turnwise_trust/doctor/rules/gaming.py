@@ -1,0 +1,102 @@
+"""A reward that rises without what it was to pay for."""
+
+from collections.abc import Iterable
+
+from turnwise_trust.doctor.log import Log
+from turnwise_trust.doctor.rules.base import FORM, OUTCOME, Cause, Rule, cause, outcome, parts
+from turnwise_trust.doctor.trends import Change, change
+
+GAIN = 0.1
+"""Rise of a part, or of the reward, that is worth a word."""
+SHARE = 0.2
+"""Share of that rise which the outcome may lag behind."""
+MORE_CALLS = 1.5
+CEILING = 0.95
+HELD_OUT = ("validation/success", "validation/reward")
+
+
+def format_gaming(log: Log) -> Iterable[Cause]:
+    """The reward for form rises, the outcome does not."""
+    answer = _outcome_apart(log)
+    form = [(name, change(log.values(name))) for name in parts(log, FORM)]
+    risen = [(name, one) for name, one in form if one and one.rises and _by(one) > GAIN]
+    if answer is None or not risen or not _lags(answer[1], _by(risen[0][1])):
+        return
+    name, found = risen[0]
+    note = f"{name} rises from {found}, {answer[0]} goes from {answer[1]}: the form alone is paid."
+    yield cause(log, "format gaming", 0.9, note, change=found, example="best")
+
+
+def _outcome_apart(log: Log) -> tuple[str, Change] | None:
+    """The outcome, where the log tells it from the reward as a whole."""
+    named = [name for name in ("rollout/success", *parts(log, OUTCOME)) if name in log]
+    constant = [name for name in log.series if OUTCOME.search(name) and "parts/" in name]
+    for name in (*named, *constant):
+        if (found := change(log.values(name))) is not None:
+            return name, found
+    return None
+
+
+def _lags(found: Change, rise: float) -> bool:
+    """Whether a number surely rises by less than a share of another's rise."""
+    return found.high < SHARE * rise
+
+
+def _by(found: Change) -> float:
+    return found.after - found.before
+
+
+def parting_parts(log: Log) -> Iterable[Cause]:
+    """The reward rises while success falls, or does not move at all."""
+    answer, reward = _outcome_apart(log), change(log.values("reward/mean"))
+    if answer is None or reward is None or not reward.rises or _by(reward) < GAIN:
+        return
+    name, found = answer
+    if found.falls or _lags(found, _by(reward)):
+        note = f"The reward rises from {reward}, {name} goes from {found}: something else is paid."
+        yield cause(log, "reward without success", 0.85, note, change=reward, example="best")
+
+
+def tool_hacking(log: Log) -> Iterable[Cause]:
+    """Calls that multiply without an outcome."""
+    calls = change(log.values("rollout/tool_calls"))
+    name = outcome(log)
+    found = change(log.values(name)) if name else None
+    if calls is None or found is None or found.rises:
+        return
+    if calls.rises and calls.factor > MORE_CALLS and _by(calls) > 0.5:
+        note = f"Tool calls of an episode rise from {calls}, {name} goes from {found}."
+        yield cause(log, "tool-call hacking", 0.78, note, change=calls, example="latest")
+
+
+def held_out(log: Log) -> Iterable[Cause]:
+    """The reward in training rises, and on held-out tasks it falls."""
+    reward = change(log.values("reward/mean"))
+    for name in HELD_OUT:
+        found = change(log.values(name))
+        if found is None or reward is None or not reward.rises or _by(reward) < GAIN:
+            continue
+        if found.falls:
+            note = (
+                f"The reward in training rises from {reward}, {name} falls from {found}: the "
+                "verifier is exploited, or the tasks are learned by heart."
+            )
+            yield cause(log, "held-out success", 0.88, note, change=found, example="best")
+            return
+
+
+def ceiling(log: Log) -> Iterable[Cause]:
+    """An evaluation that is at its best from the beginning."""
+    values = log.values("validation/success")
+    if len(values) > 1 and values.min() >= CEILING:
+        note = f"Held-out success is {values.min():.1%} or more from the first evaluation on."
+        yield cause(log, "evaluation at its ceiling", 0.5, note, float(values.min()), CEILING)
+
+
+RULES = (
+    Rule("format gaming", ("reward/parts/",), format_gaming),
+    Rule("reward without success", ("rollout/success", "reward/parts/"), parting_parts),
+    Rule("tool-call hacking", ("rollout/tool_calls",), tool_hacking),
+    Rule("held-out success", HELD_OUT, held_out),
+    Rule("evaluation at its ceiling", ("validation/success",), ceiling),
+)

@@ -1,0 +1,584 @@
+"""Logs in the shape that frameworks write, sick and healthy, made from a seed.
+
+Each maker writes its log into a folder and returns the words that `turnwise doctor` is given.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+STEPS = 48
+Curves = dict[str, np.ndarray]
+Maker = Callable[[Path, int], list[str]]
+
+
+def curve(random: np.random.Generator, start: float, end: float, noise: float = 0.04) -> np.ndarray:
+    """A number that goes from start to end in STEPS steps, with relative noise."""
+    line = np.linspace(start, end, STEPS)
+    scale = noise * max(abs(start), abs(end), 1e-3)
+    return line + random.normal(0, scale, STEPS)
+
+
+def learned(random: np.random.Generator, start: float = 0.2, end: float = 0.7) -> np.ndarray:
+    """A rate that rises as it does when a policy learns: fast at first."""
+    places = 1 - np.exp(-np.linspace(0, 4, STEPS))
+    return np.clip(start + (end - start) * places + random.normal(0, 0.03, STEPS), 0, 1)
+
+
+def flat(random: np.random.Generator, level: float = 0.3, noise: float = 0.04) -> np.ndarray:
+    return np.clip(level + random.normal(0, noise, STEPS), 0, 1)
+
+
+def rows_of(curves: Curves) -> list[dict[str, float]]:
+    return [
+        {"step": at + 1, **{name: float(values[at]) for name, values in curves.items()}}
+        for at in range(STEPS)
+    ]
+
+
+def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+# ---- the formats
+
+
+def turnwise_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
+    """Numbers of a sound run of turnwise whose success is `rate`."""
+    return {
+        "reward/mean": rate,
+        "rollout/success": rate,
+        "reward/group_std": np.sqrt(np.clip(rate * (1 - rate), 1e-4, 1)) * 0.8,
+        "groups/all_equal": np.clip(flat(random, 0.3), 0, 1),
+        "rollout/episodes": np.full(STEPS, 64.0),
+        "rollout/ungraded": np.zeros(STEPS),
+        "rollout/malformed": np.clip(curve(random, 0.1, 0.02), 0, 1),
+        "rollout/length_mean": curve(random, 60, 70),
+        "rollout/tool_calls": curve(random, 2, 2.4),
+        "rollout/tool_success": np.clip(flat(random, 0.9), 0, 1),
+        "repetition/ngrams": np.clip(flat(random, 0.1), 0, 1),
+        "repetition/episodes": np.clip(curve(random, 0.1, 0.2), 0, 1),
+        "outcome/truncated_turns": np.full(STEPS, 3.0),
+        "policy/gradient_norm": np.abs(curve(random, 1.0, 0.7, 0.2)),
+        "policy/weights_changed": flat(random, 0.5),
+        "policy/learning_rate": np.full(STEPS, 1e-4),
+        "policy/logprob_gap": np.abs(curve(random, 6e-4, 8e-4)),
+        "policy/clip_fraction": np.clip(flat(random, 0.05, 0.01), 0, 1),
+        "policy/approx_kl": np.abs(curve(random, 1e-3, 1e-3)),
+        "policy/entropy": np.abs(curve(random, 1.2, 0.6)),
+    }
+
+
+def write_turnwise(
+    folder: Path,
+    curves: Curves,
+    validation: np.ndarray | None = None,
+    reasons: Sequence[tuple[int, str]] = (),
+) -> list[str]:
+    run = folder / "run"
+    write_lines(run / "metrics.jsonl", rows_of(curves))
+    (run / "config.toml").write_text('name = "prepared"\n[learning]\nlearning_rate = 0.0001\n')
+    write_lines(run / "no_signal.jsonl", [{"step": step, "reason": why} for step, why in reasons])
+    if validation is not None:
+        rows = [{"step": 4 * at + 4, "validation/success": v} for at, v in enumerate(validation)]
+        write_lines(run / "validation.jsonl", rows)
+    return [str(run)]
+
+
+def trl_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
+    """Numbers of a sound run of TRL 1.16's GRPOTrainer."""
+    return {
+        "reward": rate,
+        "reward_std": np.sqrt(np.clip(rate * (1 - rate), 1e-4, 1)),
+        "rewards/accuracy_reward/mean": rate,
+        "rewards/accuracy_reward/std": np.sqrt(np.clip(rate * (1 - rate), 1e-4, 1)),
+        "frac_reward_zero_std": flat(random, 0.35),
+        "completions/mean_length": curve(random, 180, 240),
+        "completions/max_length": curve(random, 500, 512, 0.01),
+        "completions/clipped_ratio": np.clip(flat(random, 0.06, 0.02), 0, 1),
+        "grad_norm": np.abs(curve(random, 0.2, 0.15, 0.2)),
+        "learning_rate": np.linspace(1e-6, 0, STEPS),
+        "loss": random.normal(0, 0.02, STEPS),
+        "entropy": np.abs(curve(random, 0.6, 0.35)),
+        "clip_ratio/region_mean": np.abs(random.normal(0, 0.002, STEPS)),
+        "sampling/sampling_logp_difference/mean": np.abs(curve(random, 0.01, 0.015)),
+        "sampling/importance_sampling_ratio/mean": curve(random, 1, 1, 0.01),
+    }
+
+
+def write_trl(folder: Path, curves: Curves, rewards: bool = False) -> list[str]:
+    run = folder / "out"
+    run.mkdir(parents=True)
+    history: list[Any] = rows_of(curves)
+    history.append({"step": STEPS, "train_runtime": 12.5, "train_loss": 0.01})
+    state = {"global_step": STEPS, "log_history": history, "max_steps": STEPS}
+    (run / "trainer_state.json").write_text(json.dumps(state))
+    for at in range(0, STEPS if rewards else 0, 8):
+        level = float(curves["reward"][at])
+        paid = [float(place / 8 < level) for place in range(8)]
+        table = pa.table(
+            {
+                "step": [at + 1] * 8,
+                "prompt": [[{"role": "user", "content": "What is 2 + 2?"}]] * 8,
+                "completion": [[{"role": "assistant", "content": f"It is {n}."}] for n in range(8)],
+                "accuracy_reward": paid,
+                "advantage": [0.0] * 8,
+            }
+        )
+        (run / "completions").mkdir(exist_ok=True)
+        pq.write_table(table, run / "completions" / f"completions_{at + 1:05d}.parquet")
+    return [str(run)]
+
+
+def verl_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
+    """Numbers of a sound run of verl 0.8."""
+    return {
+        "actor/entropy": np.abs(curve(random, 0.5, 0.3)),
+        "actor/grad_norm": np.abs(curve(random, 0.3, 0.2, 0.2)),
+        "actor/lr": np.full(STEPS, 1e-6),
+        "actor/pg_loss": random.normal(0, 0.01, STEPS),
+        "actor/pg_clipfrac": np.abs(random.normal(0.002, 0.0005, STEPS)),
+        "actor/ppo_kl": np.abs(random.normal(5e-4, 1e-4, STEPS)),
+        "critic/score/mean": rate,
+        "critic/score/max": np.ones(STEPS),
+        "critic/score/min": np.zeros(STEPS),
+        "critic/rewards/mean": rate,
+        "critic/advantages/mean": random.normal(0, 0.01, STEPS),
+        "response_length/mean": curve(random, 300, 420),
+        "response_length/max": np.full(STEPS, 1024.0),
+        "response_length/clip_ratio": np.clip(flat(random, 0.03, 0.01), 0, 1),
+        "timing_s/step": curve(random, 60, 80),
+    }
+
+
+def write_console(folder: Path, curves: Curves) -> list[str]:
+    lines = ["(TaskRunner pid=7) Training Progress:   0%|          | 0/48"]
+    for row in rows_of(curves):
+        step = row.pop("step")
+        pairs = " - ".join(f"{name}:{value!r}" for name, value in row.items())
+        lines.append(f"\x1b[36m(TaskRunner pid=7)\x1b[0m step:{int(step)} - {pairs}")
+    (folder / "train.log").write_text("\n".join(lines) + "\n")
+    return [str(folder / "train.log")]
+
+
+def write_verl_logger(folder: Path, curves: Curves) -> list[str]:
+    rows = [{"step": row.pop("step"), "data": row} for row in rows_of(curves)]
+    return [str(write_lines(folder / "project" / "run.jsonl", rows))]
+
+
+def write_verl_rollouts(folder: Path, random: np.random.Generator, rate: np.ndarray) -> list[str]:
+    for at, level in enumerate(rate):
+        rows = [
+            {
+                "input": f"user\nQuestion {at}.{n // 8}?\nassistant\n",
+                "output": f"<think>thinking {n}</think> <answer>{n}</answer>",
+                "gts": "7",
+                "score": float(random.random() < level),
+                "step": at + 1,
+            }
+            for n in range(32)
+        ]
+        write_lines(folder / "rollouts" / f"{at + 1}.jsonl", rows)
+    return [str(folder / "rollouts")]
+
+
+def prime_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
+    """Numbers of a sound run of prime-rl 0.8."""
+    agent = "train/agg/all/agent"
+    return {
+        f"{agent}/reward/mean": rate,
+        f"{agent}/has_error/mean": np.abs(random.normal(0.02, 0.01, STEPS)),
+        f"{agent}/is_truncated/mean": np.abs(random.normal(0.05, 0.01, STEPS)),
+        f"{agent}/num_output_tokens/mean": curve(random, 100, 120),
+        f"{agent}/solved_none": np.clip(flat(random, 0.2), 0, 1),
+        f"{agent}/solved_all": np.clip(flat(random, 0.15), 0, 1),
+        "optim/lr": np.full(STEPS, 3e-6),
+        "optim/grad_norm": np.abs(curve(random, 0.1, 0.08, 0.2)),
+        "entropy/all/mean": np.abs(curve(random, 0.4, 0.3)),
+        "mismatch_kl/all/mean": np.abs(random.normal(1e-3, 2e-4, STEPS)),
+        "off_policy/mean": np.abs(random.normal(1.5, 0.2, STEPS)),
+        "off_policy/max": np.full(STEPS, 3.0),
+    }
+
+
+def write_prime(folder: Path, curves: Curves) -> list[str]:
+    orchestrator = [
+        {k: v for k, v in row.items() if k == "step" or "train/" in k or "off_" in k}
+        for row in rows_of(curves)
+    ]
+    trainer = [
+        {k: v for k, v in row.items() if k == "step" or not ("train/" in k or "off_" in k)}
+        for row in rows_of(curves)
+    ]
+    run = folder / "prime"
+    both = [row for pair in zip(orchestrator, trainer, strict=True) for row in pair]
+    write_lines(run / "metrics.jsonl", [{"time": 1.0, **row} for row in both])
+    return [str(run)]
+
+
+def write_traces(
+    folder: Path, random: np.random.Generator, rate: np.ndarray, failed: float
+) -> list[str]:
+    rows = []
+    for at, level in enumerate(rate):
+        for n in range(16):
+            lost = random.random() < failed
+            reward = {"correct": {"score": float(random.random() < level), "weight": 1.0}}
+            trace = {
+                "version": 3,
+                "task": {"type": "Task", "data": {}, "key": f"t{at}.{n // 8}"},
+                "rewards": {"correct": None} if lost else reward,
+                "metrics": {"num_turns": 1.0},
+                "nodes": [
+                    {"message": {"role": "user", "content": "Reverse abc."}},
+                    {"sampled": True, "message": {"role": "assistant", "content": f"cba {n}"}},
+                ],
+                "calls": [{"finish_reason": "stop"}],
+                "ok": not lost,
+                "num_output_tokens": 12,
+            }
+            rows.append(
+                {
+                    "id": f"e{at}.{n}",
+                    "env": {"id": "reverse-text"},
+                    "task": trace["task"],
+                    "group": {"id": f"g{at}.{n // 8}"},
+                    "run": {"type": "train", "id": "r", "work": {"type": "train", "step": at}},
+                    "ok": not lost,
+                    "traces": [] if lost and n % 2 else [trace],
+                    "errors": [{"type": "SandboxError"}] if lost else [],
+                }
+            )
+    return [str(write_lines(folder / "traces.jsonl", rows))]
+
+
+def write_csv(folder: Path, curves: Curves) -> list[str]:
+    """As W&B's pages export it, with bounds beside each number."""
+    file = folder / "wandb_export.csv"
+    with file.open("w", newline="") as opened:
+        names = [f"run-1 - {name}" for name in curves]
+        header = ["Step", *(side for name in names for side in (name, f"{name}__MIN"))]
+        writer = csv.writer(opened)
+        writer.writerow(header)
+        for row in rows_of(curves):
+            step = int(row.pop("step"))
+            writer.writerow([step, *(value for v in row.values() for value in (v, v))])
+    return [str(file)]
+
+
+def write_wandb_lines(folder: Path, curves: Curves) -> list[str]:
+    rows = [
+        {
+            "_step": 3 * int(row["step"]),
+            "_runtime": 1.5,
+            "train/global_step": row.pop("step"),
+            **row,
+        }
+        for row in rows_of({f"train/{name}": values for name, values in curves.items()})
+    ]
+    return [str(write_lines(folder / "history.jsonl", rows))]
+
+
+def write_plain(
+    folder: Path, random: np.random.Generator, rate: np.ndarray, calls: np.ndarray
+) -> list[str]:
+    rows = [
+        {
+            "global_step": at,
+            "prompt_id": f"{at}.{n // 8}",
+            "result": {"score": float(random.random() < rate[at])},
+            "n_calls": int(random.poisson(calls[at])),
+            "answer": f"The answer is {n}.",
+        }
+        for at in range(STEPS)
+        for n in range(32)
+    ]
+    file = write_lines(folder / "mine.jsonl", rows)
+    mapping = "step=global_step group=prompt_id reward=result.score tool_calls=n_calls text=answer"
+    return [str(file), *mapping.split()]
+
+
+def write_nemo_gym(folder: Path, random: np.random.Generator, rate: float) -> list[str]:
+    rows = [
+        {
+            "_ng_task_index": task,
+            "_ng_rollout_index": n,
+            "responses_create_params": {"input": [{"role": "user", "content": "H2O?"}]},
+            "response": {
+                "output": [
+                    {"type": "function_call", "name": "look_up", "arguments": "{}"},
+                    {"type": "message", "content": [{"type": "output_text", "text": "Water."}]},
+                ],
+                "usage": {"input_tokens": 20, "output_tokens": 30},
+            },
+            "reward": float(random.random() < rate),
+        }
+        for task in range(40)
+        for n in range(8)
+    ]
+    return [str(write_lines(folder / "rollouts.jsonl", rows))]
+
+
+def write_inspect(folder: Path, random: np.random.Generator, rate: float, cut: float) -> list[str]:
+    file = folder / "log.eval"
+    with ZipFile(file, "w") as archive:
+        archive.writestr("header.json", json.dumps({"version": 2, "eval": {"task": "prepared"}}))
+        for n in range(80):
+            limited = random.random() < cut
+            right = random.random() < rate and not limited
+            sample = {
+                "id": n // 4,
+                "epoch": n % 4 + 1,
+                "messages": [
+                    {"role": "user", "content": "Book a flight."},
+                    {"role": "assistant", "content": "I book it.", "tool_calls": [{"id": "1"}]},
+                    {"role": "tool", "content": "booked"},
+                ],
+                "scores": {"verifier": {"value": "C" if right else "I"}},
+                "limit": {"type": "token", "limit": 512} if limited else None,
+            }
+            archive.writestr(f"samples/{n // 4}_epoch_{n % 4 + 1}.json", json.dumps(sample))
+    return [str(file)]
+
+
+# ---- sick and healthy
+
+
+def _echo_trap(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    rate = np.concatenate(
+        [np.linspace(0.2, 0.5, STEPS // 3), np.linspace(0.5, 0.1, 2 * STEPS // 3)]
+    )
+    curves = turnwise_curves(random, np.clip(rate + random.normal(0, 0.02, STEPS), 0, 1))
+    curves["reward/group_std"] = np.abs(curve(random, 0.4, 0.03))
+    curves["repetition/ngrams"] = np.clip(curve(random, 0.1, 0.8), 0, 1)
+    return write_turnwise(folder, curves)
+
+
+def _all_failed(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = turnwise_curves(random, np.zeros(STEPS))
+    curves["groups/all_equal"] = np.ones(STEPS)
+    curves["policy/gradient_norm"] = np.zeros(STEPS)
+    why = "no episode is a success, so none is better than another: choose easier tasks"
+    return write_turnwise(folder, curves, reasons=[(step + 1, why) for step in range(STEPS)])
+
+
+def _format_gaming(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    form = np.clip(learned(random, 0.1, 0.95), 0, 1)
+    curves = turnwise_curves(random, flat(random, 0.1, 0.02))
+    curves |= {"reward/mean": 0.1 + 0.5 * form, "reward/parts/format": form}
+    return write_turnwise(folder, curves)
+
+
+def _held_out(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    held_out = np.clip(np.linspace(0.5, 0.2, 12) + random.normal(0, 0.02, 12), 0, 1)
+    return write_turnwise(folder, turnwise_curves(random, learned(random, 0.3, 0.9)), held_out)
+
+
+def _malformed(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = turnwise_curves(random, flat(random, 0.02, 0.01))
+    curves["rollout/malformed"] = np.clip(flat(random, 0.96, 0.01), 0, 1)
+    return write_turnwise(folder, curves)
+
+
+def _trl(changed: Callable[[np.random.Generator], Curves], rewards: bool = False) -> Maker:
+    def make(folder: Path, seed: int) -> list[str]:
+        random = np.random.default_rng(seed)
+        return write_trl(folder, trl_curves(random, flat(random)) | changed(random), rewards)
+
+    return make
+
+
+def _not_finite(random: np.random.Generator) -> Curves:
+    norms = np.abs(curve(random, 0.2, 0.15))
+    norms[20:] = math.nan
+    return {"grad_norm": norms}
+
+
+def _mismatch(random: np.random.Generator) -> Curves:
+    return {
+        "sampling/sampling_logp_difference/mean": np.abs(curve(random, 0.9, 1.1)),
+        "sampling/importance_sampling_ratio/mean": np.abs(curve(random, 0.02, 0.05)),
+    }
+
+
+def _constant(random: np.random.Generator) -> Curves:
+    zero = np.zeros(STEPS)
+    return {
+        **dict.fromkeys(("reward", "reward_std", "grad_norm", "loss"), zero),
+        "rewards/accuracy_reward/mean": zero,
+        "frac_reward_zero_std": zero + 1,
+    }
+
+
+def _truncated(random: np.random.Generator) -> Curves:
+    return {**_constant(random), "completions/clipped_ratio": np.full(STEPS, 0.98)}
+
+
+def _verl_failed(folder: Path, seed: int) -> list[str]:
+    return write_verl_rollouts(folder, np.random.default_rng(seed), np.full(STEPS, 0.002))
+
+
+def _collapse(random: np.random.Generator) -> np.ndarray:
+    up, down = np.linspace(0.2, 0.5, STEPS // 3), np.linspace(0.5, 0.15, 2 * STEPS // 3)
+    return np.clip(np.concatenate([up, down]) + random.normal(0, 0.02, STEPS), 0, 1)
+
+
+def _entropy(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = verl_curves(random, _collapse(random))
+    curves["actor/entropy"] = 0.6 * np.exp(-np.linspace(0, 4, STEPS))
+    return write_console(folder, curves)
+
+
+def _length(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = verl_curves(random, flat(random))
+    curves["response_length/mean"] = curve(random, 250, 900)
+    curves["response_length/clip_ratio"] = np.clip(curve(random, 0.02, 0.6), 0, 1)
+    return write_verl_logger(folder, curves)
+
+
+def _stale(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = prime_curves(random, flat(random))
+    curves["off_policy/mean"] = np.abs(curve(random, 9, 14))
+    return write_prime(folder, curves)
+
+
+def _clipped(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = verl_curves(random, flat(random))
+    curves["actor/pg_clipfrac"] = flat(random, 0.92, 0.02)
+    return write_csv(folder, curves)
+
+
+def _runaway(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = trl_curves(random, _collapse(random))
+    curves["kl"] = np.linspace(0.01, 9, STEPS) ** 1.5
+    return write_wandb_lines(folder, curves)
+
+
+def _vanish(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return write_plain(folder, random, flat(random), np.geomspace(3, 0.02, STEPS))
+
+
+def _calls(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return write_plain(folder, random, flat(random), np.linspace(1, 7, STEPS))
+
+
+SICK: dict[str, tuple[str, Maker]] = {
+    "turnwise, no episode succeeds": ("learning signal", _all_failed),
+    "turnwise, Echo Trap": ("Echo Trap", _echo_trap),
+    "turnwise, form alone is learned": ("format gaming", _format_gaming),
+    "turnwise, held-out success falls": ("held-out success", _held_out),
+    "turnwise, unreadable turns": ("malformed turns", _malformed),
+    "TRL, learning rate 0": (
+        "learning rate",
+        _trl(lambda random: {"learning_rate": np.zeros(STEPS)}),
+    ),
+    "TRL, constant reward": ("dead groups", _trl(_constant, rewards=True)),
+    "TRL, every answer cut off": ("truncated answers", _trl(_truncated)),
+    "TRL, gradient NaN": ("numbers that are not finite", _trl(_not_finite)),
+    "TRL, engine of other weights": ("engine and learner", _trl(_mismatch)),
+    "verl rollouts, none succeeds": ("dead groups", _verl_failed),
+    "verl console, entropy collapse": ("entropy collapse", _entropy),
+    "verl logger, length explosion": ("length explosion", _length),
+    "prime-rl, old samples": ("staleness", _stale),
+    "verifiers, episodes that fail": (
+        "ungraded episodes",
+        lambda folder, seed: write_traces(
+            folder, np.random.default_rng(seed), np.full(STEPS, 0.4), 0.7
+        ),
+    ),
+    "W&B table, every token clipped": ("stopped tokens", _clipped),
+    "W&B history, far from the reference": ("divergence from the reference", _runaway),
+    "plain, tools given up": ("tool calls vanish", _vanish),
+    "plain, calls without use": ("tool-call hacking", _calls),
+    "NeMo Gym, all solved": (
+        "dead groups",
+        lambda folder, seed: write_nemo_gym(folder, np.random.default_rng(seed), 1.0),
+    ),
+    "Inspect, token limit": (
+        "truncated answers",
+        lambda folder, seed: write_inspect(folder, np.random.default_rng(seed), 0.5, 0.95),
+    ),
+}
+
+
+def _sound(write: Callable[..., list[str]], curves: Callable[..., Curves], **end: float) -> Maker:
+    def make(folder: Path, seed: int) -> list[str]:
+        random = np.random.default_rng(seed)
+        return write(folder, curves(random, learned(random, **end)))
+
+    return make
+
+
+def _solved_early(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    rate = np.clip(1 - np.exp(-np.linspace(0.1, 12, STEPS)), 0, 1)
+    curves = trl_curves(random, rate)
+    curves["frac_reward_zero_std"] = rate
+    curves["entropy"] = 1.2 * (1 - rate) + 0.01
+    curves["completions/clipped_ratio"] = np.full(STEPS, 0.9)
+    return write_trl(folder, curves, rewards=True)
+
+
+def _longer_and_better(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = verl_curves(random, learned(random, 0.1, 0.6))
+    curves["response_length/mean"] = curve(random, 200, 900)
+    return write_console(folder, curves)
+
+
+def _hard_but_sound(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return write_trl(folder, trl_curves(random, flat(random, 0.2)), rewards=True)
+
+
+HEALTHY: dict[str, Maker] = {
+    "turnwise": _sound(write_turnwise, turnwise_curves),
+    "turnwise, validated": lambda folder, seed: write_turnwise(
+        folder,
+        turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
+        np.clip(learned(np.random.default_rng(seed + 1))[::4], 0, 1),
+    ),
+    "TRL": _sound(write_trl, trl_curves),
+    "TRL, solved early": _solved_early,
+    "TRL, flat but sound": _hard_but_sound,
+    "verl console, longer and better": _longer_and_better,
+    "verl rollouts": lambda folder, seed: write_verl_rollouts(
+        folder, np.random.default_rng(seed), np.linspace(0.2, 0.6, STEPS)
+    ),
+    "prime-rl": _sound(write_prime, prime_curves),
+    "verifiers": lambda folder, seed: write_traces(
+        folder, np.random.default_rng(seed), np.linspace(0.3, 0.6, STEPS), 0.04
+    ),
+    "W&B table, slow": _sound(write_csv, verl_curves, start=0.3, end=0.4),
+    "W&B history": _sound(write_wandb_lines, trl_curves),
+    "plain": lambda folder, seed: write_plain(
+        folder,
+        np.random.default_rng(seed),
+        np.linspace(0.2, 0.5, STEPS),
+        np.linspace(1.5, 2.5, STEPS),
+    ),
+    "NeMo Gym": lambda folder, seed: write_nemo_gym(folder, np.random.default_rng(seed), 0.5),
+    "Inspect": lambda folder, seed: write_inspect(folder, np.random.default_rng(seed), 0.6, 0.1),
+}

@@ -1,0 +1,171 @@
+"""The command `doctor`: the first cause of sick logs, silence on healthy ones, bad input."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from doctor_logs import (
+    HEALTHY,
+    SICK,
+    STEPS,
+    flat,
+    rows_of,
+    trl_curves,
+    turnwise_curves,
+    write_lines,
+    write_trl,
+    write_turnwise,
+)
+from tests.commands.shell import Shell
+from turnwise.errors import ConfigError, DataError
+from turnwise_trust.doctor.diagnosis import diagnosed
+from turnwise_trust.doctor.log import STEPS as ROWS
+from turnwise_trust.doctor.log import Measured, Rollout, gathered
+from turnwise_trust.doctor.readers.plain import mapping_of
+from turnwise_trust.doctor.reading import read
+from turnwise_trust.page import Page
+
+SEED = 1
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def page_of(words: list[str]) -> Page:
+    paths = [Path(word) for word in words if "=" not in word]
+    return diagnosed(read(paths, mapping_of([word for word in words if "=" in word])))
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_the_first_cause_of_a_sick_log(name: str, tmp_path: Path):
+    expected, make = SICK[name]
+    found = page_of(make(tmp_path, SEED)).failed
+    assert [one.check for one in found[:1]] == [expected]
+    assert found[0].note
+    assert found[0].remedy
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_log_is_left_in_peace(name: str, tmp_path: Path):
+    page = page_of(HEALTHY[name](tmp_path, SEED))
+    assert page.failed == []
+    assert page.verdict.startswith("Nothing wrong is seen")
+
+
+def test_the_command_prints_a_page_and_says_by_its_code_whether_a_cause_was_found(
+    shell: Shell, tmp_path: Path
+):
+    sick = SICK["TRL, learning rate 0"][1](tmp_path / "sick", SEED)
+    page = tmp_path / "page.md"
+    found = shell("doctor", *sick, "--json", "--page", page, code=1).json
+    assert found["verdict"].startswith("Most likely: learning rate.")
+    assert "TRL: learning_rate" in page.read_text()
+    healthy = HEALTHY["TRL"](tmp_path / "healthy", SEED)
+    assert "Nothing wrong is seen" in shell("doctor", *healthy).out
+
+
+def test_what_a_log_does_not_hold_is_said(tmp_path: Path):
+    file = write_lines(tmp_path / "h.jsonl", [{"step": n, "loss": 1.0} for n in range(20)])
+    page = page_of([str(file)])
+    assert page.verdict.startswith("Little can be said: the log holds no rewards")
+    assert "entropy (needs policy/entropy)" in next(
+        one.note for one in page.findings if one.check == "not in the log"
+    )
+
+
+def test_a_log_that_is_cut_off_is_read_up_to_there(tmp_path: Path):
+    rows = rows_of(turnwise_curves(np.random.default_rng(SEED), np.linspace(0.1, 0.6, STEPS)))
+    write_turnwise(tmp_path, {"reward/mean": np.ones(STEPS)})
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "run" / "metrics.jsonl").write_text(text[: len(text) - 100])
+    page = page_of([str(tmp_path / "run")])
+    notes = [one.note for one in page.findings if one.check == "not read"]
+    assert "The last line of metrics.jsonl is cut off, and was left out." in notes
+    assert page.failed == []
+
+
+def test_lines_that_are_no_objects_are_counted(tmp_path: Path):
+    file = tmp_path / "h.jsonl"
+    file.write_text('{"step": 1, "reward": 0.5}\nnull\n[1]\n{"step": 2, "reward": 0.5}\n')
+    assert read([file], {}).remarks == ("2 lines of h.jsonl are no objects, line 2 the first",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.jsonl", "", "no format"),
+        ("a.jsonl", '{"colour": 1}\n', "no format"),
+        ("trainer_state.json", '{"log_history": [{"st', "damaged"),
+        ("a.bin", "x", "no format"),
+    ],
+)
+def test_a_file_in_no_known_format_is_refused(tmp_path: Path, name: str, text: str, said: str):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=said):
+        read([tmp_path / name], {})
+
+
+def test_a_file_that_is_not_there_is_refused(shell: Shell, tmp_path: Path):
+    assert "does not exist" in shell("doctor", tmp_path / "nowhere", code=2).err
+
+
+def test_a_mapping_of_an_unknown_name_is_refused():
+    with pytest.raises(ConfigError, match="colour=red is no file, no folder and no field"):
+        mapping_of(["colour=red"])
+
+
+def test_rewards_that_are_no_numbers_are_not_made_into_any(tmp_path: Path):
+    rows = [{"s": n, "r": value} for n in range(12) for value in (float("nan"), "1.0", None, 0.5)]
+    file = write_lines(tmp_path / "mine.jsonl", rows)
+    log = read([file], mapping_of(["step=s", "reward=r"]))
+    assert log.mean("reward/mean") == 0.5
+    assert log.mean("rollout/ungraded_share") == 0.75
+    assert log.broken["reward/mean"].count == 12
+
+
+def test_a_field_that_no_line_has_is_named(tmp_path: Path):
+    file = write_lines(tmp_path / "mine.jsonl", [{"r": 1.0}])
+    log = read([file], mapping_of(["reward=r", "step=when"]))
+    assert log.remarks == ("no line of mine.jsonl has the field when",)
+
+
+def test_a_long_log_is_kept_as_means():
+    events = (Measured(step, {"reward": float(step % 2)}) for step in range(10 * ROWS))
+    log = gathered("long", "", events)
+    assert len(log.values("reward/mean")) <= ROWS
+    assert log.mean("reward/mean") == pytest.approx(0.5)
+
+
+def test_groups_are_compared_by_name_and_step():
+    rewards = {"a": (0.0, 1.0), "b": (1.0, 1.0)}
+    events = [
+        Rollout(step=step, group=group, reward=reward, text=f"{group} {reward}")
+        for step in range(3)
+        for group, pair in rewards.items()
+        for reward in pair
+    ]
+    log = gathered("groups", "", events)
+    assert log.values("groups/all_equal").tolist() == [0.5] * 3
+    assert log.values("reward/group_std").tolist() == [0.25] * 3
+    assert log.values("repetition/episodes").tolist() == [0.5] * 3
+
+
+def test_the_log_s_own_numbers_stand_before_those_of_its_texts(tmp_path: Path):
+    random = np.random.default_rng(SEED)
+    words = write_trl(tmp_path, trl_curves(random, flat(random, 0.3)), rewards=True)
+    log = read([Path(words[0])], {})
+    assert len(log.values("reward/mean")) == STEPS
+    assert log.rollouts == STEPS
+
+
+def test_control_characters_of_a_text_do_not_reach_the_terminal(shell: Shell, tmp_path: Path):
+    rows = [{"s": n, "r": 0.0, "g": "one", "t": "\x1b[2J gone"} for n in range(12)] * 2
+    file = write_lines(tmp_path / "mine.jsonl", rows)
+    words = (file, "step=s", "reward=r", "group=g", "text=t")
+    out = shell("doctor", *words, "--json", code=1).json
+    assert "\\x1b[2J gone" in json.dumps(out["findings"][0]["note"]).replace("\\\\", "\\")
+    assert "\x1b[2J" not in shell("doctor", *words, code=1).out
