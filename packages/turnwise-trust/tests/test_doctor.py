@@ -124,7 +124,7 @@ def test_rewards_that_are_no_numbers_are_not_made_into_any(tmp_path: Path):
     log = read([file], mapping_of(["step=s", "reward=r"]))
     assert log.mean("reward/mean") == 0.5
     assert log.mean("rollout/ungraded_share") == 0.75
-    assert log.broken["reward/mean"].count == 12
+    assert log.broken["reward/mean"].steps == 12
 
 
 def test_a_field_that_no_line_has_is_named(tmp_path: Path):

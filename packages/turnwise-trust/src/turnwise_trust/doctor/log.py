@@ -93,7 +93,7 @@ class Series(NamedTuple):
 class Broken(NamedTuple):
     """Steps in which a number was not finite: how many, and the first."""
 
-    count: int
+    steps: int
     first: int
 
 
@@ -191,7 +191,7 @@ class _Group:
 
     def numbers(self) -> dict[str, float]:
         """Numbers of the group, as far as it has members to compare."""
-        found = {}
+        found: dict[str, float] = {}
         if self.count > 1:
             spread = math.sqrt(max(0.0, self.squares) / self.count)
             equal = spread <= 1e-9 * max(1.0, abs(self.mean))
@@ -252,7 +252,7 @@ class _Gatherer:
             table.add(step, name, value)
         else:
             before = self._broken.get(name, Broken(0, step))
-            self._broken[name] = Broken(before.count + 1, min(before.first, step))
+            self._broken[name] = Broken(before.steps + 1, min(before.first, step))
 
     def _rollout(self, rollout: Rollout) -> None:
         step = rollout.step or 0

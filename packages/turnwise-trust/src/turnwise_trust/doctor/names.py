@@ -78,7 +78,8 @@ PRIME = {
     r"off_policy/max": "staleness/max",
 }
 OWN = {
-    r"((?:reward|groups|batch|rollout|outcome|repetition|staleness|policy|correction|validation)/.+)": "{}",
+    r"((?:reward|groups|batch|rollout|outcome|repetition)/.+)": "{}",
+    r"((?:staleness|policy|correction|validation)/.+)": "{}",
 }
 STEP_NAMES = (
     *("training/global_step", "train/global_step", "trainer/global_step", "global_step"),

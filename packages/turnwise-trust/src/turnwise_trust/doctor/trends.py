@@ -79,7 +79,8 @@ def _noise(values: Values) -> tuple[Values, int]:
 def _beside_line(values: Values) -> Values:
     places = np.arange(len(values)) - (len(values) - 1) / 2
     slope = (places @ values) / (places @ places)
-    return values - values.mean() - slope * places
+    left: Values = values - values.mean() - slope * places
+    return left
 
 
 def _error(noise: Values, count: int) -> float:
