@@ -1,4 +1,4 @@
-"""From a log to a page: causes, the likeliest first, then what was seen, and what could not be."""
+"""The page of a log: causes, the likeliest first, then what was seen, and what could not be."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def diagnosed(log: Log) -> Page:
 
 
 def causes(log: Log) -> Iterable[Cause]:
-    """What every rule that the log can answer finds in it."""
+    """The finds of every rule that the log can answer."""
     yield from signal.said_by_the_run(log)
     for rule in RULES:
         if rule.answerable(log):
@@ -57,7 +57,7 @@ def _verdict(log: Log, found: list[Finding]) -> str:
 
 
 def _seen(log: Log) -> Iterable[Finding]:
-    """What the outcome does."""
+    """The outcome over the run."""
     name = outcome(log)
     if name is None:
         note = "Only numbers of updates are in the log: whether the policy learns cannot be seen."
@@ -76,7 +76,7 @@ def _seen(log: Log) -> Iterable[Finding]:
 
 
 def _coverage(log: Log) -> Iterable[Finding]:
-    """What was checked, what could not be, and what could not be read."""
+    """The checks that were made, those that the log is too poor for, and what is damaged."""
     checked = list(dict.fromkeys(rule.check for rule in RULES if rule.answerable(log)))
     lacking = {
         rule.check: rule.needs[0]

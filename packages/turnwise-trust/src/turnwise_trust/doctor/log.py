@@ -1,4 +1,4 @@
-"""A log in one form, whoever wrote it: what readers yield, and what rules are asked about.
+"""A log in one form, of any framework: what readers yield, and what rules are asked about.
 
 A log may be larger than memory. Numbers of steps are kept as means, of several neighbouring steps
 where there are too many; of the trajectories one of each kind is kept, as an example.
@@ -29,7 +29,7 @@ WORDS = 2000
 
 @dataclass(frozen=True)
 class Measured:
-    """Numbers of one step, under the names of whoever wrote them."""
+    """Numbers of one step, under the names that the log gives them."""
 
     step: int
     values: Mapping[str, float]
@@ -110,7 +110,7 @@ class Log:
     broken: Mapping[str, Broken]
     rollouts: int
     examples: Mapping[str, Rollout]
-    """By kind, the last one: latest, truncated, malformed, ungraded, repeating, best, worst."""
+    """The last one of each kind: latest, truncated, malformed, ungraded, repeating, best, worst."""
     reasons: Mapping[str, tuple[int, ...]]
     """Steps that taught nothing, by what the log says why."""
     settings: Mapping[str, float]

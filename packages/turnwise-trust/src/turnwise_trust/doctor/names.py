@@ -87,7 +87,7 @@ STEP_NAMES = (
 )
 """Names of the step, the surest first: a tracker's own counts its rows."""
 TABLES = {"verl": VERL, "prime-rl": PRIME, "trl": TRL, "turnwise": OWN}
-"""By framework. The first one that knows a name decides it."""
+"""Tables by framework: the first one that knows a name decides it."""
 
 
 class Translator:
@@ -113,7 +113,7 @@ class Translator:
 
     @property
     def framework(self) -> str:
-        """Whose names most of them were; "" without any."""
+        """The framework whose names most of them were; "" without any."""
         return self._votes.most_common(1)[0][0] if self._votes else ""
 
 

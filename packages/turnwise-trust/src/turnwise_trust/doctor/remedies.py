@@ -1,4 +1,4 @@
-"""What to do about a cause: in words, and the keys of it in each framework's own names.
+"""Remedies: what to do about a cause, in words and with each framework's own keys.
 
 Keys: turnwise, TRL 1.16 (`GRPOConfig`), verl 0.8 (`trainer/config`), prime-rl 0.8 (`configs/`).
 """
@@ -268,7 +268,7 @@ ADVICE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def remedy(why: str, framework: str) -> str:
-    """What to do, with the keys of the framework where they are known, else of turnwise."""
+    """Advice, with the keys of the framework where they are known, else of turnwise."""
     text, keys = ADVICE[why]
     known = framework if framework in keys else "turnwise"
     found = keys.get(known)

@@ -1,4 +1,4 @@
-"""What a number does over a run, with intervals: steps are noisy, and neighbours are alike.
+"""Changes of a number over a run, with intervals: steps are noisy, and neighbours are alike.
 
 A change is the mean of the last third less that of the first, with a 99% interval: its error is a
 moving-block bootstrap's (Künsch 1989, Ann. Stat. 17) of what is left beside a straight line, of one
@@ -68,8 +68,8 @@ def change(values: Values, head: int = 3) -> Change | None:
 
 
 def _noise(values: Values) -> tuple[Values, int]:
-    """What is left of each third beside a straight line, and how many numbers were fitted; beside
-    its mean, where thirds are too short for a line."""
+    """The rest of each third beside a straight line, and how many numbers were fitted; beside its
+    mean, where thirds are too short for a line."""
     thirds = np.array_split(values, 3)
     if len(values) < LINES:
         return np.concatenate([third - third.mean() for third in thirds]), 3

@@ -1,4 +1,4 @@
-"""Which reader reads a file or a folder: by its name, then by what stands in it."""
+"""The choice of a reader for a file or a folder: by its name, then by what stands in it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -43,7 +43,7 @@ def read_csv(file: Path) -> Iterator[Event]:
 
 
 def read_console(file: Path) -> Iterator[Event]:
-    """What was printed: lines of other kinds are left out."""
+    """Lines of a console that have a step; others are left out."""
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             while line := opened.readline(LONGEST):

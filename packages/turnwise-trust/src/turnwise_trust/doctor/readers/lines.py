@@ -48,7 +48,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(values: Any) -> dict[str, float]:
-    """Those values of an object that are numbers; truth values count as 0 and 1."""
+    """The numbers among an object's values; truth values count as 0 and 1."""
     found = values.items() if isinstance(values, Mapping) else ()
     return {str(k): float(v) for k, v in found if isinstance(v, int | float)}
 

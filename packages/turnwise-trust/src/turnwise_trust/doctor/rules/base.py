@@ -1,4 +1,4 @@
-"""What a rule is, and what several of them ask of a log."""
+"""Rules and causes, and what several rules ask of a log."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What the policy has become while it did not learn: narrow, repetitive, long, without tools."""
+"""Signs of a policy that becomes narrow, repetitive, long, or gives its tools up."""
 
 from collections.abc import Iterable
 
