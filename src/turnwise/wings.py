@@ -36,9 +36,7 @@ OWN: dict[str, dict[str, str]] = {
         "rollout": "entropy_branches greedy random_branches turn_replays",
         "signal": "hindsight information_gain process_rewards score_norms self_teacher teacher",
     },
-    "cluster": {
-        "section": "cluster",
-    },
+    "cluster": {"section": "cluster"},
     "environments": {
         "command": "environments inject play rewards serve-environment",
         "environment": (
@@ -60,37 +58,22 @@ OWN: dict[str, dict[str, str]] = {
         "tool": "calculate",
         "index": "embedding",
     },
-    "gateway": {
-        "command": "agent",
-        "evaluation": "endpoint",
-        "section": "agent",
-    },
+    "gateway": {"command": "agent", "evaluation": "endpoint", "section": "agent"},
     "judges": {
         "command": "judge",
         "reward": "judge reward_model",
         "section": "judge preferences reward_model",
     },
-    "sandbox": {
-        "sandbox": "docker local sandbox_fusion",
-    },
+    "sandbox": {"sandbox": "docker local sandbox_fusion"},
     "studies": {
         "behaviour": "checked faulty premature",
         "command": "build-tiny export rescore study transfer",
         "evaluation": "robustness",
         "file_format": "atif",
     },
-    "trust": {
-        "command": "audit doctor",
-        "monitor": "alarms",
-        "section": "alarms",
-    },
-    "view": {
-        "command": "top view",
-        "monitor": "trackers",
-    },
-    "vllm": {
-        "engine": "vllm",
-    },
+    "trust": {"command": "audit doctor", "monitor": "alarms", "section": "alarms"},
+    "view": {"command": "top view", "monitor": "trackers"},
+    "vllm": {"engine": "vllm"},
 }
 """The names in turnwise's own wings by kind, and by the extra that brings each: what to install."""
 

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.main import get_command
 
-from turnwise.commands.evaluating import (
-    AsJson,
-    Overrides,
-    compare_runs,
-    evaluate,
-)
+from turnwise.commands.evaluating import AsJson, Overrides, compare_runs, evaluate
 from turnwise.commands.failures import exit_code, fail, first_error, full_memory, plainer
 from turnwise.commands.printing import (
     console,

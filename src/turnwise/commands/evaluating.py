@@ -35,8 +35,7 @@ def evaluate(
         ),
     ] = None,
     without_instructions: Annotated[
-        bool,
-        typer.Option("--without-instructions", help="Evaluate also without the scaffold's."),
+        bool, typer.Option("--without-instructions", help="Evaluate also without the scaffold's.")
     ] = False,
     out: Annotated[
         Path | None,

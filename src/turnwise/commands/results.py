@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Column, Table
 
 from turnwise.errors import ConfigError, DataError
-from turnwise.evaluation.details import (
-    cautions_of,
-    effort_sentences,
-    probability,
-)
+from turnwise.evaluation.details import cautions_of, effort_sentences, probability
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
 from turnwise.storage.run_folder import RunFolder

@@ -29,19 +29,8 @@ from turnwise.config.learning import (
     SftConfig,
 )
 from turnwise.config.reward import RewardConfig
-from turnwise.config.rollout import (
-    EnvironmentConfig,
-    ModelConfig,
-    RolloutConfig,
-    ScaffoldConfig,
-)
-from turnwise.config.run import (
-    AllTasks,
-    Curriculum,
-    EvaluationConfig,
-    MonitorConfig,
-    TrainConfig,
-)
+from turnwise.config.rollout import EnvironmentConfig, ModelConfig, RolloutConfig, ScaffoldConfig
+from turnwise.config.run import AllTasks, Curriculum, EvaluationConfig, MonitorConfig, TrainConfig
 from turnwise.config.section import Section
 from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, conflicts

@@ -16,13 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
-from turnwise.engines.batches import (
-    Batch,
-    find_donor,
-    image_inputs,
-    next_batch,
-    shared_beginning,
-)
+from turnwise.engines.batches import Batch, find_donor, image_inputs, next_batch, shared_beginning
 from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import SessionImages
 from turnwise.engines.recording import RoutingRecorder

@@ -156,9 +156,7 @@ class Environment:
         """Name, version, data hash and reference scores, for reports."""
         facts = self.facts or EnvironmentSpec(type(self).__name__.lower(), "0")
         return replace(
-            facts,
-            data_hash=self.task_set.digest,
-            reference_scores=self.task_set.reference_scores,
+            facts, data_hash=self.task_set.digest, reference_scores=self.task_set.reference_scores
         )
 
     def claims(self) -> Iterator[Claim]:

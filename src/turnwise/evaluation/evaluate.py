@@ -26,10 +26,7 @@ from turnwise.types import Group, Task, Trajectory
 
 
 async def evaluate_policy(
-    runner: Runner,
-    tasks: Sequence[Task],
-    config: EvaluationConfig,
-    label: str,
+    runner: Runner, tasks: Sequence[Task], config: EvaluationConfig, label: str
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play the tasks as the configuration says, but for its temperature, which is the runner's;
     returns the trajectories and their summary, with the wall-clock `seconds` that it took, an

@@ -40,10 +40,7 @@ def run_of(policy: Path) -> Path | None:
 
 
 def evaluate_recipe(
-    recipe: Recipe,
-    policy: Path | None,
-    display: Display,
-    out: "RunFolder | None" = None,
+    recipe: Recipe, policy: Path | None, display: Display, out: "RunFolder | None" = None
 ) -> dict[str, Any]:
     """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
     checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's

@@ -36,10 +36,7 @@ def parts_of_models(
 
 
 def reward_of(
-    recipe: Recipe,
-    algorithm: Algorithm,
-    environment: Environment,
-    models: Mapping[str, RewardPart],
+    recipe: Recipe, algorithm: Algorithm, environment: Environment, models: Mapping[str, RewardPart]
 ) -> Reward | None:
     """The reward that a recipe puts together in place of the environment's, with parts that models
     measure; None where it does not. Raises ConfigError for what it gets wrong."""

@@ -46,11 +46,7 @@ class EchoTrapWatch:
             learners.policy.wait_until_saved()
             kept = checkpoint.at(context.folder.checkpoints, best)
         situation = Situation(
-            trap,
-            learners,
-            context.recipe.model,
-            kept,
-            config.learning_rate_factor,
+            trap, learners, context.recipe.model, kept, config.learning_rate_factor
         )
         context.display.say(REACTIONS.get(config.reaction)(situation))
         learners.policy.broadcast()

@@ -13,11 +13,7 @@ from turnwise.training.context import RunContext
 
 
 async def learn_offline(
-    context: RunContext,
-    learner: OfflineLearner,
-    stage: str,
-    file: str,
-    checkpoint_every: int,
+    context: RunContext, learner: OfflineLearner, stage: str, file: str, checkpoint_every: int
 ) -> None:
     """Do all steps that are left, with a line in `file` for each. Cancelled, it saves and ends."""
     folder, display = context.folder, context.display

@@ -51,8 +51,7 @@ def serve_environment(
         int, typer.Option(min=1, help="The most episodes that may be under way.")
     ] = 16,
     silence: Annotated[
-        float,
-        typer.Option(min=1.0, help="Seconds of a client's silence that end its episode."),
+        float, typer.Option(min=1.0, help="Seconds of a client's silence that end its episode.")
     ] = 600.0,
 ) -> None:
     """Serve an environment to agents and trainers of others: as an MCP or an OpenEnv server."""

@@ -155,10 +155,7 @@ class Trackio(WeightsAndBiases):
         import trackio
 
         self._run: Any = trackio.init(
-            project=run.name,
-            name=f"{run.label}-{run.id}",
-            resume="allow",
-            config=dict(run.config),
+            project=run.name, name=f"{run.label}-{run.id}", resume="allow", config=dict(run.config)
         )
 
 

@@ -41,9 +41,7 @@ class Client:
         self.url, self._seconds = url, seconds
         self._alive = min(ALIVE_SECONDS, seconds)
         self._http = httpx2.AsyncClient(
-            base_url=url,
-            limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
-            trust_env=False,
+            base_url=url, limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS), trust_env=False
         )
 
     async def well(self) -> bool:

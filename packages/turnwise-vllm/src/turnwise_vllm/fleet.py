@@ -88,11 +88,7 @@ class Fleet:
     """Example: `await fleet.take(folder, 3)`, and with `fleet.ask(replica, body)` requests."""
 
     def __init__(
-        self,
-        replicas: Sequence[Replica],
-        parity: ParityCheck,
-        max_restarts: int,
-        in_flight: bool,
+        self, replicas: Sequence[Replica], parity: ParityCheck, max_restarts: int, in_flight: bool
     ) -> None:
         """Lost servers are brought up again `max_restarts` times in all; `in_flight` lets turns go
         on across an update."""

@@ -26,13 +26,7 @@ from transformers import PreTrainedModel
 
 from turnwise.errors import TurnwiseError
 from turnwise.models.copies import is_in_files
-from turnwise_vllm.client import (
-    Client,
-    Json,
-    ServerLostError,
-    ServerRefusedError,
-    ServerSlowError,
-)
+from turnwise_vllm.client import Client, Json, ServerLostError, ServerRefusedError, ServerSlowError
 from turnwise_vllm.transports import Files, merged_weights, save_base
 
 NCCL: Any = torch.cuda.nccl  # which has no annotations

@@ -12,11 +12,7 @@ from typing import Literal, Protocol
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.search.corpus import Document
-from turnwise.environments.search.library import (
-    STANDARD,
-    QuestionFile,
-    StandardQuestions,
-)
+from turnwise.environments.search.library import STANDARD, QuestionFile, StandardQuestions
 from turnwise.environments.turn_parts import (
     REPEATS,
     first_shown,

@@ -33,10 +33,7 @@ _QUESTIONS = {
     ),
 }
 _INTERSECTIONS = {
-    "module": (
-        "Which class in {} has the base class {}?",
-        "Which class in {} is derived from {}?",
-    ),
+    "module": ("Which class in {} has the base class {}?", "Which class in {} is derived from {}?"),
     "base": (
         "Which class has the base classes {} and {}?",
         "Which class is derived from both {} and {}?",

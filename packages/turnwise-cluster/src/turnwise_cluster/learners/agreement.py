@@ -50,11 +50,7 @@ def check_agreement(ranks: Ranks, model: nn.Module, slicing: Slicing | None = No
 
 
 def _probed(
-    twin: Any,
-    ranks: Ranks,
-    slicing: Slicing | None,
-    text: Tensor,
-    counts: bool = True,
+    twin: Any, ranks: Ranks, slicing: Slicing | None, text: Tensor, counts: bool = True
 ) -> tuple[Tensor, tuple[bool, ...]]:
     """Log-probabilities of a text [1, n] by a twin that the ranks divide, and which weights they
     gave a gradient, which these then have; of zeros where it does not count."""

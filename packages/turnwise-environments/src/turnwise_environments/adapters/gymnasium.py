@@ -68,10 +68,7 @@ class Gymnasium(Replayed):
         self.id, self.success = id, success
         self._turn_rewards = reward == "return"
         self.facts = EnvironmentSpec(
-            f"gymnasium/{id}",
-            version("gymnasium"),
-            turn_rewards=self._turn_rewards,
-            parts=PARTS,
+            f"gymnasium/{id}", version("gymnasium"), turn_rewards=self._turn_rewards, parts=PARTS
         )
         self._arguments = dict(arguments)
         self._describe = load_function(describe, "gymnasium") if describe else None

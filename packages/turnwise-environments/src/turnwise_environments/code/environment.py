@@ -36,9 +36,7 @@ PARTS = {
     "passed": share("hidden calls that return what they should"),
     "runs": share("hidden calls that return plain data, right or not"),
 }
-TURN_PARTS = {
-    "errors": share_of_turn("1 where a tried program showed a traceback or was stopped"),
-}
+TURN_PARTS = {"errors": share_of_turn("1 where a tried program showed a traceback or was stopped")}
 MODULE = "answer"
 
 _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)

@@ -167,8 +167,7 @@ class MadeFunctions(Options):
         pipeline = draw(stream, self.max_steps)
         behaviour = json.dumps([pipeline(values) for values in tried])
         return Draft(
-            behaviour,
-            lambda: _task(pipeline, tried, stream) if is_sound(pipeline, tried) else None,
+            behaviour, lambda: _task(pipeline, tried, stream) if is_sound(pipeline, tried) else None
         )
 
 

@@ -103,10 +103,7 @@ def check(
 
 
 def _written(
-    scaffold: "ChatTemplateScaffold",
-    chat: ChatFormat,
-    instructions: str,
-    when: str,
+    scaffold: "ChatTemplateScaffold", chat: ChatFormat, instructions: str, when: str
 ) -> Iterator[tuple[list[int], str]]:
     """The tokens turn by turn, and the text as a whole, after each exchange."""
     prompt = PROMPT.format(chat.stop[0] if when == NAMED else "this")

@@ -80,10 +80,7 @@ class RecordFile(TaskFile):
 
 
 def judge(
-    sandbox: Sandbox,
-    task: Task,
-    left: Mapping[str, Entry],
-    answer: str | None,
+    sandbox: Sandbox, task: Task, left: Mapping[str, Entry], answer: str | None
 ) -> tuple[bool, str]:
     secret = task.secret
     if secret["match"] is not None:

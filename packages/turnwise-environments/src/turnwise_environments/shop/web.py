@@ -16,14 +16,7 @@ from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.shop.environment import PARTS, Page, Shop
 from turnwise_environments.shop.tasks import COUNT, PAGE, Product
 from turnwise_environments.tools.browser.sites import Request, Response, page
-from turnwise_environments.web import (
-    EpisodeSite,
-    Intent,
-    Look,
-    Observations,
-    Pages,
-    WebEnvironment,
-)
+from turnwise_environments.web import EpisodeSite, Intent, Look, Observations, Pages, WebEnvironment
 from turnwise_environments.web_forms import html
 
 

@@ -12,8 +12,7 @@ def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
     seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
     stages: Annotated[
-        str,
-        typer.Option(help="Any of read, cards, tags, words; each goes on from the one before."),
+        str, typer.Option(help="Any of read, cards, tags, words; each goes on from the one before.")
     ] = "read,cards,tags,words",
     width: Annotated[int, typer.Option(help="Of the layers, a multiple of 32.")] = 192,
     layers: Annotated[int, typer.Option(help="256 and 6 make 5 million parameters.")] = 4,

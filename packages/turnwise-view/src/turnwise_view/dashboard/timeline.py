@@ -64,11 +64,7 @@ def _rows_of_episodes(folder: RunFolder, step: int, index: Index) -> dict[tuple[
 
 
 def _laid_out(
-    own: list[Row],
-    others: list[Row],
-    begin: float,
-    end: float,
-    numbers: dict[tuple[str, int], int],
+    own: list[Row], others: list[Row], begin: float, end: float, numbers: dict[tuple[str, int], int]
 ) -> dict[str, Any]:
     step = own[0].step
     lanes, spans, every = _Lanes(), _Spans(begin), [*own, *others]
