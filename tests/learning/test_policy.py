@@ -1,6 +1,9 @@
-"""The policy update: metrics, skipped updates, exact resumption, the reference model."""
+"""The policy update: metrics, skipped updates, exact resumption, the reference model; its gradient,
+what must not move it, and how much of it is noise."""
 
 import copy
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import torch
 from tests.learning.building import (
     GRPO,
     REWARDS,
+    change,
     changed,
     each,
     learner,
@@ -19,12 +23,15 @@ from tests.learning.building import (
     weights,
     with_one,
 )
-from turnwise.algorithms import make_algorithm, table
+from turnwise.algorithms import Algorithm, make_algorithm, table
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.credits import estimate
+from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.metric_sums import GradientNoise
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.tokens import Segment, Source
+from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
@@ -199,7 +206,7 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> 
             estimate(groups, Signals(), algorithm)
         return
     if algorithm.needs - {"turn_rewards", "self_teacher"}:  # without rewards, outcomes count
-        needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score|gains"
+        needs = "critic|rewards per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             estimate(groups, Signals(), algorithm)
         return
@@ -210,3 +217,179 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> 
     updated = algorithm.estimator != "none"
     assert report.metrics["policy/updates"] == updated
     assert torch.equal(before, weights(trained.model)) is not updated
+
+
+GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
+TREATED = [
+    make_algorithm("gmpo", {}),
+    make_algorithm("clip_cov", {"share": 0.2, "covariance_low": 0.0}),
+    make_algorithm("kl_cov", {"share": 0.2}),
+    make_algorithm("kl_cov", {"share": 0.2, "correction": "truncated"}),
+    make_algorithm("grpo", {"kl_coefficient": 0.1, "divergence": "unbiased"}),
+]
+
+
+def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
+    assert one.norm() > 1e-3
+    assert (one - other).norm() / one.norm() < 1e-5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "algorithm",
+    [GRPO, EVERYTHING, GSPO, *TREATED],
+    ids=["grpo", "all", "gspo", "gmpo", "clip_cov", "kl_cov", "kl_cov_corrected", "unbiased"],
+)
+@pytest.mark.parametrize("budget", [64, 100, 100_000])
+def test_the_gradient_does_not_depend_on_the_micro_batches(
+    algorithm: Algorithm, budget: int
+) -> None:
+    """64 gives a pass for nearly every trajectory, 100_000 one padded pass for all."""
+    whole = change(learner(algorithm), make_groups(REWARDS))
+    split = change(learner(algorithm, tokens_per_micro_batch=budget), make_groups(REWARDS))
+    assert_same_gradient(whole, split)
+
+
+def test_the_gradient_does_not_depend_on_the_order() -> None:
+    groups = make_groups(REWARDS)
+    backwards = [Group(g.id, g.trajectories[::-1]) for g in make_groups(REWARDS)[::-1]]
+    assert_same_gradient(change(learner(), groups), change(learner(), backwards))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
+def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(name: str) -> None:
+    """An all-equal group has a part in the ranks; what tools wrote, and ungraded members, have
+    none."""
+    band = {"covariance_low": 0.0, "covariance_high": 99.0} if name == "clip_cov" else {}
+    algorithm = make_algorithm(name, {"share": 0.2, **band})
+    groups = make_groups([*REWARDS, [1.0, 1.0], [None, 0.0, 1.0]])
+    credits = estimate(groups, Signals(), algorithm)
+    examples = learner(algorithm)._examples(groups, credits)
+    members = {str(m.id): m for group in groups for m in group.graded}
+    assert {example.name for example in examples} == set(members)
+    advantage = np.concatenate(
+        [credits.advantages[m.id][m.tokens.mask] for m in members.values()]
+    ).astype(np.float64)
+    logprob = np.concatenate([m.tokens.logprob[m.tokens.mask] for m in members.values()])
+    covariance = (advantage - advantage.mean()) * (logprob - logprob.astype(np.float64).mean())
+    least = np.sort(covariance)[::-1][int(0.2 * len(covariance)) - 1]
+    for example in examples:
+        member = members[example.name]
+        own = (credits.advantages[member.id] - advantage.mean()) * (
+            member.tokens.logprob - logprob.astype(np.float64).mean()
+        )
+        expected = (own >= least - 1e-12) & member.tokens.mask
+        numbers = example.loss_scale == 0 if name == "clip_cov" else example.kl_penalty != 0
+        np.testing.assert_array_equal(
+            numbers & example.trained, expected[: len(example.ids)], example.name
+        )
+    backwards = [Group(g.id, g.trajectories[::-1]) for g in groups[::-1]]
+    assert_same_gradient(change(learner(algorithm), groups), change(learner(algorithm), backwards))
+
+
+@pytest.mark.long
+def test_leaving_out_zero_advantages_leaves_the_gradient_equal() -> None:
+    """The saving against the same loss computed on every trajectory (a vanishing KL term)."""
+    groups = [*REWARDS, [1.0, 1.0, 1.0]]
+    computed = replace(GRPO, kl_coefficient=1e-30)
+    assert_same_gradient(
+        change(learner(), make_groups(groups)), change(learner(computed), make_groups(groups))
+    )
+    smaller = change(learner(), make_groups(REWARDS))
+    larger = change(learner(), make_groups(groups))
+    # 8 of 11 sequences have an advantage; all 11 are in the denominator.
+    torch.testing.assert_close(larger, smaller * 8 / 11, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.long
+def test_what_stands_on_masked_tokens_has_no_influence() -> None:
+    """Advantages and log-probabilities on prompt and tool tokens are garbage here."""
+    clean = make_groups(REWARDS)
+    dirty = each(clean, lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)))
+    trained, other = learner(EVERYTHING), learner(EVERYTHING)
+    for groups, garbage, who in ((clean, 0.0, trained), (dirty, 77.0, other)):
+        report = who.update(groups, credits_of(groups, garbage))
+        assert not report.problems
+        members = [member for group in groups for member in group.graded]
+        assert report.metrics["policy/trained_tokens"] == sum(m.tokens.mask.sum() for m in members)
+    assert torch.equal(weights(trained.model), weights(other.model))
+
+
+def credits_of(groups: list[Group], garbage: float) -> Credits:
+    credits = estimate(groups, Signals(), EVERYTHING)
+    members = {member.id: member for group in groups for member in group.trajectories}
+    advantages = {
+        name: own + np.where(members[name].tokens.mask, 0, np.float32(garbage))
+        for name, own in credits.advantages.items()
+    }
+    return replace(credits, advantages=advantages)
+
+
+def test_observations_after_the_last_action_have_no_influence() -> None:
+    short, seen = make_groups(REWARDS), [Segment([3] * 9, Source.TOOL)]
+    long = each(short, lambda m: changed(m, tokens=m.tokens.with_segments(seen, 5)))
+    assert torch.equal(change(learner(), short), change(learner(), long))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_the_temperature_is_that_of_sampling(temperature: float) -> None:
+    groups = make_groups(REWARDS)
+    gradients = []
+    for given in (1.0, temperature):
+        trained = PolicyLearner(load_model(), None, LearningConfig(), GRPO, given)
+        gradients.append(change(trained, groups))
+    assert torch.equal(*gradients) is (temperature == 0)
+
+
+def measured(gradients: np.ndarray, groups: int) -> dict[str, float]:
+    """Of parameters of two shapes whose gradients add up as given, float64[added, 5]."""
+    parameters = [torch.zeros(2, 1, requires_grad=True), torch.zeros(3, requires_grad=True)]
+    spread = GradientNoise(parameters)
+    for gradient in gradients:
+        for parameter, part in zip(parameters, (gradient[:2], gradient[2:]), strict=True):
+            loss = (parameter.flatten() * torch.tensor(part, dtype=torch.float32)).sum()
+            loss.backward()
+        spread.add()
+    return spread.metrics(groups)
+
+
+def test_it_is_the_unbiased_sample_covariance() -> None:
+    gradients = np.random.default_rng(0).normal(1.0, 2.0, (6, 5))
+    found = measured(gradients, 6)
+    variance = 6 * np.cov(gradients.T, ddof=1).trace()  # of a sum of six
+    assert math.isclose(found["policy/gradient_variance"], variance, rel_tol=1e-5)
+    square = float(np.square(gradients.sum(0)).sum())
+    assert math.isclose(found["policy/gradient_signal"], square - variance, rel_tol=1e-4)
+
+
+def test_groups_without_a_gradient_count_as_zero() -> None:
+    gradients = np.random.default_rng(1).normal(size=(3, 5))
+    with_zeros = np.concatenate([gradients, np.zeros((2, 5))])
+    found, expected = measured(gradients, 5), measured(with_zeros, 5)
+    for name in expected:
+        assert math.isclose(found[name], expected[name], rel_tol=1e-5)
+
+
+def test_one_group_says_nothing() -> None:
+    assert measured(np.ones((1, 5)), 1) == {}
+    assert measured(np.ones((0, 5)), 4) == {}
+
+
+def test_measuring_changes_no_update() -> None:
+    """The gradient is summed in another order, and is the same."""
+    weights, metrics = [], []
+    for measure in (False, True):
+        groups = make_groups([[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]])
+        credits = estimate(groups, Signals(), GRPO)
+        config = LearningConfig(learning_rate=1e-2, tokens_per_micro_batch=64)
+        learner = PolicyLearner(load_model("qwen3"), None, config, GRPO)
+        metrics.append(learner.update(groups, credits, measure_variance=measure).metrics)
+        weights.append(torch.cat([p.detach().flatten() for p in learner.model.parameters()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-5)
+    added = set(metrics[1]) - set(metrics[0])
+    assert added == {"policy/gradient_variance", "policy/gradient_signal"}
+    total = metrics[1]["policy/gradient_variance"] + metrics[1]["policy/gradient_signal"]
+    assert math.isclose(total, metrics[1]["policy/gradient_norm"] ** 2, rel_tol=1e-3)
+    assert metrics[1]["policy/gradient_variance"] > 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.environments.test_slow import Silent, results
+from tests.environments.test_derived import Silent, results
 from tests.fakes import Capitals
 from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment

@@ -1,5 +1,6 @@
 """Promise 7 for checkpoints of several processes: any number of them goes on from what any other
-number has written, training goes on meanwhile, and a full disk leaves the last good one."""
+number has written, training goes on meanwhile, and a full disk leaves the last good one.
+Reactions go back to an earlier one."""
 
 import resource
 import threading
@@ -11,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cluster_tests.learners.comparing import (
+    RATE,
     REWARDS,
     WITH_REFERENCE,
     Bench,
@@ -106,3 +108,36 @@ def test_all_waiting_for_a_checkpoint_together_has_one_deadline() -> None:
             saving.wait()
     assert time.monotonic() - begun < 2.5
     end.set()
+
+
+@pytest.mark.long
+def test_weights_that_a_reaction_writes_into_reach_all_ranks(bench: Bench) -> None:
+    """As they count for one process, between two updates; where nothing was written, nothing
+    changes."""
+    recipe = bench.recipe("gemma2", WITH_REFERENCE)
+    one, two = bench.pair(recipe)
+    two.broadcast()
+    assert_same_updates(one, two, [bench.groups(REWARDS, 1)])
+    for learner in (one, two):
+        weight = next(learner.model.parameters())
+        weight.data.mul_(0.5)
+    two.broadcast()
+    assert_same_updates(one, two, [bench.groups(REWARDS, 2)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
+def test_ranks_go_back_to_a_checkpoint_and_keep_the_lowered_rate(bench: Bench, family: str) -> None:
+    """And go on as one process does from there."""
+    recipe = bench.recipe(family, WITH_REFERENCE)
+    two = updated(bench.pair(recipe)[1], recipe, bench.groups(REWARDS, 1))
+    folder = bench.save(two)
+    updated(two, recipe, bench.groups(REWARDS, 2))
+    kept = AutoModelForCausalLM.from_pretrained(folder)
+    assert not all(map(torch.equal, two.model.parameters(), kept.parameters()))
+    two.take_weights(kept)
+    two.load_state(checkpoint.load(folder).learner | {"learning_rate_factor": 0.25})
+    assert two.lower_learning_rate(0.5) == RATE / 8
+    one = gone_on(folder, recipe, None)
+    one.lower_learning_rate(0.125)
+    assert_same_updates(one, two, [bench.groups(REWARDS, 3)])
