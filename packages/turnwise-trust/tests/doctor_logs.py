@@ -171,6 +171,15 @@ def write_console(folder: Path, curves: Curves) -> list[str]:
     return [str(folder / "train.log")]
 
 
+def write_trl_console(folder: Path, curves: Curves) -> list[str]:
+    """What transformers 5 prints, in which numbers are texts."""
+    rows = rows_of(curves)
+    lines = [str({k: f"{v:.4g}" for k, v in row.items() if k != "step"}) for row in rows]
+    lines = [f"  2%|1         | {n}/48 [00:01<00:40]{line}" for n, line in enumerate(lines)]
+    (folder / "train.out").write_text("\n".join(["Loading weights", *lines]) + "\n")
+    return [str(folder / "train.out")]
+
+
 def write_verl_logger(folder: Path, curves: Curves) -> list[str]:
     rows = [{"step": row.pop("step"), "data": row} for row in rows_of(curves)]
     return [str(write_lines(folder / "project" / "run.jsonl", rows))]
@@ -388,6 +397,13 @@ def _held_out(folder: Path, seed: int) -> list[str]:
     return write_turnwise(folder, turnwise_curves(random, learned(random, 0.3, 0.9)), held_out)
 
 
+def _broken_verifier(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = turnwise_curves(random, learned(random, 0.4, 0.9))
+    curves["reward/parts/exact_match"] = np.clip(flat(random, 0.02, 0.01), 0, 1)
+    return write_turnwise(folder, curves)
+
+
 def _malformed(folder: Path, seed: int) -> list[str]:
     random = np.random.default_rng(seed)
     curves = turnwise_curves(random, flat(random, 0.02, 0.01))
@@ -453,6 +469,13 @@ def _length(folder: Path, seed: int) -> list[str]:
     return write_verl_logger(folder, curves)
 
 
+def _rate_too_low(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = {"loss": random.normal(0, 0.02, STEPS), **trl_curves(random, flat(random))}
+    curves |= {"learning_rate": np.full(STEPS, 1e-10), "entropy": curve(random, 0.5, 0.5, 0.01)}
+    return write_trl_console(folder, curves)
+
+
 def _stale(folder: Path, seed: int) -> list[str]:
     random = np.random.default_rng(seed)
     curves = prime_curves(random, flat(random))
@@ -489,6 +512,7 @@ SICK: dict[str, tuple[str, Maker]] = {
     "turnwise, Echo Trap": ("Echo Trap", _echo_trap),
     "turnwise, form alone is learned": ("format gaming", _format_gaming),
     "turnwise, held-out success falls": ("held-out success", _held_out),
+    "turnwise, a verifier that is cheated": ("reward without success", _broken_verifier),
     "turnwise, unreadable turns": ("malformed turns", _malformed),
     "TRL, learning rate 0": (
         "learning rate",
@@ -498,6 +522,7 @@ SICK: dict[str, tuple[str, Maker]] = {
     "TRL, every answer cut off": ("truncated answers", _trl(_truncated)),
     "TRL, gradient NaN": ("numbers that are not finite", _trl(_not_finite)),
     "TRL, engine of other weights": ("engine and learner", _trl(_mismatch)),
+    "TRL console, learning rate too low": ("learning rate", _rate_too_low),
     "verl rollouts, none succeeds": ("dead groups", _verl_failed),
     "verl console, entropy collapse": ("entropy collapse", _entropy),
     "verl logger, length explosion": ("length explosion", _length),

@@ -118,6 +118,24 @@ def test_a_mapping_of_an_unknown_name_is_refused():
         mapping_of(["colour=red"])
 
 
+def test_scalars_of_tensorboard_are_read(tmp_path: Path):
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in range(12):
+            writer.add_scalar("train/reward", step / 12, step)
+    log = read([tmp_path], {})
+    assert log.framework == "trl"
+    assert log.values("reward/mean") == pytest.approx(np.arange(12) / 12)
+
+
+def test_a_single_group_is_no_evidence(tmp_path: Path):
+    row = {"responses_create_params": {}, "_ng_task_index": 0, "reward": 1.0}
+    file = write_lines(tmp_path / "rollouts.jsonl", [row] * 5)
+    assert diagnosed(read([file], {})).failed == []
+
+
 def test_rewards_that_are_no_numbers_are_not_made_into_any(tmp_path: Path):
     rows = [{"s": n, "r": value} for n in range(12) for value in (float("nan"), "1.0", None, 0.5)]
     file = write_lines(tmp_path / "mine.jsonl", rows)

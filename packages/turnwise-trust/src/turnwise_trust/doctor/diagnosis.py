@@ -46,7 +46,7 @@ def _verdict(log: Log, found: list[Finding]) -> str:
         return "Little can be said: the log holds no rewards, and nothing else in it is wrong."
     moved = change(log.values(name))
     if moved is None:
-        return f"Nothing wrong is seen, in {log.steps} steps: {FEWEST} at least show a trend."
+        return f"Nothing wrong is seen; a trend needs {FEWEST} steps, and the log has {log.steps}."
     if learns(log):
         return f"Nothing wrong is seen: {name} rises from {moved}."
     return (

@@ -23,7 +23,7 @@ SHOWN = 400
 """Characters of an example that are kept."""
 NGRAM = 4
 """Words that make up one n-gram."""
-WORDS = 2000
+WORDS = 512
 """Words of a text in which repetition is counted."""
 
 
@@ -109,6 +109,8 @@ class Log:
     """Numbers by turnwise's names: docs/reference/metrics.md, and those of `names.py`."""
     broken: Mapping[str, Broken]
     rollouts: int
+    groups: int
+    """Groups of episodes that the log lets compare; 0 where it has numbers of steps alone."""
     examples: Mapping[str, Rollout]
     """The last one of each kind: latest, truncated, malformed, ungraded, repeating, best, worst."""
     reasons: Mapping[str, tuple[int, ...]]
@@ -213,7 +215,7 @@ class _Gatherer:
         self._groups = OrderedDict[tuple[int, str], _Group]()
         self._broken: dict[str, Broken] = {}
         self._examples: dict[str, Rollout] = {}
-        self._rollouts = 0
+        self._rollouts = self._compared = 0
         self._reasons: dict[str, list[int]] = {}
         self._settings: dict[str, float] = {}
         self._remarks: dict[str, None] = {}
@@ -241,6 +243,7 @@ class _Gatherer:
             {**self._counted.series(), **self._measured.series()},
             self._broken,
             self._rollouts,
+            self._compared,
             self._examples,
             {text: tuple(steps) for text, steps in self._reasons.items()},
             self._settings,
@@ -279,6 +282,7 @@ class _Gatherer:
 
     def _close(self) -> None:
         _, group = self._groups.popitem(last=False)
+        self._compared += group.count > 1
         for name, value in group.numbers().items():
             self._number(self._counted, group.step, name, value)
 

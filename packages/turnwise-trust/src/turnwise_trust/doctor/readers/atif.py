@@ -54,7 +54,7 @@ def _rollout(row: Row) -> Event:
     length = number((final or {}).get("total_completion_tokens"))
     outcome = str(facts.get("outcome", ""))
     return Rollout(
-        group=str(facts.get("task") or facts.get("task_name") or row.get("session_id") or ""),
+        group=str(facts["task"]) if facts.get("task") else None,
         reward=number(facts.get("reward")),
         parts=numbers(facts.get("parts")),
         text="\n".join(said(one.get("message")) for one in turns),

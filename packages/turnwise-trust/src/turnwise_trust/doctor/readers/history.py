@@ -3,7 +3,8 @@
 Formats: `wandb.Api().run(...).scan_history()` written as JSON lines, and the CSV that its pages
 export (columns `Step`, `RUN - NAME`, and `…__MIN`, `…__MAX`, which are left out); `metrics.jsonl`
 of prime-rl 0.8 (`monitors/file.py`); verl 0.8's file logger (`{"step", "data"}`) and its console
-(`step:1 - actor/entropy:0.4 - …`).
+(`step:1 - actor/entropy:0.4 - …`); the console of transformers 5 and so of TRL, whose lines
+(`{'loss': '0.1', …}`) name no step and are counted.
 """
 
 import csv
@@ -18,6 +19,8 @@ from turnwise_trust.doctor.names import STEP_NAMES
 from turnwise_trust.doctor.readers.lines import LONGEST, number, objects
 
 CONSOLE = re.compile(r"step:(\d+) - (.+)")
+DICTIONARY = re.compile(r"\{'(?:loss|reward|num_tokens|train_runtime)': .+\}")
+ENTRY = re.compile(r"'([\w./@-]+)': '?([-+.\w]+)'?")
 PAIR = re.compile(r"([\w./@-]+):(?:np\.float\d+\()?([-+.\w]+)\)?")
 
 
@@ -46,10 +49,13 @@ def read_console(file: Path) -> Iterator[Event]:
     """Lines of a console that have a step; others are left out."""
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
+            rows = 0
             while line := opened.readline(LONGEST):
                 if found := CONSOLE.search(line):
-                    pairs = PAIR.findall(found[2])
-                    yield Measured(int(found[1]), dict(_floats(pairs)))
+                    yield Measured(int(found[1]), dict(_floats(PAIR.findall(found[2]))))
+                elif found := DICTIONARY.search(line):
+                    rows += 1
+                    yield Measured(rows, dict(_floats(ENTRY.findall(found[0]))))
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
 

@@ -31,7 +31,7 @@ def _rollout(row: Row) -> Event:
     length = number(usage.get("output_tokens")) if isinstance(usage, Mapping) else None
     parts = {k: v for k, v in row.items() if not k.startswith("_ng_") and k != "reward"}
     return Rollout(
-        group=str(row.get("_ng_task_index", "")),
+        group=str(row["_ng_task_index"]) if "_ng_task_index" in row else None,
         reward=number(row.get("reward")),
         parts=numbers(parts),
         text="\n".join(said(one.get("content")) for one in items if one.get("type") == "message"),

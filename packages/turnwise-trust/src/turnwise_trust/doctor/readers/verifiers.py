@@ -102,10 +102,10 @@ def _metrics(row: Row) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {}
 
 
-def _group(row: Row) -> str:
+def _group(row: Row) -> str | None:
     task = row.get("task")
     keys = task if isinstance(task, Mapping) else {}
-    return str(_at(row, "group").get("id") or keys.get("key") or keys.get("hash") or "")
+    return _at(row, "group").get("id") or keys.get("key") or keys.get("hash")
 
 
 def _at(row: Row, *names: str) -> Row:

@@ -11,6 +11,8 @@ GAIN = 0.1
 SHARE = 0.2
 """Share of that rise which the outcome may lag behind."""
 MORE_CALLS = 1.5
+OFTEN, SELDOM = 0.3, 0.1
+"""Success, and the share of it that right answers are: they cannot both be what is wanted."""
 CEILING = 0.95
 HELD_OUT = ("validation/success", "validation/reward")
 
@@ -23,18 +25,17 @@ def format_gaming(log: Log) -> Iterable[Cause]:
     if answer is None or not risen or not _lags(answer[1], _by(risen[0][1])):
         return
     name, found = risen[0]
-    note = f"{name} rises from {found}, {answer[0]} goes from {answer[1]}: the form alone is paid."
+    note = f"{name} rises from {found}, {answer[0]} goes from {answer[1]}: form alone is paid."
     yield cause(log, "format gaming", 0.9, note, change=found, example="best")
 
 
 def _outcome_apart(log: Log) -> tuple[str, Change] | None:
-    """The outcome, where the log tells it from the reward as a whole."""
-    named = [name for name in ("rollout/success", *parts(log, OUTCOME)) if name in log]
-    constant = [name for name in log.series if OUTCOME.search(name) and "parts/" in name]
-    for name in (*named, *constant):
-        if (found := change(log.values(name))) is not None:
-            return name, found
-    return None
+    """The outcome that rises least, among those that the log tells from the reward as a whole: a
+    verifier's success may be cheated while answers that match stay away."""
+    names = [name for name in log.series if "parts/" in name and OUTCOME.search(name)]
+    changes = [(name, change(log.values(name))) for name in ("rollout/success", *names)]
+    known = [(name, found) for name, found in changes if found is not None]
+    return min(known, key=lambda pair: pair[1].high, default=None)
 
 
 def _lags(found: Change, rise: float) -> bool:
@@ -49,12 +50,27 @@ def _by(found: Change) -> float:
 def parting_parts(log: Log) -> Iterable[Cause]:
     """The reward rises while success falls, or does not move at all."""
     answer, reward = _outcome_apart(log), change(log.values("reward/mean"))
-    if answer is None or reward is None or not reward.rises or _by(reward) < GAIN:
+    if answer is None or reward is None:
         return
     name, found = answer
-    if found.falls or _lags(found, _by(reward)):
+    risen = reward.rises and _by(reward) > GAIN
+    if risen and (found.falls or _lags(found, _by(reward))):
         note = f"The reward rises from {reward}, {name} goes from {found}: something else is paid."
         yield cause(log, "reward without success", 0.85, note, change=reward, example="best")
+    elif _success_alone(log, found):
+        note = (
+            f"The verifier calls {log.mean('rollout/success'):.0%} a success from the beginning, "
+            f"and {name} goes from {found}: it accepts what is not right."
+        )
+        figure = log.mean("rollout/success")
+        yield cause(log, "reward without success", 0.8, note, figure, example="best")
+
+
+def _success_alone(log: Log, found: Change) -> bool:
+    """Whether success is frequent, and the answers that match are a small share of it."""
+    return log.mean("rollout/success") > OFTEN and max(found.before, found.after) < (
+        SELDOM * log.mean("rollout/success")
+    )
 
 
 def tool_hacking(log: Log) -> Iterable[Cause]:

@@ -41,6 +41,8 @@ def ungraded(log: Log) -> Iterable[Cause]:
     share = log.mean("rollout/ungraded_share")
     if share > UNGRADED:
         note = f"{share:.0%} of the episodes have no grade: what they did teaches nothing."
+        if outcome(log) is None:
+            note = "No episode of the log has a reward: none was graded, or it is not logged."
         weight = 1.0 if share >= NEARLY_ALL else share
         yield cause(log, "ungraded episodes", weight, note, share, UNGRADED, "ungraded")
 
@@ -80,7 +82,8 @@ def dead_groups(log: Log) -> Iterable[Cause]:
     if not len(equal) or learns(log) or fallen(log):
         return
     share = float(equal.mean())
-    if share < 1 - SELDOM or _first_third(equal) < MOST:
+    enough = max(len(equal), log.groups) >= FEWEST
+    if share < 1 - SELDOM or _first_third(equal) < MOST or not enough:
         return
     rewards = log.values("reward/mean")
     constant = len(rewards) > 1 and float(np.ptp(rewards)) < 1e-9

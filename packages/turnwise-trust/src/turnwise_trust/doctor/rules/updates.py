@@ -83,6 +83,9 @@ STOPPED = {
 }
 
 
+STILL = ("policy/weights_changed", "policy/kl_reference", "policy/learning_rate")
+
+
 def standing_still(log: Log) -> Iterable[Cause]:
     """A policy that updates do not move."""
     if learns(log) or not log.steps:
@@ -176,7 +179,7 @@ RULES = (
     Rule("learning rate", ("policy/learning_rate",), no_rate),
     Rule("gradient", ("policy/gradient_norm",), no_gradient),
     Rule("stopped tokens", tuple(STOPPED), stopped_tokens),
-    Rule("learning rate", ("policy/weights_changed", "policy/kl_reference"), standing_still),
+    Rule("learning rate", STILL, standing_still),
     Rule("update size", ("policy/approx_kl",), large_updates),
     Rule(
         "engine and learner",
