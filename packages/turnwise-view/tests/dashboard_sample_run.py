@@ -58,7 +58,7 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
     rewrite(folder, rows, "step-000003")
     rewrite(folder, [_short(9, 0, "success"), _short(8, 0, "failure")], "evaluation-trained")
     finding = Finding("The engine samples what the model says", 1e-6, 0, 2e-6, 1e-3, True, "nats")
-    write_audit(run, "preflight", "Before the run: what was checked", [finding])
+    write_audit(run, "before_run", "Before the run: what was checked", [finding])
     run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
     return folder
 

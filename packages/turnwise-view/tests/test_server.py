@@ -157,8 +157,8 @@ def test_a_run_of_an_earlier_version_shows_what_it_recorded(run: Path) -> None:
 def test_what_a_run_checked_before_it_began_is_a_report(run: Path) -> None:
     (listed,) = get([run], "runs/0/reports")
     title = "Before the run: what was checked"
-    assert {"name": "audit-preflight", "kind": "audit", "title": title} in listed["reports"]
-    (found,) = get([run], "runs/0/reports/audit-preflight")
+    assert {"name": "audit-before_run", "kind": "audit", "title": title} in listed["reports"]
+    (found,) = get([run], "runs/0/reports/audit-before_run")
     (row,) = found["tables"][0]["rows"]
     assert row[1:] == ["1e-06", "0 to 2e-06", "0.001", "passed", "nats"]
 

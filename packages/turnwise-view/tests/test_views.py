@@ -30,7 +30,7 @@ VIEWS = [
     "#/r/0/search?success=false",
     "#/r/0/reports",
     "#/r/0/reports/report",
-    "#/r/0/reports/audit-preflight",
+    "#/r/0/reports/audit-before_run",
     "#/r/0/notes",
     "#/r/0/play",
     "#/compare?runs=0,1",

@@ -11,7 +11,7 @@ from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder, writing
 
 FOLDER = "audits"
-PREFLIGHT = "preflight"
+BEFORE_RUN = "before_run"
 
 
 @dataclass(frozen=True)

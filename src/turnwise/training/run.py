@@ -17,11 +17,11 @@ from turnwise.parts.algorithm_checks import warnings_of
 from turnwise.stopping import name_main_task
 from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import POLICIES
+from turnwise.training.before_run import write_before_run
 from turnwise.training.cold_start import ColdStart
 from turnwise.training.context import RunContext, Stage
 from turnwise.training.evaluations import Evaluation, Untrained
 from turnwise.training.imitation import Imitation
-from turnwise.training.preflight import write_preflight
 from turnwise.training.reinforcement import Reinforcement
 from turnwise.wings import loaded, wings
 
@@ -110,7 +110,7 @@ async def _check_parity(context: RunContext) -> None:
     if context.recipe.train.steps or context.recipe.policy_updates or context.heldout:
         found = await context.components.check()
         await context.components.engine.sleep()
-    write_preflight(context, found)
+    write_before_run(context, found)
 
 
 def _stages(recipe: Recipe) -> str:

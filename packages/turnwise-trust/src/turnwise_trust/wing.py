@@ -1,4 +1,4 @@
-"""The wing: the commands `audit` and `doctor`, and alarms while a run trains."""
+"""The wing: the commands `audit`, `doctor` and `preflight`, and alarms while a run trains."""
 
 from turnwise.wings import Wing
 
@@ -6,6 +6,7 @@ WING = Wing(
     commands={
         "audit": "turnwise_trust.audit.command:audit",
         "doctor": "turnwise_trust.doctor.command:doctor",
+        "preflight": "turnwise_trust.preflight.command:preflight",
     },
     parts={"monitor": {"alarms": ("turnwise_trust.alarms.monitor:alarms_of", "what is wrong")}},
     settings={"alarms": "turnwise_trust.alarms.settings:AlarmsConfig"},

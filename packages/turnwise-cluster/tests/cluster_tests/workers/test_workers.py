@@ -25,7 +25,7 @@ from turnwise.parts.components import Components, build_components
 from turnwise.parts.resources import Resources
 from turnwise.rollout.collect import oversample
 from turnwise.rollout.runner import Workers, members_of, new_groups
-from turnwise.storage.audits import PREFLIGHT, read_audit
+from turnwise.storage.audits import BEFORE_RUN, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
 from turnwise.training.context import RunContext
@@ -82,7 +82,7 @@ def test_workers_change_no_bit_of_a_run(
     assert same_run(found, alone)
     assert fleet.starts == count
     assert timing(found)["workers/lost"] == 0
-    findings = read_audit(found.folder.path, PREFLIGHT)["findings"]
+    findings = read_audit(found.folder.path, BEFORE_RUN)["findings"]
     assert all(one.figure <= one.bound for one in findings if one.bound is not None)
     assert len([one for one in findings if one.bound and one.note.startswith("nats")]) == 2
     rows = read_timeline(found.folder.timeline_file(1)).to_pylist()

@@ -1,4 +1,4 @@
-// Reports beside a run: audit, preflight, evaluation, studies. Tables with their figures, text, and
+// Reports beside a run: audit, before_run, evaluation, studies. Tables with their figures, text, and
 // curves.
 
 import { api } from "./api.js";

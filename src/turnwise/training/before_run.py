@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from turnwise.environments.splits import shared_tasks
 from turnwise.learning.parity import Checked
-from turnwise.storage.audits import PREFLIGHT, Finding, write_audit
+from turnwise.storage.audits import BEFORE_RUN, Finding, write_audit
 from turnwise.training.context import RunContext
 
 
-def write_preflight(context: RunContext, parity: Checked | None) -> None:
+def write_before_run(context: RunContext, parity: Checked | None) -> None:
     """Write down what was checked; without parity, nothing will be sampled."""
     title = "Before the run: what was checked"
-    write_audit(context.folder, PREFLIGHT, title, _findings(context, parity))
+    write_audit(context.folder, BEFORE_RUN, title, _findings(context, parity))
 
 
 def _findings(context: RunContext, parity: Checked | None) -> Iterator[Finding]:

@@ -1,0 +1,106 @@
+"""The command `preflight`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnwise.commands.evaluating import AsJson, Overrides
+from turnwise.commands.printing import print_json, terminal_display
+from turnwise.storage.run_folder import writing
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+    from turnwise.monitor.display import Display
+    from turnwise_trust.page import Page
+
+
+def preflight(
+    recipe: Annotated[str, typer.Argument(help="A recipe, or a run's folder: its newest weights.")],
+    overrides: Overrides = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time for the policy's episodes; the rest takes a minute.")
+    ] = 60,
+    groups: Annotated[int, typer.Option(min=1, help="Most groups to play.")] = 128,
+    effect: Annotated[
+        float, typer.Option(min=0.1, max=50, help="Points that evaluations are to show.")
+    ] = 5,
+    page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say from episodes of the untrained policy whether RL is what it needs, and what it costs.
+    The exit code is 0 where it is."""
+    from turnwise.api import load_recipe
+    from turnwise.evaluation.policies import run_of
+    from turnwise_trust.preflight.decision import GO
+
+    run = run_of(Path(recipe))
+    loaded = load_recipe(recipe if run is None else run / "config.toml", *(overrides or []))
+    display = terminal_display()
+    found = examined(
+        loaded, None if run is None else Path(recipe), display, seconds, groups, effect
+    )
+    if page is not None:
+        with writing(page):
+            page.write_text(found.markdown(), encoding="utf-8")
+    if as_json:
+        print_json(found.plain())
+    else:
+        found.print()
+    if not found.verdict.startswith(tuple(f"{one}:" for one in GO)):
+        raise typer.Exit(1)
+
+
+def examined(
+    recipe: "Recipe",
+    policy: Path | None,
+    display: "Display",
+    seconds: float,
+    most: int,
+    effect: float,
+) -> "Page":
+    """Play, measure and decide. `policy` is a run's folder or a checkpoint; `effect` in points.
+    Raises ConfigError or DataError for a recipe that cannot work or has no tasks."""
+    from turnwise import event_loop
+    from turnwise.errors import DataError
+    from turnwise.evaluation.policies import checkpoint_of
+    from turnwise.models.places import check_model
+    from turnwise.parts.first_checks import known_of
+    from turnwise.threads import configure_threads, set_variables
+
+    set_variables()
+    recipe.check_tokens()
+    known = known_of(recipe)
+    train, heldout = known.environment.tasks("train"), known.environment.tasks("heldout")
+    if not train:
+        raise DataError(f"environment {recipe.environment.name} has no train tasks")
+    check_model(recipe.model)
+    configure_threads(recipe.threads)
+    from turnwise.parts.components import build_components
+    from turnwise.parts.resources import resources_of
+    from turnwise_trust.preflight.rehearsal import play, rehearsal
+    from turnwise_trust.preflight.report import page_of
+    from turnwise_trust.preflight.updating import measure_update
+
+    alone = {name: one.for_evaluation(policy is not None) for name, one in recipe.added().items()}
+    weights = None if policy is None else checkpoint_of(policy, display).folder
+    with resources_of(recipe.model_copy(update=alone), None) as resources:
+        parts = build_components(recipe, weights, None, resources, known)
+        runner = parts.runner(recipe.rollout, progress=lambda _: display.advance())
+
+        async def work() -> list:
+            try:
+                await parts.check()
+                display.phase("episodes", most * recipe.train.group_size)
+                return await play(recipe, runner, train, seconds, most)
+            finally:
+                await parts.stop()
+
+        waves = event_loop.run(work())
+        display.phase("scripts and an update", 2)
+        played = rehearsal(recipe, runner, train, heldout, waves)
+        display.advance()
+        update = measure_update(parts, played.groups)
+        display.advance()
+    display.close()
+    return page_of(played, update, effect / 100)

@@ -1,0 +1,215 @@
+"""The facts that a verdict rests on: shares of groups and episodes, each with its 95% interval.
+
+Groups and episodes of one task are alike, so intervals are clustered by task. What could not be
+measured is not there.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from turnwise.environments.splits import shared_tasks
+from turnwise.evaluation.evaluate import successes_by_task
+from turnwise.evaluation.intervals import clustered, wilson
+from turnwise.rewards.answer import states
+from turnwise.types import Group, Task, Trajectory
+from turnwise_trust.audit.attempts import graded
+from turnwise_trust.preflight.rehearsal import Rehearsal
+
+ANSWER_WORDS = 20
+"""Words of an answer up to which it can hold no reasoning."""
+EQUAL = 1e-9
+"""Rewards that are nearer to each other than this are equal."""
+
+
+class Rate(NamedTuple):
+    """A share, or another figure, with its interval. Example: Rate(0.5, 0.4, 0.6, 90)."""
+
+    figure: float
+    low: float
+    high: float
+    count: int
+    """Of how many."""
+
+
+def exactly(figure: float, count: int = 1) -> Rate:
+    """A figure that is no estimate."""
+    return Rate(figure, figure, figure, count)
+
+
+Facts = Mapping[str, Rate]
+
+
+def facts_of(played: Rehearsal) -> dict[str, Rate]:
+    """All that is known, by name; a name that is not there could not be measured."""
+    found = dict(_facts(played))
+    return {name: rate for name, rate in found.items() if rate.count}
+
+
+def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:
+    episodes, train = played.episodes, played.recipe.train
+    yield "groups", exactly(len(played.groups))
+    yield "signal", _signal(played)
+    yield "success", _success(episodes)
+    yield "solved", _solved(episodes)
+    yield "ungraded", _share(episodes, lambda one: one.reward is None)
+    yield "malformed", _share(episodes, malformed)
+    yield "truncated", _share(episodes, truncated)
+    yield "in form", _success([one for one in episodes if not (malformed(one) or truncated(one))])
+    yield "stated", _stated(episodes)
+    yield "turns", exactly(median(len(one.turns) for one in episodes), len(episodes))
+    yield "calls", exactly(median(one.tool_calls for one in episodes), len(episodes))
+    yield "turn signal", _turn_signal(played.groups)
+    yield "tools", exactly(len(played.runner.environment.tools()))
+    yield "answers alone", _share(episodes, _answers_alone)
+    yield (
+        "labels",
+        exactly(sum("answers" in task.secret for task in played.train) / len(played.train)),
+    )
+    yield "idle", _of_tasks(played.idle)
+    yield "oracle", _of_tasks(played.oracle)
+    yield "agreement", _agreement(played)
+    yield "beyond chance", _beyond_chance(played)
+    yield "shared", _shared(played)
+    yield "groups of a step", exactly(train.tasks_per_step)
+
+
+def malformed(one: Trajectory) -> bool:
+    """Whether the last turn could not be read: the agent did not get over it."""
+    return bool(one.turns) and one.turns[-1].action.error is not None
+
+
+def truncated(one: Trajectory) -> bool:
+    """Whether a budget ended the episode, and not the agent."""
+    return one.outcome.truncated and not malformed(one)
+
+
+def _share(episodes: Sequence[Trajectory], holds: Callable[[Trajectory], bool]) -> Rate:
+    return _by_task([(one.task.id, holds(one)) for one in episodes])
+
+
+def _by_task(found: Sequence[tuple[str, bool]]) -> Rate:
+    """The share of what holds, clustered by task."""
+    tasks: dict[str, list[bool]] = defaultdict(list)
+    for task, holds in found:
+        tasks[task].append(holds)
+    if not found:
+        return exactly(0, 0)
+    interval = clustered([sum(one) for one in tasks.values()], [len(one) for one in tasks.values()])
+    return Rate(sum(holds for _, holds in found) / len(found), *interval, len(found))
+
+
+def _success(episodes: Sequence[Trajectory]) -> Rate:
+    return _by_task([(one.task.id, one.verdict.success) for one in graded(episodes) if one.verdict])
+
+
+def _solved(episodes: Sequence[Trajectory]) -> Rate:
+    """The share of tasks that any episode has solved."""
+    counts = [pair for pair in successes_by_task(episodes).values() if pair[0]]
+    solved = sum(successes > 0 for _, successes in counts)
+    return Rate(solved / max(len(counts), 1), *wilson(solved, len(counts)), len(counts))
+
+
+def _of_tasks(episodes: Sequence[Trajectory]) -> Rate:
+    """Success of scripts that play a task once."""
+    verdicts = [one.verdict.success for one in graded(episodes) if one.verdict]
+    solved = sum(verdicts)
+    return Rate(solved / max(len(verdicts), 1), *wilson(solved, len(verdicts)), len(verdicts))
+
+
+def _signal(played: Rehearsal) -> Rate:
+    """The share of groups with different rewards. A group of one is compared with all others: then
+    that of the episodes whose reward is not the most frequent one."""
+    if played.recipe.train.group_size == 1:
+        rewards = [(one.task.id, one.reward) for one in played.episodes if one.reward is not None]
+        values = [round(reward, 9) for _, reward in rewards]
+        usual = max(values, key=values.count, default=0.0)
+        return _by_task([(task, round(reward, 9) != usual) for task, reward in rewards])
+    player = played.runner.player
+    compared = played.groups if player is None else player.compared(played.groups)
+    known = [(group.trajectories[0].task.id, _rewards(group)) for group in compared]
+    return _by_task([(task, _differ(rewards)) for task, rewards in known if len(rewards) > 1])
+
+
+def _rewards(group: Group) -> list[float]:
+    return [one.reward for one in group.graded if one.reward is not None]
+
+
+def _differ(numbers: Sequence[float]) -> bool:
+    return bool(numbers) and max(numbers) - min(numbers) > EQUAL
+
+
+def _turn_signal(groups: Sequence[Group]) -> Rate:
+    """The share of groups in which numbers of turns, or parts of the verdict, differ."""
+    found = [group for group in groups if len(group.graded) > 1]
+    return _by_task([(one.trajectories[0].task.id, _parts_differ(one)) for one in found])
+
+
+def _parts_differ(group: Group) -> bool:
+    numbers: dict[str, list[float]] = defaultdict(list)
+    for one in group.graded:
+        rewards, verdict = one.turn_rewards, one.verdict
+        numbers["turn rewards"] += [] if rewards is None else [float(rewards.sum())]
+        for name, values in verdict.turn_parts.items() if verdict else ():
+            numbers[f"turns {name}"].append(sum(values))
+        for name, value in verdict.parts.items() if verdict else ():
+            numbers[name].append(value)
+    return any(_differ(values) for values in numbers.values())
+
+
+def _answers_alone(one: Trajectory) -> bool:
+    """Whether an episode is an answer and nothing else: no call, no thought, no second turn."""
+    action = one.turns[0].action if len(one.turns) == 1 else None
+    if action is None or action.answer is None or action.thought.strip():
+        return False
+    return len(action.answer.split()) <= ANSWER_WORDS
+
+
+def _stated(episodes: Sequence[Trajectory]) -> Rate:
+    """The share of malformed episodes in whose text an accepted answer stands, where a task has a
+    list of those."""
+    found = []
+    for one in episodes:
+        answers = one.task.secret.get("answers")
+        if malformed(one) and isinstance(answers, list | tuple):
+            written = "\n".join(turn.action.text for turn in one.turns)
+            found.append((one.task.id, states(written, [str(answer) for answer in answers])))
+    return _by_task(found)
+
+
+def _agreement(played: Rehearsal) -> Rate:
+    pairs = _verdicts(played)
+    same = sum(first == second for first, second in pairs)
+    return Rate(same / max(len(pairs), 1), *wilson(same, len(pairs)), len(pairs))
+
+
+def _beyond_chance(played: Rehearsal) -> Rate:
+    """Cohen's kappa of verdicts that were given twice: 0 where they agree no more than two coins
+    of the same means, 1 where they always do. Not there where all verdicts are alike."""
+    pairs = _verdicts(played)
+    count = max(len(pairs), 1)
+    first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))
+    chance = first * second + (1 - first) * (1 - second)
+    if chance > 1 - EQUAL:
+        return exactly(0, 0)
+    agreed = _agreement(played)
+    kappa = [(share - chance) / (1 - chance) for share in agreed[:3]]
+    return Rate(kappa[0], kappa[1], kappa[2], len(pairs))
+
+
+def _verdicts(played: Rehearsal) -> list[tuple[bool, bool]]:
+    """Verdicts of the same actions, given twice."""
+    return [
+        (first.verdict.success, second.verdict.success)
+        for first, second in played.again
+        if first.verdict is not None and second.verdict is not None
+    ]
+
+
+def _shared(played: Rehearsal) -> Rate:
+    """The share of held-out tasks that are training tasks."""
+    heldout: Sequence[Task] = played.heldout
+    if played.runner.environment.same_splits or not heldout:
+        return exactly(0, 0)
+    return exactly(shared_tasks(played.train, heldout) / len(heldout), len(heldout))

@@ -1,0 +1,186 @@
+"""Episodes before a run: the untrained policy's, until a budget of seconds is used; and scripted
+ones of an idle agent, of the oracle, and of what the policy did, once more.
+
+Groups are those with which training begins: its tasks in its order, its group size and sampling.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from turnwise.config import Recipe
+from turnwise.errors import ConfigError
+from turnwise.rollout.order import tasks_of_step
+from turnwise.rollout.runner import RolloutRunner, members_of, new_groups, within
+from turnwise.types import Action, Group, Outcome, Task, Trajectory
+from turnwise_environments.measurement import oracles, spread
+from turnwise_trust.audit.attempts import Attempt, scripted
+
+FIRST_WAVE = 2
+"""Groups that are played first, so that it is known how long more will take."""
+SCRIPTED_SECONDS = 10.0
+"""Time for each kind of scripted episodes."""
+SCRIPTED_TASKS = 64
+REPLAYED = 64
+"""Episodes that are played and judged again, half of them successes where there are as many."""
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Groups that were played at the same time."""
+
+    groups: Sequence[Group]
+    seconds: float
+    """Wall-clock time of all."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """All that was played before a run."""
+
+    recipe: Recipe
+    runner: RolloutRunner
+    train: Sequence[Task]
+    heldout: Sequence[Task]
+    waves: Sequence[Wave]
+    idle: Sequence[Trajectory] = ()
+    """Of an agent that answers nothing, a task each."""
+    oracle: Sequence[Trajectory] = ()
+    """Of the environment's own oracle, where it has one."""
+    again: Sequence[tuple[Trajectory, Trajectory]] = ()
+    """Episodes of the policy, each with what became of the same actions under the same seed."""
+    not_again: str = ""
+    """Why none was played again."""
+    groups: Sequence[Group] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", [one for wave in self.waves for one in wave.groups])
+
+    @property
+    def episodes(self) -> list[Trajectory]:
+        """All episodes of the policy."""
+        return members_of(self.groups)
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the policy's episodes."""
+        return sum(wave.seconds for wave in self.waves)
+
+
+async def play(
+    recipe: Recipe, runner: RolloutRunner, tasks: Sequence[Task], seconds: float, most: int
+) -> list[Wave]:
+    """Play at most `most` groups of training tasks, in waves of a step's size, as long as the next
+    wave is likely to end within `seconds`. Ungraded episodes stay in. Raises ConfigError where not
+    even the first wave ends."""
+    # A preflight counts the ungraded, where a run would stop.
+    runner = replace(runner, limits=runner.limits.model_copy(update={"max_ungraded_share": 1.0}))
+    size, seed = recipe.train.group_size, recipe.seed
+    planned = new_groups(tasks_of_step(tasks, 0, most, seed), size, seed, "preflight")
+    end = time.monotonic() + seconds
+    waves: list[Wave] = []
+    wanted = FIRST_WAVE
+    while planned and wanted:
+        try:
+            async with asyncio.timeout(None if waves else seconds):
+                waves.append(await _wave(runner, planned[:wanted]))
+        except TimeoutError:
+            raise ConfigError(
+                f"{wanted} groups of {size} episodes did not end within {seconds:g} seconds: raise "
+                "--seconds, or lower rollout.max_turns or max_turn_tokens"
+            ) from None
+        planned = planned[wanted:]
+        # More at once take less each, so this is rather too long than too short.
+        each = waves[-1].seconds / len(waves[-1].groups)
+        fit = (end - time.monotonic()) / max(each, 1e-9)
+        wanted = min(recipe.train.tasks_per_step, int(max(fit, 0)))
+    return waves
+
+
+async def _wave(runner: RolloutRunner, planned: Sequence[Group]) -> Wave:
+    begun = time.monotonic()
+    groups = await runner.judge(await runner.play_groups(planned))
+    return Wave(groups, time.monotonic() - begun)
+
+
+def rehearsal(
+    recipe: Recipe,
+    runner: RolloutRunner,
+    train: Sequence[Task],
+    heldout: Sequence[Task],
+    waves: Sequence[Wave],
+) -> Rehearsal:
+    """Play what needs no model, after the policy's episodes. Starts an event loop of its own."""
+    tasks = spread(train, SCRIPTED_TASKS)
+    known = [(task, actions) for task, actions in oracles(runner.environment, tasks)]
+    planned = [Trajectory(task, "preflight", 0, recipe.seed) for task in tasks]
+    played = Rehearsal(recipe, runner, train, heldout, waves)
+    why = _not_again(runner)
+    return replace(
+        played,
+        idle=_scripted(runner, planned, [()] * len(planned)),
+        oracle=_scripted(
+            runner,
+            [Trajectory(task, "preflight", 0, recipe.seed) for task, _ in known],
+            [actions for _, actions in known],
+        ),
+        again=() if why else _again(runner, played.episodes),
+        not_again=why,
+    )
+
+
+def _not_again(runner: RolloutRunner) -> str:
+    """Why actions alone do not give an episode again."""
+    if runner.player is not None or runner.workers is not None:
+        return "another process or an agent of its own plays the episodes"
+    return "" if runner.limits.context == "fail" else "contexts follow one another"
+
+
+def _again(
+    runner: RolloutRunner, episodes: Sequence[Trajectory]
+) -> list[tuple[Trajectory, Trajectory]]:
+    """Episodes that the agent ended itself, beside what their actions come to once more."""
+    succeeded = [one for one in episodes if one.outcome == Outcome.SUCCESS]
+    failed = [one for one in episodes if one.outcome == Outcome.FAILURE]
+    half = REPLAYED // 2
+    chosen = _some(succeeded, max(half, REPLAYED - len(failed)))
+    chosen += _some(failed, REPLAYED - len(chosen))
+    actions = [[turn.action for turn in one.turns] for one in chosen]
+    played = _scripted(runner, chosen, actions)
+    return list(zip(chosen, played, strict=False))
+
+
+def _some(episodes: Sequence[Trajectory], count: int) -> list[Trajectory]:
+    """At most `count`, from all over."""
+    return list(episodes[:: max(1, len(episodes) // max(count, 1))][:count])
+
+
+def _scripted(
+    runner: RolloutRunner,
+    planned: Sequence[Trajectory],
+    actions: Sequence[Sequence[Action]],
+) -> list[Trajectory]:
+    """Play scripts one after the other, under the recipe's budgets, as far as the time goes."""
+
+    async def work() -> list[Trajectory]:
+        return [await one.run() for one in _in_time(runner, planned, actions)]
+
+    return asyncio.run(work())
+
+
+def _in_time(
+    runner: RolloutRunner,
+    planned: Sequence[Trajectory],
+    actions: Sequence[Sequence[Action]],
+) -> Iterator[Attempt]:
+    end = time.monotonic() + SCRIPTED_SECONDS
+    for one, script in zip(planned, actions, strict=True):
+        if time.monotonic() > end:
+            return
+        yield Attempt(
+            planned=Trajectory(one.task, one.group, one.episode, one.seed),
+            prototype=runner.environment,
+            limits=within(runner.limits, runner.environment.budget(one.task)),
+            policy=scripted(list(script)),
+        )
