@@ -53,5 +53,7 @@ def test_an_environment_without_tasks_is_an_error(shell: Shell, tmp_path: Path):
 
 
 def test_an_endpoint_is_refused(shell: Shell):
-    ended = shell("preflight", "demo", "engine=openai", "engine.model=m", code=2)
+    ended = shell(
+        "preflight", "demo", "engine=openai", "engine.model=m", "engine.url=http://here", code=2
+    )
     assert "nothing can be trained with it" in ended.err

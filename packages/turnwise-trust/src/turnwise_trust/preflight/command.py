@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turnwise.config import Recipe
     from turnwise.monitor.display import Display
     from turnwise_trust.page import Page
+    from turnwise_trust.preflight.rehearsal import Wave
 
 
 def preflight(
@@ -78,6 +79,7 @@ def examined(
     configure_threads(recipe.threads)
     from turnwise.parts.components import build_components
     from turnwise.parts.resources import resources_of
+    from turnwise.rollout.order import RolloutSchedule
     from turnwise_trust.preflight.rehearsal import play, rehearsal
     from turnwise_trust.preflight.report import page_of
     from turnwise_trust.preflight.updating import measure_update
@@ -86,11 +88,13 @@ def examined(
     weights = None if policy is None else checkpoint_of(policy, display).folder
     with resources_of(recipe.model_copy(update=alone), None) as resources:
         parts = build_components(recipe, weights, None, resources, known)
-        runner = parts.runner(recipe.rollout, progress=lambda _: display.advance())
+        limits = RolloutSchedule(recipe.rollout).limits(0)
+        runner = parts.runner(limits, progress=lambda _: display.advance())
 
-        async def work() -> list:
+        async def work() -> "list[Wave]":
             try:
                 await parts.check()
+                await parts.freeze()
                 display.phase("episodes", most * recipe.train.group_size)
                 return await play(recipe, runner, train, seconds, most)
             finally:

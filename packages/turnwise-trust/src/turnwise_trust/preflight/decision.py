@@ -225,9 +225,8 @@ class Decision:
     @property
     def sentence(self) -> str:
         """All of it."""
-        doubt = (
-            f"Not certain: {'; '.join(self.doubts)}; --seconds plays more." if self.doubts else ""
-        )
+        doubts = "; ".join(self.doubts)
+        doubt = f"Not certain: {doubts}: --seconds and --groups play more." if doubts else ""
         return " ".join(filter(None, (f"{self.verdict}: {self.reason}.", self.remedy, doubt)))
 
 
@@ -276,4 +275,5 @@ def _doubt(condition: Condition, facts: Facts, bounds: Mapping[str, float]) -> s
     rate, bound = facts[condition.fact], bound_of(condition, bounds)
     if condition.holds(condition.worst(rate), bound):
         return ""
-    return f"{condition.fact} may lie from {rate.low:.2g} to {rate.high:.2g}, around {bound:.2g}"
+    interval = f"{rate.low:.2g} to {rate.high:.2g}"
+    return f"the bound of {condition.fact} is {bound:.2g}, and its interval {interval}"

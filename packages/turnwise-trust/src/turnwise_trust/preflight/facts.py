@@ -29,7 +29,7 @@ class Rate(NamedTuple):
     figure: float
     low: float
     high: float
-    count: int
+    number: int
     """Of how many."""
 
 
@@ -44,7 +44,7 @@ Facts = Mapping[str, Rate]
 def facts_of(played: Rehearsal) -> dict[str, Rate]:
     """All that is known, by name; a name that is not there could not be measured."""
     found = dict(_facts(played))
-    return {name: rate for name, rate in found.items() if rate.count}
+    return {name: rate for name, rate in found.items() if rate.number}
 
 
 def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:

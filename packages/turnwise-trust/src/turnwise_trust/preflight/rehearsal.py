@@ -22,7 +22,7 @@ FIRST_WAVE = 2
 SCRIPTED_SECONDS = 10.0
 """Time for each kind of scripted episodes."""
 SCRIPTED_TASKS = 64
-REPLAYED = 64
+REPLAYED = 128
 """Episodes that are played and judged again, half of them successes where there are as many."""
 
 

@@ -12,7 +12,7 @@ from turnwise.types import Trajectory
 from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.costs import costs, step_seconds
-from turnwise_trust.preflight.decision import FAILING_ORACLE, NOISY, decide
+from turnwise_trust.preflight.decision import FAILING_ORACLE, GO, NOISY, decide
 from turnwise_trust.preflight.facts import Facts, facts_of, malformed
 from turnwise_trust.preflight.power import SAME_TASKS, detectable, difficulty, tasks_needed
 from turnwise_trust.preflight.rehearsal import Rehearsal
@@ -42,8 +42,11 @@ def page_of(played: Rehearsal, update: Update, effect: float) -> Page:
         *_power(played, effect),
     ]
     findings.sort(key=lambda one: one.passed is not False)
+    failed = "; ".join(one.check for one in findings if one.passed is False)
+    but = f"But first see to: {failed}." if failed and decision.verdict in GO else ""
     extent = f"From {len(played.groups)} groups in {played.seconds:.0f} seconds."
-    return Page(f"Preflight of {played.recipe.name}", f"{decision.sentence} {extent}", findings)
+    verdict = " ".join(filter(None, (decision.sentence, but, extent)))
+    return Page(f"Preflight of {played.recipe.name}", verdict, findings)
 
 
 def bounds_of(played: Rehearsal, effect: float) -> Mapping[str, float]:
@@ -59,7 +62,7 @@ def bounds_of(played: Rehearsal, effect: float) -> Mapping[str, float]:
 def demonstrations(played: Rehearsal, facts: Facts) -> str:
     """How many demonstrations, and where from, in sentences."""
     sft = played.recipe.sft
-    train = f"turnwise train {played.recipe.name} train.steps=0, then a preflight of that run"
+    train = "train with train.steps=0, then let preflight look at that run's folder"
     if sft.steps and isinstance(sft.demonstrations, ScriptedDemonstrations):
         return f"The recipe's cold start imitates {sft.demonstrations.count:,}: {train}."
     if sft.steps:
@@ -93,7 +96,7 @@ def _policy(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Ite
             "groups with mixed rewards",
             *rate[:3],
             passed=rate.figure >= needed,
-            note=f"of {rate.count}: {rate.figure * step:.2g} of the {step} of a step; RL needs "
+            note=f"of {rate.number}: {rate.figure * step:.2g} of the {step} of a step; RL needs "
             f"{needed:.0%}",
         )
     yield from _reliability(played)
@@ -144,7 +147,7 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
         rate = facts["agreement"]
         beyond = facts.get("beyond chance")
         kappa = f", {beyond.figure:.2f} beyond chance (Cohen's kappa)" if beyond else ""
-        note = f"of {rate.count} episodes, the same actions under the same seed{kappa}"
+        note = f"of {rate.number} episodes, the same actions under the same seed{kappa}"
         yield Finding(
             "agreement of repeated verdicts", *rate[:3], passed=rate.high >= NOISY, note=note
         )
@@ -153,11 +156,11 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
         yield Finding("agreement of repeated verdicts", note=f"not measured: {why}")
     if "idle" in facts:
         rate = facts["idle"]
-        note = f"of {rate.count} tasks that an empty answer solves"
+        note = f"of {rate.number} tasks that an empty answer solves"
         yield Finding("an agent that does nothing", *rate[:3], IDLE, rate.low <= IDLE, note)
     if "oracle" in facts:
         rate = facts["oracle"]
-        note = f"of {rate.count} tasks that the environment's own oracle solves"
+        note = f"of {rate.number} tasks that the environment's own oracle solves"
         yield Finding("the oracle", *rate[:3], passed=rate.high >= FAILING_ORACLE, note=note)
     if "shared" in facts:
         rate = facts["shared"]
@@ -167,7 +170,7 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
             rate.figure,
             bound=0,
             passed=not rate.figure,
-            note=f"of {rate.count}",
+            note=f"of {rate.number}",
             remedy=remedy if rate.figure else "",
         )
 

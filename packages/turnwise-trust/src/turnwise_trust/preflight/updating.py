@@ -29,10 +29,8 @@ def measure_update(components: Components, groups: Sequence[Group]) -> Update:
     """Update on one group, then on as many of a step's as there is time for; the time of a step is
     in proportion to the tokens."""
     usable = [one for one in map(_rewarded, groups) if len(one.graded) > 1]
-    if not usable or not components.recipe.train.steps:
-        return Update(
-            None, "no group to learn from" if components.recipe.train.steps else "no step"
-        )
+    if not usable:
+        return Update(None, "there is no group to learn from")
     try:
         learner = make_learner(components)
     except (ConfigError, NotSupportedError) as error:
