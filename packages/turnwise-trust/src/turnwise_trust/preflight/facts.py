@@ -30,7 +30,7 @@ class Rate(NamedTuple):
     low: float
     high: float
     number: int
-    """Of how many."""
+    """The number of what was counted."""
 
 
 def exactly(figure: float, count: int = 1) -> Rate:

@@ -45,9 +45,9 @@ class Rehearsal:
     heldout: Sequence[Task]
     waves: Sequence[Wave]
     idle: Sequence[Trajectory] = ()
-    """Of an agent that answers nothing, a task each."""
+    """Episodes of an agent that answers nothing, a task each."""
     oracle: Sequence[Trajectory] = ()
-    """Of the environment's own oracle, where it has one."""
+    """Episodes of the environment's own oracle, where it has one."""
     again: Sequence[tuple[Trajectory, Trajectory]] = ()
     """Episodes of the policy, each with what became of the same actions under the same seed."""
     not_again: str = ""
