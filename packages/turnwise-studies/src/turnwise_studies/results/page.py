@@ -98,11 +98,11 @@ def detectable_text(effect: Effect, figures: Figures) -> str:
     if effect.verdict != "not shown" or least is None or figures.smallest:
         return ""
     rate = effect.metric in figures.rates
-    spread = f"With {len(effect.by_seed)} seeds that differ as these do"
+    seeds = f"{len(effect.by_seed)} seeds that differ as these do"
     if rate and least > 1:
-        return f"{spread}, hardly any difference could be shown"
+        return f"{seeds} could show hardly any difference"
     size = f"{100 * least:.1f} points" if rate else _number(least, rate)
-    return f"{spread}, a difference of {size} is shown in 80% of cases"
+    return f"{seeds} show a difference of {size} in 80% of cases"
 
 
 def difference_text(effect: Effect, rate: bool) -> str:
@@ -121,7 +121,7 @@ def difference_text(effect: Effect, rate: bool) -> str:
         low, high = _signed(by.low, rate), _signed(by.high, rate)
         text += (
             f"; by task {_signed(by.difference, rate)}{points} ({low} to {high}; {by.tasks} tasks, "
-            f"{by.pairs} pairs of episodes)"
+            f"{by.pairs} pairs)"
         )
     return text
 
