@@ -62,6 +62,7 @@ def turnwise_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
         "groups/all_equal": np.clip(flat(random, 0.3), 0, 1),
         "rollout/episodes": np.full(STEPS, 64.0),
         "rollout/ungraded": np.zeros(STEPS),
+        "rollout/turns": np.full(STEPS, 3.0),
         "rollout/malformed": np.clip(curve(random, 0.1, 0.02), 0, 1),
         "rollout/length_mean": curve(random, 60, 70),
         "rollout/tool_calls": curve(random, 2, 2.4),
@@ -87,7 +88,9 @@ def write_turnwise(
 ) -> list[str]:
     run = folder / "run"
     write_lines(run / "metrics.jsonl", rows_of(curves))
-    (run / "config.toml").write_text('name = "prepared"\n[learning]\nlearning_rate = 0.0001\n')
+    (run / "config.toml").write_text(
+        'name = "prepared"\n[learning]\nlearning_rate = 0.0001\n[rollout]\nmax_turn_tokens = 64\n'
+    )
     write_lines(run / "no_signal.jsonl", [{"step": step, "reason": why} for step, why in reasons])
     if validation is not None:
         rows = [{"step": 4 * at + 4, "validation/success": v} for at, v in enumerate(validation)]
@@ -411,6 +414,21 @@ def _malformed(folder: Path, seed: int) -> list[str]:
     return write_turnwise(folder, curves)
 
 
+def _cut_turns(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    curves = turnwise_curves(random, np.zeros(STEPS))
+    curves |= {"rollout/malformed": np.full(STEPS, 0.97), "groups/all_equal": np.ones(STEPS)}
+    curves["rollout/length_mean"] = np.full(STEPS, 190.0)
+    return write_turnwise(folder, curves)
+
+
+def _unsaid(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    why = "the weights that sample are what they were: raise learning.learning_rate"
+    reasons = [(step + 1, why) for step in range(STEPS)]
+    return write_turnwise(folder, turnwise_curves(random, flat(random)), reasons=reasons)
+
+
 def _trl(changed: Callable[[np.random.Generator], Curves], rewards: bool = False) -> Maker:
     def make(folder: Path, seed: int) -> list[str]:
         random = np.random.default_rng(seed)
@@ -508,11 +526,13 @@ def _calls(folder: Path, seed: int) -> list[str]:
 
 
 SICK: dict[str, tuple[str, Maker]] = {
-    "turnwise, no episode succeeds": ("learning signal", _all_failed),
+    "turnwise, no episode succeeds": ("dead groups", _all_failed),
     "turnwise, Echo Trap": ("Echo Trap", _echo_trap),
     "turnwise, form alone is learned": ("format gaming", _format_gaming),
     "turnwise, held-out success falls": ("held-out success", _held_out),
     "turnwise, a verifier that is cheated": ("reward without success", _broken_verifier),
+    "turnwise, turns cut off": ("truncated answers", _cut_turns),
+    "turnwise, updates lost in rounding": ("learning signal", _unsaid),
     "turnwise, unreadable turns": ("malformed turns", _malformed),
     "TRL, learning rate 0": (
         "learning rate",
@@ -577,6 +597,24 @@ def _hard_but_sound(folder: Path, seed: int) -> list[str]:
     random = np.random.default_rng(seed)
     return write_trl(folder, trl_curves(random, flat(random, 0.2)), rewards=True)
 
+
+def _noisy_verifier(folder: Path, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    rows = [
+        {
+            "input": f"Question {at}.{n // 8}?",
+            "output": f"It is {random.integers(3)}.",
+            "gts": "1",
+            "score": float(random.random() < 0.4),
+            "step": at + 1,
+        }
+        for at in range(STEPS)
+        for n in range(16)
+    ]
+    return [str(write_lines(folder / "rollouts.jsonl", rows))]
+
+
+SICK["verl rollouts, a verifier that is noise"] = ("reward noise", _noisy_verifier)
 
 HEALTHY: dict[str, Maker] = {
     "turnwise": _sound(write_turnwise, turnwise_curves),

@@ -136,6 +136,18 @@ def test_a_single_group_is_no_evidence(tmp_path: Path):
     assert diagnosed(read([file], {})).failed == []
 
 
+def test_two_runs_in_one_file_are_noticed(tmp_path: Path):
+    rows = [{"step": step, "reward": 0.5} for step in (*range(20), *range(20))]
+    (remark,) = read([write_lines(tmp_path / "h.jsonl", rows)], {}).remarks
+    assert remark.startswith("h.jsonl begins again at step 0 after step 19")
+
+
+def test_a_gradient_that_is_spelled_nan_is_not_finite(tmp_path: Path):
+    rows = [{"_step": step, "train/grad_norm": "NaN"} for step in range(12)]
+    page = diagnosed(read([write_lines(tmp_path / "h.jsonl", rows)], {}))
+    assert page.failed[0].check == "numbers that are not finite"
+
+
 def test_rewards_that_are_no_numbers_are_not_made_into_any(tmp_path: Path):
     rows = [{"s": n, "r": value} for n in range(12) for value in (float("nan"), "1.0", None, 0.5)]
     file = write_lines(tmp_path / "mine.jsonl", rows)

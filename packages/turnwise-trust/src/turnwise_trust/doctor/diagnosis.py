@@ -18,7 +18,8 @@ SHOWN = 5
 def diagnosed(log: Log) -> Page:
     """The page of a log. Example: `diagnosed(read([Path("runs/demo")], {})).print()`."""
     found = sorted(causes(log), key=lambda cause: -cause.weight)
-    shown = [one.finding for one in found[:SHOWN]]
+    first = {one.finding.check: one.finding for one in reversed(found)}
+    shown = sorted(first.values(), key=[one.finding for one in found].index)[:SHOWN]
     verdict = _verdict(log, shown)
     return Page(f"Doctor: {log.source}", verdict, [*shown, *_seen(log), *_coverage(log)])
 

@@ -181,10 +181,17 @@ class _Group:
     def __init__(self, step: int) -> None:
         self.step, self.count, self.mean, self.squares = step, 0, 0.0, 0.0
         self.texts = Counter[int]()
+        self.paid: dict[int, float] = {}
+        self.again: list[bool] = []
+        """Whether a text that was there before got another reward than then."""
 
     def add(self, rollout: Rollout) -> None:
         if rollout.text:
-            self.texts[hash(rollout.text)] += 1
+            text = hash(rollout.text)
+            self.texts[text] += 1
+            if rollout.reward is not None and not rollout.tool_calls:  # texts do not show calls
+                before = self.paid.setdefault(text, rollout.reward)
+                self.again += [before != rollout.reward] if self.texts[text] > 1 else []
         if rollout.reward is not None:
             self.count += 1
             above = rollout.reward - self.mean
@@ -203,6 +210,8 @@ class _Group:
         if texts > 1:
             alike = sum(count for count in self.texts.values() if count > 1)
             found["repetition/episodes"] = alike / texts
+        if self.again:
+            found["reward/disagreement"] = sum(self.again) / len(self.again)
         return found
 
 

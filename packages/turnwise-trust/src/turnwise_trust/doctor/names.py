@@ -8,6 +8,7 @@ have no number for:
     groups/all_failed, groups/all_solved   shares of groups
     groups/equal_reward      mean reward of groups whose rewards are all equal
     batch/all_equal          1 where all rewards of a step are equal
+    reward/disagreement      share of a group's repeated texts that get another reward
     repetition/words         share of a text's 4-grams of words that it has had before
     policy/mismatch_kl       divergence of the learner's policy from the one that sampled, nats
 

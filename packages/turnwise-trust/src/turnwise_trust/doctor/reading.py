@@ -1,5 +1,6 @@
 """Reads one run from the files and folders that hold it, in whatever formats they are."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -7,8 +8,8 @@ from turnwise_trust.doctor.log import Event, Log, gathered
 from turnwise_trust.doctor.readers.choosing import Choice, chosen
 
 Tick = Callable[[str], None]
-EVERY = 10_000
-"""Events between two lines of progress."""
+EVERY = 5.0
+"""Seconds between two lines of progress."""
 
 
 def read(paths: Sequence[Path], mapping: Mapping[str, str], tick: Tick = lambda text: None) -> Log:
@@ -20,10 +21,11 @@ def read(paths: Sequence[Path], mapping: Mapping[str, str], tick: Tick = lambda 
 
 
 def _events(choices: Iterable[tuple[Path, Choice]], tick: Tick) -> Iterator[Event]:
-    count = 0
+    count, spoke = 0, time.monotonic()
     for path, (_, _, reader) in choices:
         for event in reader(path):
             count += 1
-            if count % EVERY == 0:
-                tick(f"{count:,} lines")
+            if time.monotonic() - spoke >= EVERY:
+                spoke = time.monotonic()
+                tick(f"{path.name}: {count:,} lines read")
             yield event

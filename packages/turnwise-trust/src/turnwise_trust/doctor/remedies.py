@@ -244,6 +244,16 @@ ADVICE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "prime-rl": "the rewards of the taskset",
         },
     ),
+    "reward noise": (
+        "Grade one answer many times: mend the verifier, take the mean of several grades, or "
+        "larger groups.",
+        {
+            "turnwise": "turnwise audit ENVIRONMENT; train.group_size",
+            "trl": "reward_funcs, num_generations",
+            "verl": "custom_reward_function, actor_rollout_ref.rollout.n",
+            "prime-rl": "orchestrator.group_size",
+        },
+    ),
     "tool-call hacking": (
         "Do not pay for calls themselves; take a cost for those beyond need.",
         {"turnwise": "reward.costs, rollout.max_tool_calls", "trl": "max_tool_calling_iterations"},

@@ -8,6 +8,7 @@ of prime-rl 0.8 (`monitors/file.py`); verl 0.8's file logger (`{"step", "data"}`
 """
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from turnwise_trust.doctor.names import STEP_NAMES
 from turnwise_trust.doctor.readers.lines import LONGEST, number, objects
 
 CONSOLE = re.compile(r"step:(\d+) - (.+)")
+SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 DICTIONARY = re.compile(r"\{'(?:loss|reward|num_tokens|train_runtime)': .+\}")
 ENTRY = re.compile(r"'([\w./@-]+)': '?([-+.\w]+)'?")
 PAIR = re.compile(r"([\w./@-]+):(?:np\.float\d+\()?([-+.\w]+)\)?")
@@ -26,13 +28,21 @@ PAIR = re.compile(r"([\w./@-]+):(?:np\.float\d+\()?([-+.\w]+)\)?")
 
 def read_history(file: Path) -> Iterator[Event]:
     """Rows of JSON, one for a step, or several for different numbers of it."""
+    last = 0
     for row in objects(file):
         if isinstance(row, Remark):
             yield row
             continue
         inner = row.get("data")
         values = {**inner, "step": row.get("step")} if isinstance(inner, dict) else row
-        yield from measured(values)
+        for found in measured(values):
+            if found.step < last / 2:
+                yield Remark(
+                    f"{file.name} begins again at step {found.step} after step {last}: steps that "
+                    "are there twice are averaged, so give each run a file of its own"
+                )
+            last = found.step
+            yield found
 
 
 def read_csv(file: Path) -> Iterator[Event]:
@@ -60,12 +70,14 @@ def read_console(file: Path) -> Iterator[Event]:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def measured(values: Mapping[str, Any]) -> Iterator[Event]:
-    """A row as numbers of its step; nothing of a row without a step."""
+def measured(values: Mapping[str, Any]) -> Iterator[Measured]:
+    """A row as numbers of its step, W&B's texts for NaN and infinity among them; nothing of a row
+    without a step."""
     found = (number(values.get(name)) for name in STEP_NAMES)
     step = next((one for one in found if one is not None and one == one), None)
     if step is not None:
-        yield Measured(int(step), {k: v for k, v in values.items() if number(v) is not None})
+        known = {name: SPELLED.get(str(value), value) for name, value in values.items()}
+        yield Measured(int(step), {k: v for k, v in known.items() if number(v) is not None})
 
 
 def _of_csv(row: Mapping[Any, Any]) -> dict[str, float]:

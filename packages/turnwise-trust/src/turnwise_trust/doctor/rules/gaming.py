@@ -3,7 +3,16 @@
 from collections.abc import Iterable
 
 from turnwise_trust.doctor.log import Log
-from turnwise_trust.doctor.rules.base import FORM, OUTCOME, Cause, Rule, cause, outcome, parts
+from turnwise_trust.doctor.rules.base import (
+    FORM,
+    OUTCOME,
+    Cause,
+    Rule,
+    cause,
+    learns,
+    outcome,
+    parts,
+)
 from turnwise_trust.doctor.trends import Change, change
 
 GAIN = 0.1
@@ -13,6 +22,8 @@ SHARE = 0.2
 MORE_CALLS = 1.5
 OFTEN, SELDOM = 0.3, 0.1
 """Success, and the share of it that right answers are: they cannot both be what is wanted."""
+NOISE = 0.1
+"""Share of repeated answers."""
 CEILING = 0.95
 HELD_OUT = ("validation/success", "validation/reward")
 
@@ -101,6 +112,18 @@ def held_out(log: Log) -> Iterable[Cause]:
             return
 
 
+def noise(log: Log) -> Iterable[Cause]:
+    """Answers that get another reward when they are given again."""
+    values = log.values("reward/disagreement")
+    if len(values) and values.mean() > NOISE and not learns(log):
+        share = float(values.mean())
+        note = (
+            f"An answer that is given again in its group gets another reward in {share:.0%} of the "
+            "cases: the verifier, or what the text does not show, is noise."
+        )
+        yield cause(log, "reward noise", 0.66, note, share, NOISE, "repeating")
+
+
 def ceiling(log: Log) -> Iterable[Cause]:
     """An evaluation that is at its best from the beginning."""
     values = log.values("validation/success")
@@ -114,5 +137,6 @@ RULES = (
     Rule("reward without success", ("rollout/success", "reward/parts/"), parting_parts),
     Rule("tool-call hacking", ("rollout/tool_calls",), tool_hacking),
     Rule("held-out success", HELD_OUT, held_out),
+    Rule("reward noise", ("reward/disagreement",), noise),
     Rule("evaluation at its ceiling", ("validation/success",), ceiling),
 )

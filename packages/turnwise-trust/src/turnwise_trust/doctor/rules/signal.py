@@ -13,6 +13,8 @@ SELDOM = 0.2
 """Share of groups that differ: below it most of a step's episodes are played for nothing."""
 MOST = 0.5
 NEARLY_ALL = 0.9
+SYMPTOM = 0.95
+"""Factor on the weight of what a run says itself, so that a rule which knows more stands first."""
 UNGRADED = 0.2
 """Share of episodes: turnwise itself stops a run at 5% by default, others go on."""
 EQUAL = ("groups/all_equal", "groups/all_failed", "batch/all_equal")
@@ -29,7 +31,8 @@ def said_by_the_run(log: Log) -> Iterable[Cause]:
         f"{without} of {log.steps} steps taught nothing, {len(steps)} of them (first: step "
         f"{steps[0]}) since {what}."
     )
-    found = cause(log, "learning signal", 1.0, note, without / log.steps, example="latest")
+    share = without / log.steps
+    found = cause(log, "learning signal", SYMPTOM * share, note, share, example="latest")
     if advice:
         fix = f"{advice[0].upper()}{advice[1:]}."
         found = found._replace(finding=replace(found.finding, remedy=fix))
@@ -67,13 +70,23 @@ def _paid(log: Log) -> bool:
 
 
 def malformed(log: Log) -> Iterable[Cause]:
-    """Turns that cannot be read as an action."""
+    """Turns that cannot be read as an action, for themselves or since they are cut off."""
     values = log.values("rollout/malformed")
-    if len(values) and values.mean() >= MOST and not learns(log):
-        share = float(values.mean())
-        weight = 1.0 if share >= NEARLY_ALL else share / 2
-        note = f"{share:.0%} of what the policy says cannot be read as an action or an answer."
-        yield cause(log, "malformed turns", weight, note, share, MOST, "malformed")
+    if not len(values) or values.mean() < MOST or learns(log):
+        return
+    share = float(values.mean())
+    weight = 1.0 if share >= NEARLY_ALL else share / 2
+    note = f"{share:.0%} of what the policy says cannot be read as an action or an answer"
+    limit, length = log.settings.get("rollout.max_turn_tokens", np.inf), _turn_length(log)
+    if length >= NEARLY_ALL * limit:
+        note += f", and turns have {length:.3g} of the {limit:.0f} tokens that they may have."
+        yield cause(log, "truncated answers", weight, note, length, limit, "malformed")
+    else:
+        yield cause(log, "malformed turns", weight, f"{note}.", share, MOST, "malformed")
+
+
+def _turn_length(log: Log) -> float:
+    return log.mean("rollout/length_mean") / log.mean("rollout/turns")
 
 
 def dead_groups(log: Log) -> Iterable[Cause]:
@@ -87,7 +100,8 @@ def dead_groups(log: Log) -> Iterable[Cause]:
         return
     rewards = log.values("reward/mean")
     constant = len(rewards) > 1 and float(np.ptp(rewards)) < 1e-9
-    kind = "constant reward" if constant and share == 1 else _kind(log)
+    unexplained = constant and share == 1 and outcome(log) == "reward/mean"
+    kind = "constant reward" if unexplained else _kind(log)
     note = (
         f"In {share:.0%} of the groups all rewards are equal, so no episode is better than another "
         f"({_level(log)}): {KINDS[kind]}."
