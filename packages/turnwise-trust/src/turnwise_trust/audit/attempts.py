@@ -20,7 +20,7 @@ is done: then it answers nothing until the episode ends."""
 
 NOTHING = Action("", answer="")
 
-LIMITS = RolloutConfig(max_turns=200, max_tool_calls=1000, max_seconds=30.0)
+LIMITS = RolloutConfig(max_turns=1000, max_tool_calls=5000, max_seconds=30.0)
 
 
 @dataclass(kw_only=True)

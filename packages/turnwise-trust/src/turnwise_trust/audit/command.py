@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from turnwise.commands.evaluating import AsJson
-from turnwise.commands.printing import print_json
+from turnwise.commands.printing import print_json, terminal_display
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import writing
 
@@ -32,7 +32,7 @@ def audit(
     if len(named) != 1:
         raise ConfigError("name one environment, then its options as key=value")
     ((name, options),) = named
-    found = audited(subject_of(name, options, tasks, seed))
+    found = audited(subject_of(name, options, tasks, seed), display=terminal_display())
     if page is not None:
         with writing(page):
             page.write_text(found.markdown(), encoding="utf-8")

@@ -2,20 +2,45 @@
 
 from collections.abc import Sequence
 
+from turnwise.monitor.display import Display, SilentDisplay
 from turnwise.storage.audits import Finding
+from turnwise_trust.audit.calls import EnvironmentRaised
+from turnwise_trust.audit.data import data
+from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.floors import floors
+from turnwise_trust.audit.noise import noise
+from turnwise_trust.audit.replay import replay
+from turnwise_trust.audit.rewards import rewards
+from turnwise_trust.audit.speed import speed
 from turnwise_trust.audit.subject import Probe, Subject
 from turnwise_trust.page import Page
 
-PROBES: Sequence[Probe] = (floors,)
+PROBES: Sequence[Probe] = (floors, data, rewards, noise, replay, faults, speed)
 """All of them; each plays as many episodes as the subject has tasks, some several times."""
 
 
-def audited(subject: Subject, probes: Sequence[Probe] = PROBES) -> Page:
+def audited(
+    subject: Subject, probes: Sequence[Probe] = PROBES, display: Display | None = None
+) -> Page:
     """Try each probe on an environment. What failed comes first."""
-    findings = [one for probe in probes for one in probe(subject)]
-    findings.sort(key=lambda one: one.passed is not False)
-    return Page(f"Audit of {subject.name}", _verdict(findings), findings)
+    findings: dict[Finding, None] = {}
+    display = display or SilentDisplay()
+    display.phase(f"audit of {subject.name}", len(probes))
+    for probe in probes:
+        display.advance(probe.__name__)
+        findings |= dict.fromkeys(_findings(probe, subject))
+    display.close()
+    ordered = sorted(findings, key=lambda one: one.passed is not False)
+    return Page(f"Audit of {subject.name}", _verdict(ordered), ordered)
+
+
+def _findings(probe: Probe, subject: Subject) -> list[Finding]:
+    """The findings of a probe; that it could not go on, where the environment raised."""
+    try:
+        return list(probe(subject))
+    except EnvironmentRaised as error:
+        remedy = "Mend what raises: an environment may raise nothing where no episode is played."
+        return [Finding("the environment's code", passed=False, note=str(error), remedy=remedy)]
 
 
 def _verdict(findings: Sequence[Finding]) -> str:

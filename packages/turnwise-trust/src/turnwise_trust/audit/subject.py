@@ -1,16 +1,24 @@
 """The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
+from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
-from turnwise_environments.measurement import all_tasks, oracles, spread
+from turnwise_environments.measurement import all_tasks, spread
 from turnwise_trust.audit.attempts import Policy, attempts, graded, scripted
+from turnwise_trust.audit.calls import known_oracle, of_environment
+
+FEW = 4
+"""Tasks that are played of the slowest environments."""
+SECONDS = 3.0
+"""Seconds that one episode of each task may take together: an audit plays some dozens of them."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,8 @@ class Subject:
     seed: int = 0
     oracle: Mapping[str, Sequence[Action]] = field(default_factory=dict)
     """The actions of a perfect agent by task id, where the environment knows them."""
+    problem: str = ""
+    """The first error of its oracle."""
 
     def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
         """Episodes of a policy, one for each task."""
@@ -37,6 +47,21 @@ class Subject:
         """Episodes of the oracle: of the tasks that it can do."""
         known = [task for task in self.tasks if task.id in self.oracle]
         return [one for task in known for one in self.play(scripted(self.oracle[task.id]), [task])]
+
+    @cached_property
+    def of_random(self) -> list[Trajectory]:
+        """Episodes of an agent that knows the tools and nothing else."""
+        return [
+            one
+            for task in self.tasks
+            for one in self.play(scripted(self.random_actions(task)), [task])
+        ]
+
+    def random_actions(self, task: Task, number: int = 0) -> Sequence[Action]:
+        """The environment's random actions for a task; another number gives others."""
+        stream = random.Random(derive("audit", "random", task.id, self.seed, number))
+        with of_environment(f"random_actions() of task {task.id}"):
+            return self.environment.random_actions(task.public(), stream)
 
     @cached_property
     def idle(self) -> list[Trajectory]:
@@ -50,12 +75,16 @@ vain."""
 
 
 def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int = 0) -> Subject:
-    """Make an environment and choose its tasks. Raises ConfigError or DataError for one that
-    cannot be made with these options."""
+    """Make an environment and choose its tasks: at most so many, fewer where an episode is slow.
+    Raises ConfigError or DataError for one that cannot be made with these options."""
     environment = make_environment(name, options)
     tasks = spread(all_tasks(environment), most_tasks)
-    known = {task.id: actions for task, actions in oracles(environment, tasks)}
-    return Subject(name, options, environment, tasks, seed, known)
+    known, problem = known_oracle(environment, tasks)
+    subject = Subject(name, options, environment, tasks, seed, known, problem)
+    first = replace(subject, tasks=spread(tasks, 2))
+    longest = max((one.seconds for one in first.of_oracle or first.idle), default=0.0)
+    most = max(FEW, int(SECONDS / longest)) if longest else most_tasks
+    return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
 
 
 def success(played: Sequence[Trajectory]) -> float:

@@ -1,0 +1,46 @@
+"""Calls of an environment's own code where no episode is played, and what comes of its errors."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from turnwise.environments.base import Environment
+from turnwise.errors import NotSupportedError, located
+from turnwise.types import Action, Task
+
+
+class EnvironmentRaised(Exception):
+    """Code of an environment has raised, or another process of it failed; the text says where."""
+
+
+@contextmanager
+def of_environment(place: str) -> Iterator[None]:
+    """Inside, an environment's code is called. Raises EnvironmentRaised for what it raises."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise EnvironmentRaised(f"{place} raises {located(error)}") from error
+
+
+def oracle_of(environment: Environment, task: Task) -> Sequence[Action] | None:
+    """The actions of the oracle; None where it does not know the task."""
+    with of_environment(f"oracle() of task {task.id}"):
+        try:
+            return list(environment.oracle(task))
+        except NotSupportedError:
+            return None
+
+
+def known_oracle(
+    environment: Environment, tasks: Sequence[Task]
+) -> tuple[Mapping[str, Sequence[Action]], str]:
+    """The actions of the oracle by the tasks that it can do, and its first error."""
+    known: dict[str, Sequence[Action]] = {}
+    problem = ""
+    for task in tasks:
+        try:
+            actions = oracle_of(environment, task)
+        except EnvironmentRaised as error:
+            problem = problem or str(error)
+        else:
+            known |= {} if actions is None else {task.id: actions}
+    return known, problem

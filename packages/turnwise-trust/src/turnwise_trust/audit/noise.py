@@ -1,0 +1,180 @@
+"""Noise of a reward: its variance divided into policy, episode seed, and judging again.
+
+For each task some scripts (policies) are played under several episode seeds, and each episode is
+judged several times. The estimates are those of a nested analysis of variance: the variance
+between verdicts of one episode is the judge's; that between seeds, less what the judge adds to it,
+is of tools, users and the environment; that between policies, less what seeds add, is what a policy
+learns from.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from turnwise.seeds import derive
+from turnwise.storage.audits import Finding
+from turnwise.types import Task, Trajectory
+from turnwise_trust.audit.plays import Script, compared, difference, judged, rate, verdict_of
+from turnwise_trust.audit.subject import Subject
+
+POLICIES, SEEDS, VERDICTS = 3, 3, 3
+MOST_NOISE = 0.5
+"""The largest share of a reward's variance that may be noise."""
+RESAMPLES = 1000
+
+Cell = Sequence[Sequence[Trajectory]]
+"""One script of a task: its verdicts by seed."""
+
+
+class Shares(NamedTuple):
+    """The division of a reward's variance."""
+
+    policy: float
+    seed: float
+    judge: float
+
+
+def noise(subject: Subject) -> Iterator[Finding]:
+    """Judge episodes again, and play their actions under other seeds."""
+    tasks = compared(subject, POLICIES * SEEDS * VERDICTS)
+    cells = [[_cell(subject, one) for one in _policies(subject, task)] for task in tasks]
+    yield _objective([episode for task in cells for cell in task for episode in cell])
+    yield _variance(subject, cells)
+
+
+def _policies(subject: Subject, task: Task) -> list[Script]:
+    """The oracle, where it is known, and random actions."""
+    known = [Script("oracle", task, subject.oracle[task.id])] if task.id in subject.oracle else []
+    randoms = [Script("random", task, subject.random_actions(task, n)) for n in range(POLICIES)]
+    return [*known, *randoms][:POLICIES]
+
+
+def _cell(subject: Subject, script: Script) -> Cell:
+    seeds = [derive("noise", subject.seed, number) for number in range(SEEDS)]
+    return [judged(subject, script, seed, VERDICTS) for seed in seeds]
+
+
+def _objective(episodes: Cell) -> Finding:
+    """The share of episodes that get another verdict when they are judged again."""
+    pairs = [(one[0].task.id, _again(one)) for one in episodes]
+    changed = [f"task {task}: {said}" for task, said in pairs if said]
+    count = len(pairs)
+    note = f"{count} episodes, each judged {VERDICTS} times"
+    return Finding(
+        "objective: verifier determinism",
+        **rate(len(changed), count),
+        bound=0.0,
+        passed=not changed,
+        note=f"{note}: {changed[0]}" if changed else f"{note}, get the same verdict each time",
+        remedy="Have verify() change nothing, and draw nothing that is not derived from the task."
+        if changed
+        else "",
+    )
+
+
+def _again(verdicts: Sequence[Trajectory]) -> str:
+    first, *others = (
+        [{"outcome": one.outcome.value, **verdict_of(one.verdict)}] for one in verdicts
+    )
+    return next(filter(None, (difference(first, other) for other in others)), "")
+
+
+def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
+    check = "variance of the reward"
+    rewards = _rewards(cells)
+    if not len(rewards):
+        return Finding(check, note="not divided: no task had all its episodes graded")
+    if rewards.var() == 0:
+        return _constant(check, subject, len(rewards))
+    shares = divided(rewards)
+    low, high = _interval(rewards)
+    share = shares.seed + shares.judge
+    least = share if low is None else low
+    passed = None if subject.environment.same_splits else least <= MOST_NOISE
+    return Finding(
+        check,
+        share,
+        low,
+        high,
+        MOST_NOISE,
+        passed,
+        f"share of it within {len(rewards)} tasks that is noise: policy {shares.policy:.2f}, tools "
+        f"and environment (episode seed) {shares.seed:.2f}, judge {shares.judge:.2f}; "
+        f"flakiness: the same actions succeed under one seed and fail under another in "
+        f"{_flaky(cells)} of {len(cells)} tasks",
+        remedy="Take luck out of the reward, or declare it: same_splits = True."
+        if passed is False
+        else "",
+    )
+
+
+def _constant(check: str, subject: Subject, count: int) -> Finding:
+    known = bool(subject.oracle)
+    return Finding(
+        check,
+        0.0,
+        passed=False if known else None,
+        note=f"all episodes of {count} tasks earn the same, whatever is done"
+        + ("" if known else "; no oracle says what would earn more"),
+        remedy="Have verify() tell the oracle's episodes from random ones." if known else "",
+    )
+
+
+def _rewards(cells: Sequence[Sequence[Cell]]) -> np.ndarray:
+    """float[tasks, policies, seeds, verdicts] of the tasks whose verdicts are all there."""
+    found = [
+        [[[one.reward for one in episode] for episode in cell] for cell in task] for task in cells
+    ]
+    table = np.array(found, np.float64)
+    complete: np.ndarray = table[~np.isnan(table).any(axis=(1, 2, 3))]
+    return complete
+
+
+def divided(rewards: np.ndarray) -> Shares:
+    """Divide the variance of rewards, float[tasks, policies, seeds, verdicts], within tasks.
+
+    >>> divided(np.array([[[[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2]]))
+    Shares(policy=1.0, seed=0.0, judge=0.0)
+    """
+    return Shares(*(float(one) for one in _shares(_components(rewards).sum(axis=1))))
+
+
+def _components(rewards: np.ndarray) -> np.ndarray:
+    """float[3, tasks]: the variance of policy, seed and judge in each task, which may be below 0.
+    Source: Searle, Casella and McCulloch 1992, Variance Components, chapter 4 (balanced data)."""
+    _, _, seeds, verdicts = rewards.shape
+    judge = rewards.var(axis=3, ddof=1).mean(axis=(1, 2))
+    episodes = rewards.mean(axis=3)
+    between_seeds = episodes.var(axis=2, ddof=1).mean(axis=1)
+    policy = episodes.mean(axis=2).var(axis=1, ddof=1) - between_seeds / seeds
+    return np.stack([policy, between_seeds - judge / verdicts, judge])
+
+
+def _shares(components: np.ndarray) -> np.ndarray:
+    kept = components.clip(0)
+    total = kept.sum(axis=0)
+    shares: np.ndarray = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
+    return shares
+
+
+def _interval(rewards: np.ndarray) -> tuple[float | None, float | None]:
+    """95% of the share of noise over tasks drawn again; none of a single task."""
+    components = _components(rewards)
+    count = components.shape[1]
+    if count < 2:
+        return None, None
+    drawn = np.random.default_rng(derive("audit", "noise")).integers(count, size=(RESAMPLES, count))
+    shares = _shares(components[:, drawn].sum(axis=2))
+    low, high = np.quantile(shares[1] + shares[2], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _flaky(cells: Sequence[Sequence[Cell]]) -> int:
+    """Tasks in which a script succeeds under one seed and fails under another."""
+    return sum(any(len(_endings(cell)) > 1 for cell in task) for task in cells)
+
+
+def _endings(cell: Cell) -> set[bool]:
+    verdicts = [episode[0].verdict for episode in cell]
+    return {one.success for one in verdicts if one is not None}

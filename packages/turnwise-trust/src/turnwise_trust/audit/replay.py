@@ -1,0 +1,175 @@
+"""Replay: the same tasks, seeds and actions again, in other processes, in another order, at once.
+
+A process that has played nothing before plays all scripts in order, then backwards; another one,
+with another hash seed, plays them in order. What differs between the two processes is not
+determined by task, seed and actions. What differs only between the two passes of one process, or
+between episodes alone and at once, was left behind by other episodes.
+
+`python -m turnwise_trust.audit.replay ARGUMENTS FILE` is such a process.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.registry import make_environment
+from turnwise.storage.audits import Finding
+from turnwise.types import Task
+from turnwise_environments.measurement import all_tasks, is_restorable
+from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
+from turnwise_trust.audit.plays import Script, compared, difference, played, rate, scripts, seen
+from turnwise_trust.audit.subject import Subject
+
+MODULE = "turnwise_trust.audit.replay"
+SECONDS = 60.0
+"""Seconds that a process may take."""
+PASSES = 4
+"""Times that each script is played, all processes together."""
+
+DETERMINISM, ISOLATION = "episode determinism", "cross-episode isolation"
+Passes = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
+"""What was seen in each pass, by script and turn."""
+
+
+def replay(subject: Subject) -> Iterator[Finding]:
+    """Compare episodes of the same task, seed and actions: they have to be the same."""
+    tasks = compared(subject, 2 * PASSES)
+    chosen = scripts(subject, tasks)
+    here = _told(subject, tasks)
+    first, second = (_elsewhere(subject, tasks, hash_seed) for hash_seed in ("1", "2"))
+    differ = _differences(chosen, first["passes"][0], second["passes"][0])
+    if not here["tasks"] == first["tasks"] == second["tasks"]:
+        differ = ["tasks() gives others, or in another order", *differ]
+    yield _finding(
+        DETERMINISM,
+        differ,
+        chosen,
+        "two processes with different hash seeds",
+        "Derive all randomness from the seed of reset(): no set order, hash(), clock or global "
+        "random state.",
+    )
+    if differ:
+        yield Finding(ISOLATION, note="not judged: the episodes are not determined by their seeds")
+        return
+    at_once = [_plain(seen(one)) for one in played(subject, chosen, at_once=True)]
+    differ = [
+        *(f"after others: {one}" for one in _differences(chosen, *first["passes"])),
+        *(f"at once: {one}" for one in _differences(chosen, first["passes"][0], at_once)),
+        *(
+            ["an episode that is restored goes on otherwise"]
+            if _unrestorable(subject, tasks)
+            else []
+        ),
+    ]
+    yield _finding(
+        ISOLATION,
+        differ,
+        chosen,
+        "a new process, after all others, and at once",
+        "Keep an episode's state in what reset() makes anew: fresh() copies the instance, and "
+        "shares its lists, its class and its module.",
+    )
+
+
+def _finding(
+    check: str, differ: Sequence[str], chosen: Sequence[Script], how: str, remedy: str
+) -> Finding:
+    count = len(chosen)
+    found = min(len(differ), count)
+    note = f"{count} episodes of the same task, seed and actions in {how}"
+    said = f"{note}: {differ[0]}" if differ else f"{note} show and earn the same"
+    return Finding(
+        check,
+        **rate(found, count),
+        bound=0.0,
+        passed=not differ,
+        note=said,
+        remedy=remedy if differ else "",
+    )
+
+
+def _differences(
+    chosen: Sequence[Script],
+    one: Sequence[Sequence[Mapping[str, Any]]],
+    other: Sequence[Sequence[Mapping[str, Any]]],
+) -> list[str]:
+    """A sentence for each script whose episodes differ."""
+    return [
+        f"task {script.task.id}, {script.kind} actions, {said}"
+        for script, left, right in zip(chosen, one, other, strict=False)
+        if (said := difference(left, right))
+    ]
+
+
+def _unrestorable(subject: Subject, tasks: Sequence[Task]) -> bool:
+    """Whether snapshots lose something; they are asked of episodes only that all get a verdict."""
+    if any(one.verdict is None for one in [*subject.of_oracle, *subject.of_random]):
+        return False
+    with of_environment("snapshot() or restore()"):
+        return asyncio.run(is_restorable(subject.environment, tasks)) is False
+
+
+def _elsewhere(subject: Subject, tasks: Sequence[Task], hash_seed: str) -> Mapping[str, Any]:
+    """What another process tells. Raises EnvironmentRaised where it fails, or takes too long."""
+    arguments = [subject.name, dict(subject.options), [task.id for task in tasks], subject.seed]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "told.json"
+        command = [sys.executable, "-m", MODULE, json.dumps(arguments), str(file)]
+        try:
+            subprocess.run(
+                command,
+                env={**os.environ, "PYTHONHASHSEED": hash_seed},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=SECONDS,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise EnvironmentRaised(
+                f"another process has not played within {SECONDS:g} s"
+            ) from None
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr.strip().splitlines() or ["nothing was said"])[-1]
+            raise EnvironmentRaised(f"another process cannot play: {last}") from None
+        told: Mapping[str, Any] = json.loads(file.read_text())
+        return told
+
+
+def _told(subject: Subject, tasks: Sequence[Task], passes: Passes = ()) -> Mapping[str, Any]:
+    """What a process tells: a digest of all tasks, and what was seen."""
+    rows = [
+        [task.id, task.prompt, dict(task.data), dict(task.secret)]
+        for task in all_tasks(subject.environment)
+    ]
+    digest = hashlib.sha256(json.dumps(rows, default=str).encode()).hexdigest()
+    told: Mapping[str, Any] = _plain({"tasks": digest, "passes": passes})
+    return told
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
+
+
+def _main(arguments: str, file: str) -> None:
+    name, options, ids, seed = json.loads(arguments)
+    environment = make_environment(name, options)
+    by_id = {task.id: task for task in all_tasks(environment)}
+    tasks = [by_id[one] for one in ids if one in by_id]
+    known, problem = known_oracle(environment, tasks)
+    subject = Subject(name, options, environment, tasks, seed, known, problem)
+    chosen = scripts(subject, tasks)
+    forward = [seen(one) for one in played(subject, chosen)]
+    backward = [seen(one) for one in played(subject, chosen[::-1])][::-1]
+    Path(file).write_text(json.dumps(_told(subject, tasks, [forward, backward])))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
