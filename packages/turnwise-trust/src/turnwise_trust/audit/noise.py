@@ -18,6 +18,7 @@ from turnwise.types import Task, Trajectory
 from turnwise_trust.audit.plays import Script, compared, difference, judged, rate, verdict_of
 from turnwise_trust.audit.subject import Subject
 
+OBJECTIVE, VARIANCE = "objective: verifier determinism", "variance of the reward"
 POLICIES, SEEDS, VERDICTS = 3, 3, 3
 MOST_NOISE = 0.5
 """The largest share of a reward's variance that may be noise."""
@@ -57,12 +58,15 @@ def _cell(subject: Subject, script: Script) -> Cell:
 
 def _objective(episodes: Cell) -> Finding:
     """The share of episodes that get another verdict when they are judged again."""
-    pairs = [(one[0].task.id, _again(one)) for one in episodes]
+    known = [one for one in episodes if any(again.verdict is not None for again in one)]
+    pairs = [(one[0].task.id, _again(one)) for one in known]
     changed = [f"task {task}: {said}" for task, said in pairs if said]
     count = len(pairs)
+    if not count:
+        return Finding(OBJECTIVE, note="no episode got a verdict")
     note = f"{count} episodes, each judged {VERDICTS} times"
     return Finding(
-        "objective: verifier determinism",
+        OBJECTIVE,
         **rate(len(changed), count),
         bound=0.0,
         passed=not changed,
@@ -81,19 +85,18 @@ def _again(verdicts: Sequence[Trajectory]) -> str:
 
 
 def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
-    check = "variance of the reward"
     rewards = _rewards(cells)
     if not len(rewards):
-        return Finding(check, note="not divided: no task had all its episodes graded")
+        return Finding(VARIANCE, note="not divided: no task had all its episodes graded")
     if rewards.var() == 0:
-        return _constant(check, subject, len(rewards))
+        return _constant(subject, len(rewards))
     shares = divided(rewards)
     low, high = _interval(rewards)
     share = shares.seed + shares.judge
     least = share if low is None else low
     passed = None if subject.environment.same_splits else least <= MOST_NOISE
     return Finding(
-        check,
+        VARIANCE,
         share,
         low,
         high,
@@ -109,10 +112,10 @@ def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
     )
 
 
-def _constant(check: str, subject: Subject, count: int) -> Finding:
+def _constant(subject: Subject, count: int) -> Finding:
     known = bool(subject.oracle)
     return Finding(
-        check,
+        VARIANCE,
         0.0,
         passed=False if known else None,
         note=f"all episodes of {count} tasks earn the same, whatever is done"

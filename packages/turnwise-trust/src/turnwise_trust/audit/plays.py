@@ -82,6 +82,7 @@ def scripts(subject: Subject, tasks: Sequence[Task]) -> list[Script]:
 
 def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) -> list[Trajectory]:
     """Play each script, one after the other, or all at once."""
+    subject.in_time([])
     episodes = [
         Attempt(prototype=subject.environment, **one.planned(subject.seed)) for one in chosen
     ]
@@ -91,11 +92,12 @@ def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) ->
             return await asyncio.gather(*(one.run() for one in episodes))
         return [await one.run() for one in episodes]
 
-    return asyncio.run(work())
+    return subject.in_time(asyncio.run(work()))
 
 
 def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Trajectory]:
     """One episode, judged so many times."""
+    subject.in_time([])
     episode = Held(prototype=subject.environment, **script.planned(seed))
 
     async def work() -> list[Trajectory]:
@@ -105,7 +107,7 @@ def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Traj
         finally:
             await episode.release()
 
-    return asyncio.run(work())
+    return subject.in_time(asyncio.run(work()))
 
 
 def rate(count: int, total: int) -> dict[str, Any]:

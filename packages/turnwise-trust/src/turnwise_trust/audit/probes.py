@@ -27,8 +27,8 @@ def audited(
     display = display or SilentDisplay()
     display.phase(f"audit of {subject.name}", len(probes))
     for probe in probes:
-        display.advance(probe.__name__)
         findings |= dict.fromkeys(_findings(probe, subject))
+        display.advance(f"{probe.__name__} is done")
     display.close()
     ordered = sorted(findings, key=lambda one: one.passed is not False)
     return Page(f"Audit of {subject.name}", _verdict(ordered), ordered)

@@ -8,17 +8,21 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
+from turnwise.errors import DataError
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.measurement import all_tasks, spread
-from turnwise_trust.audit.attempts import Policy, attempts, graded, scripted
-from turnwise_trust.audit.calls import known_oracle, of_environment
+from turnwise_trust.audit.attempts import LIMITS, Policy, attempts, graded, scripted
+from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 
 FEW = 4
 """Tasks that are played of the slowest environments."""
 SECONDS = 3.0
 """Seconds that one episode of each task may take together: an audit plays some dozens of them."""
+
+MOST_LATE = 2
+"""Episodes without a verdict that may take as long as an episode may."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,26 @@ class Subject:
     """The actions of a perfect agent by task id, where the environment knows them."""
     problem: str = ""
     """The first error of its oracle."""
+    late: list[str] = field(default_factory=list)
+    """The episodes that ran into the deadline, so far: shared by all that is made of this one."""
 
     def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
-        """Episodes of a policy, one for each task."""
-        return attempts(self.environment, self.tasks if tasks is None else tasks, policy, self.seed)
+        """Episodes of a policy, one for each task. Raises EnvironmentRaised where MOST_LATE have
+        run into the deadline: an audit of such an environment would take hours."""
+        chosen = self.tasks if tasks is None else tasks
+        return [one for task in chosen for one in self._played(policy, task)]
+
+    def _played(self, policy: Policy, task: Task) -> list[Trajectory]:
+        return self.in_time(attempts(self.environment, [task], policy, self.seed))
+
+    def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
+        """The same episodes; raises as `play`."""
+        for one in played:
+            if not one.outcome.graded and one.seconds >= LIMITS.max_seconds:
+                self.late.append(f"task {one.task.id}: {one.outcome.value}: {one.problem}")
+        if len(self.late) >= MOST_LATE:
+            raise EnvironmentRaised(f"{len(self.late)} episodes hang, as {self.late[0]}")
+        return played
 
     @cached_property
     def of_oracle(self) -> list[Trajectory]:
@@ -79,12 +99,20 @@ def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int
     Raises ConfigError or DataError for one that cannot be made with these options."""
     environment = make_environment(name, options)
     tasks = spread(all_tasks(environment), most_tasks)
+    if not tasks:
+        raise DataError(f"environment {name}: tasks() gives none, of neither split")
     known, problem = known_oracle(environment, tasks)
     subject = Subject(name, options, environment, tasks, seed, known, problem)
-    first = replace(subject, tasks=spread(tasks, 2))
-    longest = max((one.seconds for one in first.of_oracle or first.idle), default=0.0)
-    most = max(FEW, int(SECONDS / longest)) if longest else most_tasks
+    most = max(FEW, int(SECONDS / _seconds(replace(subject, tasks=spread(tasks, 2)))))
     return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
+
+
+def _seconds(subject: Subject) -> float:
+    """Seconds of an episode: the longer one of two."""
+    try:
+        return max(one.seconds for one in subject.of_oracle or subject.idle)
+    except EnvironmentRaised:  # the first probe says so
+        return LIMITS.max_seconds
 
 
 def success(played: Sequence[Trajectory]) -> float:
