@@ -39,7 +39,7 @@ def _findings(probe: Probe, subject: Subject) -> list[Finding]:
     try:
         return list(probe(subject))
     except EnvironmentRaised as error:
-        remedy = "Mend what raises: an environment may raise nothing where no episode is played."
+        remedy = "Mend what raises or hangs: no probe can go on after it."
         return [Finding("the environment's code", passed=False, note=str(error), remedy=remedy)]
 
 

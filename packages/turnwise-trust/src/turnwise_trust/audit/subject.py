@@ -51,10 +51,11 @@ class Subject:
         return [one for task in chosen for one in self._played(policy, task)]
 
     def _played(self, policy: Policy, task: Task) -> list[Trajectory]:
+        self.in_time([])
         return self.in_time(attempts(self.environment, [task], policy, self.seed))
 
     def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
-        """The same episodes; raises as `play`."""
+        """Note which of these episodes were late, and return them; raises as `play`."""
         for one in played:
             if not one.outcome.graded and one.seconds >= LIMITS.max_seconds:
                 self.late.append(f"task {one.task.id}: {one.outcome.value}: {one.problem}")
@@ -108,9 +109,9 @@ def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int
 
 
 def _seconds(subject: Subject) -> float:
-    """Seconds of an episode: the longer one of two."""
+    """Seconds of an episode: the shorter one of two, as the first may start a sandbox."""
     try:
-        return max(one.seconds for one in subject.of_oracle or subject.idle)
+        return min(one.seconds for one in subject.of_oracle or subject.idle)
     except EnvironmentRaised:  # the first probe says so
         return LIMITS.max_seconds
 
