@@ -50,7 +50,7 @@ def normalised(text: str) -> str:
 
 
 def _shown(task: Task) -> str:
-    """What a task shows and holds."""
+    """The public part of a task: its prompt and its data."""
     return json.dumps([task.prompt, dict(task.data)], sort_keys=True, default=str)
 
 

@@ -210,7 +210,7 @@ def _earning(subject: Subject) -> list[tuple[Script, float]]:
 def _less(
     subject: Subject, script: Script, earned: float, kind: type[Environment], fault: Fault
 ) -> str:
-    """What is wrong where an episode meets the fault, is graded and earns less; else empty."""
+    """A sentence's end where an episode meets the fault, is graded and earns less; else empty."""
     data: dict[str, Any] = {"_fault": fault}
     if kind is SandboxFails:
         if subject.environment.sandbox is None:

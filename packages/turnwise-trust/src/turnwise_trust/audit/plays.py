@@ -22,7 +22,7 @@ SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Script:
-    """What is done in an episode, whatever is shown. Example: Script("oracle", task, actions)."""
+    """The actions of an episode, whatever is shown in it. Example: Script("oracle", task, actions)."""
 
     kind: str
     task: Task
@@ -120,7 +120,7 @@ def rate(count: int, total: int) -> dict[str, Any]:
 
 
 def seen(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """What an episode showed and earned: its first message, each turn, its end; plain data."""
+    """Plain data of an episode: its first message, each turn, its end, with what it earned."""
     first = trajectory.first
     shown = {"first message": None if first is None else _shown(first)}
     return [shown, *map(_turn, trajectory.turns), _end(trajectory)]

@@ -30,12 +30,18 @@ from turnwise_trust.audit.subject import Subject
 MODULE = "turnwise_trust.audit.replay"
 SECONDS = 60.0
 """Seconds that a process may take."""
+RESTORED = 2
+"""Tasks whose episodes are restored before each step."""
 PASSES = 4
 """Times that each script is played, all processes together."""
 
 DETERMINISM, ISOLATION = "episode determinism", "cross-episode isolation"
 Passes = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
-"""What was seen in each pass, by script and turn."""
+"""Sights of each pass, by script and turn (`seen`)."""
+
+
+class Late(Exception):
+    """Another process takes too long."""
 
 
 def replay(subject: Subject) -> Iterator[Finding]:
@@ -43,7 +49,13 @@ def replay(subject: Subject) -> Iterator[Finding]:
     tasks = compared(subject, 2 * PASSES)
     chosen = scripts(subject, tasks)
     here = _told(subject, tasks)
-    first, second = (_elsewhere(subject, tasks, hash_seed) for hash_seed in ("1", "2"))
+    try:
+        first, second = (_elsewhere(subject, tasks, hash_seed) for hash_seed in ("1", "2"))
+    except Late:
+        late = f"not judged: another process has not played its episodes within {SECONDS:g} s"
+        yield Finding(DETERMINISM, note=late)
+        yield Finding(ISOLATION, note=late)
+        return
     differ = _differences(chosen, first["passes"][0], second["passes"][0])
     if not here["tasks"] == first["tasks"] == second["tasks"]:
         differ = ["tasks() gives others, or in another order", *differ]
@@ -113,11 +125,12 @@ def _unrestorable(subject: Subject, tasks: Sequence[Task]) -> bool:
     if any(one.verdict is None for one in [*subject.of_oracle, *subject.of_random]):
         return False
     with of_environment("snapshot() or restore()"):
-        return asyncio.run(is_restorable(subject.environment, tasks)) is False
+        return asyncio.run(is_restorable(subject.environment, tasks[:RESTORED])) is False
 
 
 def _elsewhere(subject: Subject, tasks: Sequence[Task], hash_seed: str) -> Mapping[str, Any]:
-    """What another process tells. Raises EnvironmentRaised where it fails, or takes too long."""
+    """Have another process play. Raises EnvironmentRaised where it fails, Late where it takes too
+    long."""
     arguments = [subject.name, dict(subject.options), [task.id for task in tasks], subject.seed]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "told.json"
@@ -133,9 +146,7 @@ def _elsewhere(subject: Subject, tasks: Sequence[Task], hash_seed: str) -> Mappi
                 check=True,
             )
         except subprocess.TimeoutExpired:
-            raise EnvironmentRaised(
-                f"another process has not played within {SECONDS:g} s"
-            ) from None
+            raise Late from None
         except subprocess.CalledProcessError as error:
             last = (error.stderr.strip().splitlines() or ["nothing was said"])[-1]
             raise EnvironmentRaised(f"another process cannot play: {last}") from None
@@ -144,7 +155,7 @@ def _elsewhere(subject: Subject, tasks: Sequence[Task], hash_seed: str) -> Mappi
 
 
 def _told(subject: Subject, tasks: Sequence[Task], passes: Passes = ()) -> Mapping[str, Any]:
-    """What a process tells: a digest of all tasks, and what was seen."""
+    """The record of a process: a digest of all tasks, and what was seen."""
     rows = [
         [task.id, task.prompt, dict(task.data), dict(task.secret)]
         for task in all_tasks(subject.environment)

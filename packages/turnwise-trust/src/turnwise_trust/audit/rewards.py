@@ -16,7 +16,7 @@ FALSE_POSITIVES = 0.05
 CUTS = 4
 """Lengths to which an oracle's way is cut, the whole among them, at most."""
 SEEDS = 4
-"""Other seeds under which an oracle that was refused is played again: it may have had bad luck."""
+"""Seeds under which an oracle that was refused is played again: it may have had bad luck."""
 TRIED = 8
 EPSILON = 1e-9
 
@@ -51,7 +51,7 @@ def _well_formed(subject: Subject) -> Finding:
 
 
 def _malformed(subject: Subject, episode: Trajectory) -> list[str]:
-    """What is wrong with its verdict, in the words of a sentence's end."""
+    """Faults of its verdict, each as a sentence's end."""
     verdict, spec = episode.verdict, subject.environment.spec
     if verdict is None:
         return [f"{episode.outcome.value}: {episode.problem}"]

@@ -1,0 +1,38 @@
+"""The subject: episodes that hang end its audit, and a slow environment plays fewer tasks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asking import Asking, subject_for
+from turnwise.errors import DataError
+from turnwise.types import Outcome, Trajectory
+from turnwise_trust.audit.calls import EnvironmentRaised
+from turnwise_trust.audit.subject import subject_of
+
+NOTHING = """
+from turnwise import Environment
+
+class Nothing(Environment):
+    def tasks(self, split):
+        return []
+"""
+
+
+def test_an_audit_ends_where_episodes_hang():
+    subject = subject_for(Asking())
+    late = Trajectory(subject.tasks[0], "audit", 0, 0, outcome=Outcome.GRADER_TIMEOUT, seconds=31.0)
+    answered = replace(late, outcome=Outcome.FAILURE)
+    assert subject.in_time([late, answered]) == [late, answered]
+    with pytest.raises(EnvironmentRaised, match="2 episodes hang, as task train0: grader_timeout"):
+        subject.in_time([late])
+    with pytest.raises(EnvironmentRaised):
+        replace(subject, seed=1).play(lambda _: None)
+
+
+def test_an_environment_without_tasks_is_an_error(tmp_path: Path):
+    file = tmp_path / "nothing.py"
+    file.write_text(NOTHING)
+    with pytest.raises(DataError, match="gives none"):
+        subject_of(f"{file}:Nothing", {}, 4)
