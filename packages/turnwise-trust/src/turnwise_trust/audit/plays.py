@@ -22,7 +22,7 @@ SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Script:
-    """The actions of an episode, whatever is shown in it. Example: Script("oracle", task, actions)."""
+    """The actions of an episode, whatever it shows. Example: Script("oracle", task, actions)."""
 
     kind: str
     task: Task
