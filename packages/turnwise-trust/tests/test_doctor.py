@@ -1,7 +1,10 @@
 """The command `doctor`: the first cause of sick logs, silence on healthy ones, bad input."""
 
 import json
+import re
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +24,12 @@ from doctor_logs import (
 from tests.commands.shell import Shell
 from turnwise.errors import ConfigError, DataError
 from turnwise_trust.doctor.diagnosis import diagnosed
-from turnwise_trust.doctor.log import STEPS as ROWS
-from turnwise_trust.doctor.log import Measured, Rollout, gathered
+from turnwise_trust.doctor.gathering import STEPS as ROWS
+from turnwise_trust.doctor.gathering import gathered
+from turnwise_trust.doctor.log import Measured, Rollout
 from turnwise_trust.doctor.readers.plain import mapping_of
 from turnwise_trust.doctor.reading import read
+from turnwise_trust.doctor.remedies import ADVICE
 from turnwise_trust.page import Page
 
 SEED = 1
@@ -134,6 +139,72 @@ def test_a_single_group_is_no_evidence(tmp_path: Path):
     row = {"responses_create_params": {}, "_ng_task_index": 0, "reward": 1.0}
     file = write_lines(tmp_path / "rollouts.jsonl", [row] * 5)
     assert diagnosed(read([file], {})).failed == []
+
+
+NOISE = np.random.default_rng(SEED).normal(0, 0.01, STEPS)
+RISE, FALL = np.linspace(0.2, 0.6, STEPS) + NOISE, np.linspace(0.6, 0.1, STEPS) + NOISE
+LEVEL = 0.3 + NOISE
+SPIKES = np.where(np.arange(STEPS) % 8 == 7, 100.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("check", "numbers"),
+    [
+        ("learning rate", {"reward/mean": LEVEL, "policy/weights_changed": LEVEL / 100}),
+        ("learning rate", {"reward/mean": LEVEL, "policy/kl_reference": LEVEL / 1e5}),
+        ("gradient", {"reward/mean": LEVEL, "policy/gradient_norm": 0 * LEVEL}),
+        ("stopped tokens", {"reward/mean": LEVEL, "correction/rejected_fraction": 3 * LEVEL}),
+        ("stopped tokens", {"reward/mean": LEVEL, "policy/filtered_fraction": 3 * LEVEL}),
+        ("update size", {"reward/mean": LEVEL, "policy/approx_kl": LEVEL}),
+        ("exploding gradient", {"reward/mean": LEVEL, "policy/gradient_norm": SPIKES}),
+        ("engine and learner", {"reward/mean": LEVEL, "policy/mismatch_kl": LEVEL}),
+        ("engine and learner", {"reward/mean": LEVEL, "correction/weight": LEVEL}),
+        ("entropy explosion", {"reward/mean": FALL, "policy/entropy": RISE**2}),
+        ("length collapse", {"reward/mean": LEVEL, "rollout/length_mean": 100 * FALL}),
+        ("tool errors", {"reward/mean": LEVEL, "rollout/tool_success": LEVEL}),
+        ("evaluation at its ceiling", {"validation/success": 1 - LEVEL / 100}),
+    ],
+)
+def test_what_numbers_alone_tell(check: str, numbers: dict[str, np.ndarray]):
+    events = [
+        Measured(step, {name: float(values[step]) for name, values in numbers.items()})
+        for step in range(STEPS)
+    ]
+    found = diagnosed(gathered("numbers", "turnwise", events)).failed
+    assert check in [one.check for one in found]
+
+
+def test_keys_of_remedies_are_keys_of_recipes():
+    pages = Path(__file__).parents[3] / "docs" / "reference"
+    known = "".join((pages / name).read_text() for name in ("recipe.md", "algorithms.md"))
+    known += (pages / "algorithm_parts.md").read_text()
+    texts = [keys.get("turnwise", "") for _, keys in ADVICE.values()]
+    named = re.findall(r"\b(?:[a-z_]+\.)+([a-z_]+)", " ".join(texts))
+    assert len(named) > 30
+    assert [key for key in named if key not in known] == []
+
+
+ODD = (None, [], {}, "x", -1, 1e308, float("nan"), 10**400, True, [1, "a"], {"a": [None]})
+
+
+def with_odd_values(value: Any, random: Random) -> Any:
+    """A value of JSON in which some values are of another type."""
+    if random.random() < 0.05:
+        return random.choice(ODD)
+    if isinstance(value, dict):
+        return {name: with_odd_values(inner, random) for name, inner in value.items()}
+    return [with_odd_values(one, random) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "name", ["turnwise", "verl rollouts", "prime-rl", "verifiers", "plain", "NeMo Gym"]
+)
+def test_values_of_another_type_are_left_out(name: str, tmp_path: Path):
+    words, random = HEALTHY[name](tmp_path, SEED), Random(name)
+    for file in tmp_path.rglob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()[:60]]
+        write_lines(file, [with_odd_values(row, random) for row in rows])
+    assert page_of(words).verdict
 
 
 def test_two_runs_in_one_file_are_noticed(tmp_path: Path):

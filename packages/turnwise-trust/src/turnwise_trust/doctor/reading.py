@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from turnwise_trust.doctor.log import Event, Log, gathered
+from turnwise_trust.doctor.gathering import gathered
+from turnwise_trust.doctor.log import Event, Log
 from turnwise_trust.doctor.readers.choosing import Choice, chosen
 
 Tick = Callable[[str], None]

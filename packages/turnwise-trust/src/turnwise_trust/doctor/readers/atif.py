@@ -12,7 +12,7 @@ from typing import Any
 
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
 
 VERSION = "schema_version"
 LIMITS = "truncated"
@@ -47,24 +47,17 @@ def read_file(file: Path) -> Iterator[Event]:
 
 
 def _rollout(row: Row) -> Event:
-    steps = [one for one in row.get("steps") or [] if isinstance(one, Mapping)]
-    turns = [one for one in steps if one.get("source") == "agent"]
-    final = row.get("final_metrics") if isinstance(row.get("final_metrics"), Mapping) else {}
-    facts = {**_extra(row), **_extra(final)}
-    length = number((final or {}).get("total_completion_tokens"))
+    turns = [one for one in rows(row.get("steps")) if one.get("source") == "agent"]
+    final = mapping(row.get("final_metrics"))
+    facts = {**mapping(row.get("extra")), **mapping(final.get("extra"))}
     outcome = str(facts.get("outcome", ""))
     return Rollout(
         group=str(facts["task"]) if facts.get("task") else None,
         reward=number(facts.get("reward")),
         parts=numbers(facts.get("parts")),
         text="\n".join(said(one.get("message")) for one in turns),
-        length=None if length is None else int(length),
+        length=whole(final.get("total_completion_tokens")),
         success=facts["success"] if isinstance(facts.get("success"), bool) else None,
         truncated=outcome.startswith(LIMITS) if outcome else None,
-        tool_calls=sum(len(one.get("tool_calls") or ()) for one in turns),
+        tool_calls=sum(len(rows(one.get("tool_calls"))) for one in turns),
     )
-
-
-def _extra(value: Any) -> dict[str, Any]:
-    found = value.get("extra") if isinstance(value, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) else {}

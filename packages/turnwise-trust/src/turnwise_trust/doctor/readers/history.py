@@ -17,7 +17,7 @@ from typing import Any
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Measured, Remark
 from turnwise_trust.doctor.names import STEP_NAMES
-from turnwise_trust.doctor.readers.lines import LONGEST, number, objects
+from turnwise_trust.doctor.readers.lines import LONGEST, number, objects, whole
 
 CONSOLE = re.compile(r"step:(\d+) - (.+)")
 SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -73,11 +73,11 @@ def read_console(file: Path) -> Iterator[Event]:
 def measured(values: Mapping[str, Any]) -> Iterator[Measured]:
     """A row as numbers of its step, W&B's texts for NaN and infinity among them; nothing of a row
     without a step."""
-    found = (number(values.get(name)) for name in STEP_NAMES)
-    step = next((one for one in found if one is not None and one == one), None)
+    found = (whole(values.get(name)) for name in STEP_NAMES)
+    step = next((one for one in found if one is not None), None)
     if step is not None:
         known = {name: SPELLED.get(str(value), value) for name, value in values.items()}
-        yield Measured(int(step), {k: v for k, v in known.items() if number(v) is not None})
+        yield Measured(step, {k: v for k, v in known.items() if number(v) is not None})
 
 
 def _of_csv(row: Mapping[Any, Any]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, said
+from turnwise_trust.doctor.readers.lines import mapping, number, rows, said
 
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's letters for correct, incorrect, partly correct and no answer."""
@@ -24,8 +24,7 @@ Row = Mapping[str, Any]
 
 def read_log(file: Path) -> Iterator[Event]:
     """The samples of a log."""
-    rows = _zipped(file) if file.suffix == ".eval" else _whole(file)
-    for row in rows:
+    for row in _zipped(file) if file.suffix == ".eval" else _samples(file):
         if isinstance(row, Remark):
             yield row
         elif isinstance(row, Mapping):
@@ -42,24 +41,24 @@ def _zipped(file: Path) -> Iterator[Any]:
         yield Remark(f"{file.name} is cut off or damaged, the rest was left out: {error}")
 
 
-def _whole(file: Path) -> Iterable[Any]:
+def _samples(file: Path) -> Iterable[Any]:
     try:
         if file.stat().st_size > LARGEST:
             raise DataError(f"{file} is too large for .json: inspect log convert --to eval {file}")
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} cannot be read: {error}") from None
-    return found.get("samples") or []
+    return rows(mapping(found).get("samples"))
 
 
 def _rollout(row: Row) -> Event:
     scores = {
         str(name): value
-        for name, one in (row.get("scores") or {}).items()
+        for name, one in mapping(row.get("scores")).items()
         if isinstance(one, Mapping) and (value := _score(one.get("value"))) is not None
     }
     reward = None if row.get("error") or not scores else next(iter(scores.values()))
-    messages = [one for one in row.get("messages") or [] if isinstance(one, Mapping)]
+    messages = rows(row.get("messages"))
     turns = [one for one in messages if one.get("role") == "assistant"]
     results = [one for one in messages if one.get("role") == "tool"]
     return Rollout(
@@ -68,7 +67,7 @@ def _rollout(row: Row) -> Event:
         parts=scores if len(scores) > 1 else {},
         text="\n".join(said(one.get("content")) for one in turns),
         truncated=bool(row.get("limit")) or _cut(row),
-        tool_calls=sum(len(one.get("tool_calls") or ()) for one in turns),
+        tool_calls=sum(len(rows(one.get("tool_calls"))) for one in turns),
         tool_errors=sum(bool(one.get("error")) for one in results),
     )
 
@@ -80,6 +79,5 @@ def _score(value: Any) -> float | None:
 
 
 def _cut(row: Row) -> bool:
-    output = row.get("output")
-    choices = output.get("choices") if isinstance(output, Mapping) else None
-    return any(one.get("stop_reason") in ("max_tokens", "model_length") for one in choices or [])
+    choices = rows(mapping(row.get("output")).get("choices"))
+    return any(one.get("stop_reason") in ("max_tokens", "model_length") for one in choices)

@@ -1,6 +1,7 @@
 """Lines of JSON, one at a time: a file may be larger than memory, be written, or be cut off."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,37 @@ def first_object(file: Path) -> Row:
 
 def number(value: Any) -> float | None:
     """A number as float; None for anything else, such as a text, a truth value or null."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def whole(value: Any) -> int | None:
+    """A finite number as int, cut off; None for anything else."""
+    found = number(value)
+    return int(found) if found is not None and math.isfinite(found) else None
 
 
 def numbers(values: Any) -> dict[str, float]:
     """The numbers among an object's values; truth values count as 0 and 1."""
-    found = values.items() if isinstance(values, Mapping) else ()
-    return {str(k): float(v) for k, v in found if isinstance(v, int | float)}
+    found = (
+        (str(name), float(value) if isinstance(value, bool) else number(value))
+        for name, value in mapping(values).items()
+    )
+    return {name: value for name, value in found if value is not None}
+
+
+def mapping(value: Any) -> Row:
+    """An object as it is; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(value: Any) -> list[Row]:
+    """The objects in a list; none of anything else."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def said(content: Any) -> str:

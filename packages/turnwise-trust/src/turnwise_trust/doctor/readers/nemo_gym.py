@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
 
 ASKED = "responses_create_params"
 CALL = "function_call"
@@ -24,18 +24,15 @@ def read_rollouts(file: Path) -> Iterator[Event]:
 
 
 def _rollout(row: Row) -> Event:
-    response = row.get("response")
-    response = response if isinstance(response, Mapping) else {}
-    items = [one for one in response.get("output") or [] if isinstance(one, Mapping)]
-    usage = response.get("usage")
-    length = number(usage.get("output_tokens")) if isinstance(usage, Mapping) else None
+    response = mapping(row.get("response"))
+    items = rows(response.get("output"))
     parts = {k: v for k, v in row.items() if not k.startswith("_ng_") and k != "reward"}
     return Rollout(
         group=str(row["_ng_task_index"]) if "_ng_task_index" in row else None,
         reward=number(row.get("reward")),
         parts=numbers(parts),
         text="\n".join(said(one.get("content")) for one in items if one.get("type") == "message"),
-        length=None if length is None else int(length),
+        length=whole(mapping(response.get("usage")).get("output_tokens")),
         truncated=bool(response.get("incomplete_details")) if response else None,
         tool_calls=sum(one.get("type") == CALL for one in items) if items else None,
     )

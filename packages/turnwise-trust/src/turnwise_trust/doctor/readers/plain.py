@@ -11,16 +11,11 @@ from typing import Any
 
 from turnwise.errors import ConfigError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, objects, said
+from turnwise_trust.doctor.readers.lines import number, objects, said, whole
 
 
 def _truth(value: Any) -> bool | None:
     return bool(value) if isinstance(value, bool | int | float) else None
-
-
-def _whole(value: Any) -> int | None:
-    found = number(value)
-    return int(found) if found is not None and found == found else None
 
 
 def _name(value: Any) -> str | None:
@@ -32,16 +27,16 @@ def _reward(value: Any) -> float | None:
 
 
 FIELDS: Mapping[str, Callable[[Any], Any]] = {
-    "step": _whole,
+    "step": whole,
     "group": _name,
     "reward": _reward,
     "text": said,
-    "length": _whole,
+    "length": whole,
     "success": _truth,
     "truncated": _truth,
     "malformed": _truth,
-    "tool_calls": _whole,
-    "tool_errors": _whole,
+    "tool_calls": whole,
+    "tool_errors": whole,
 }
 PART = "parts."
 

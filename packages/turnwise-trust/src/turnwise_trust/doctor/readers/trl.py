@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
 from turnwise_trust.doctor.readers.history import measured
-from turnwise_trust.doctor.readers.lines import number, said
+from turnwise_trust.doctor.readers.lines import number, said, whole
 
 STATE = "trainer_state.json"
 OTHERS = ("step", "prompt", "completion", "advantage")
@@ -69,7 +69,7 @@ def _rollout(row: Mapping[str, Any]) -> Event:
     rewards = {name: number(value) for name, value in row.items() if name not in OTHERS}
     parts = {name: value for name, value in rewards.items() if value is not None and value == value}
     return Rollout(
-        step=int(row.get("step") or 0),
+        step=whole(row.get("step")),
         group=said(row.get("prompt")),
         reward=sum(parts.values()) if parts else None,
         parts=parts,

@@ -10,7 +10,7 @@ from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
 from turnwise_trust.doctor.log import Event, Measured, Reason, Remark, Rollout, Setting
-from turnwise_trust.doctor.readers.lines import numbers, objects
+from turnwise_trust.doctor.readers.lines import numbers, objects, whole
 
 LOGS = ("metrics.jsonl", "validation.jsonl")
 COLUMNS = ("group", "reward", "success", "outcome", "parts", "actions", "tool_calls")
@@ -39,8 +39,8 @@ def read_run(folder: Path) -> Iterator[Event]:
                 yield row if isinstance(row, Remark) else _measured(row)
     if (reasons := folder / "no_signal.jsonl").is_file():
         for row in objects(reasons):
-            if not isinstance(row, Remark) and {"step", "reason"} <= set(row):
-                yield Reason(int(row["step"]), str(row["reason"]))
+            if not isinstance(row, Remark) and (step := whole(row.get("step"))) is not None:
+                yield Reason(step, str(row.get("reason")))
     yield from _examples(folder)
 
 
@@ -52,7 +52,7 @@ def _measured(row: Row) -> Measured:
         cut = sum(n for name, n in found.items() if name.startswith("outcome/truncated_"))
         found["rollout/truncated"] = cut / episodes
         found["rollout/ungraded_share"] = found.get("rollout/ungraded", 0.0) / episodes
-    return Measured(int(found.pop("step", 0)), found)
+    return Measured(whole(row.get("step")) or 0, found)
 
 
 def _settings(file: Path) -> Iterator[Event]:

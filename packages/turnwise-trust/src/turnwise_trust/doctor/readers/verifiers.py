@@ -13,7 +13,7 @@ from typing import Any
 
 from turnwise_trust.doctor.log import Event, Measured, Remark, Rollout
 from turnwise_trust.doctor.readers.history import read_history
-from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
 
 NO_PARTS = (
     *("example_id", "reward", "input_tokens", "output_tokens", "generation_ms", "scoring_ms"),
@@ -46,8 +46,8 @@ def read_traces(file: Path, step: int | None = None) -> Iterator[Event]:
             yield row
             continue
         work = _at(row, "run", "work")
-        at = int(number(work.get("step")) or 0) if step is None else step
-        found = [_rollout(row, trace, at) for trace in row.get("traces") or [] if trace]
+        at = (whole(work.get("step")) or 0) if step is None else step
+        found = [_rollout(row, trace, at) for trace in rows(row.get("traces"))]
         if work.get("type") != "eval":
             yield from found or [Rollout(at, _group(row))]
         else:
@@ -64,12 +64,13 @@ def read_results(file: Path) -> Iterator[Event]:
 def _rollout(episode: Row, trace: Row, step: int) -> Rollout:
     rewards = {
         name: (number(one.get("score")), number(one.get("weight", 1.0)) or 0.0)
-        for name, one in (trace.get("rewards") or {}).items()
+        for name, one in mapping(trace.get("rewards")).items()
         if isinstance(one, Mapping)
     }
     graded = {name: pair[0] * pair[1] for name, pair in rewards.items() if pair[0] is not None}
-    calls = [one for one in trace.get("calls") or [] if isinstance(one, Mapping)]
-    messages = [one.get("message") or {} for one in trace.get("nodes") or [] if one.get("sampled")]
+    calls = rows(trace.get("calls"))
+    sampled = [one for one in rows(trace.get("nodes")) if one.get("sampled")]
+    messages = [mapping(one.get("message")) for one in sampled]
     failed = trace.get("ok") is False and not graded
     return Rollout(
         step=step,
@@ -77,18 +78,18 @@ def _rollout(episode: Row, trace: Row, step: int) -> Rollout:
         reward=None if failed or not graded else sum(graded.values()),
         parts={**graded, **numbers(trace.get("metrics"))},
         text="\n".join(said(one.get("content")) for one in messages),
-        length=_whole(trace.get("num_output_tokens")),
+        length=whole(trace.get("num_output_tokens")),
         truncated=any(one.get("finish_reason") == "length" for one in calls) if calls else None,
-        tool_calls=sum(len(one.get("tool_calls") or ()) for one in messages) if messages else None,
+        tool_calls=sum(len(rows(one.get("tool_calls"))) for one in messages) if messages else None,
     )
 
 
 def _result(row: Row) -> Rollout:
-    others = NO_PARTS
-    parts = numbers({k: v for k, v in row.items() if k not in others} | _metrics(row))
+    parts = numbers({k: v for k, v in row.items() if k not in NO_PARTS})
+    parts |= numbers(row.get("metrics"))
     truncated = row.get("is_truncated")
     return Rollout(
-        step=_whole(row.get("step")),
+        step=whole(row.get("step")),
         group=str(row.get("example_id", said(row.get("prompt")))),
         reward=number(row.get("reward")),
         parts=parts,
@@ -97,24 +98,13 @@ def _result(row: Row) -> Rollout:
     )
 
 
-def _metrics(row: Row) -> dict[str, Any]:
-    found = row.get("metrics")
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
 def _group(row: Row) -> str | None:
-    task = row.get("task")
-    keys = task if isinstance(task, Mapping) else {}
-    return _at(row, "group").get("id") or keys.get("key") or keys.get("hash")
+    task = mapping(row.get("task"))
+    name = _at(row, "group").get("id") or task.get("key") or task.get("hash")
+    return None if name is None else str(name)
 
 
 def _at(row: Row, *names: str) -> Row:
     for name in names:
-        found = row.get(name)
-        row = found if isinstance(found, Mapping) else {}
+        row = mapping(row.get(name))
     return row
-
-
-def _whole(value: Any) -> int | None:
-    found = number(value)
-    return None if found is None else int(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, numbers, objects, said
+from turnwise_trust.doctor.readers.lines import number, numbers, objects, said, whole
 
 OTHERS = ("input", "output", "gts", "score", "step", "reward", "request_id")
 """Fields that are no parts of a reward."""
@@ -35,9 +35,8 @@ def read_rollouts(file: Path) -> Iterator[Event]:
 
 
 def _rollout(row: Mapping[str, Any]) -> Event:
-    step = number(row.get("step"))
     return Rollout(
-        step=None if step is None else int(step),
+        step=whole(row.get("step")),
         group=said(row.get("input")),
         reward=number(row.get("score")),
         parts=numbers({name: value for name, value in row.items() if name not in OTHERS}),

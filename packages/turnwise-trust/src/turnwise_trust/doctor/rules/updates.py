@@ -9,6 +9,7 @@ from turnwise_trust.doctor.rules.base import Cause, Rule, cause, fallen, learns
 from turnwise_trust.doctor.trends import Values, change
 
 MOST = 0.5
+NEARLY_ALL = 0.95
 HARDLY = 0.01
 """Share of weights that an update changes, as in turnwise's own warning."""
 STANDS_STILL = 1e-4
@@ -60,9 +61,10 @@ def no_gradient(log: Log) -> Iterable[Cause]:
     """A gradient of 0 although groups differ."""
     norms = log.values("policy/gradient_norm")
     zero = float((norms == 0).mean()) if len(norms) else 0.0
-    alive = max(log.mean("groups/all_equal"), log.mean("batch/all_equal")) <= 1 - zero + 0.05
-    if zero > MOST and alive and not learns(log):
-        note = f"The gradient is exactly 0 in {zero:.0%} of the steps, though rewards differ."
+    equal = [log.mean(name) for name in ("groups/all_equal", "batch/all_equal") if name in log]
+    if zero > MOST and max(equal, default=0.0) < NEARLY_ALL and not learns(log):
+        note = f"The gradient is exactly 0 in {zero:.0%} of the steps"
+        note += ", though rewards differ." if equal else "; whether rewards differ is not logged."
         yield cause(log, "gradient", zero, note, zero, why="gradient 0")
 
 
@@ -180,7 +182,7 @@ RULES = (
     Rule("gradient", ("policy/gradient_norm",), no_gradient),
     Rule("stopped tokens", tuple(STOPPED), stopped_tokens),
     Rule("learning rate", STILL, standing_still),
-    Rule("update size", ("policy/approx_kl",), large_updates),
+    Rule("update size", ("policy/approx_kl", "policy/gradient_norm"), large_updates),
     Rule(
         "engine and learner",
         ("policy/logprob_gap", "policy/mismatch_kl", "correction/weight"),
