@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from doctor_logs import (
@@ -30,6 +32,7 @@ from turnwise_trust.doctor.log import Measured, Rollout
 from turnwise_trust.doctor.readers.plain import mapping_of
 from turnwise_trust.doctor.reading import read
 from turnwise_trust.doctor.remedies import ADVICE
+from turnwise_trust.doctor.rules.base import answers, forms
 from turnwise_trust.page import Page
 
 SEED = 1
@@ -261,6 +264,33 @@ def test_the_log_s_own_numbers_stand_before_those_of_its_texts(tmp_path: Path):
     log = read([Path(words[0])], {})
     assert len(log.values("reward/mean")) == STEPS
     assert log.rollouts == STEPS
+
+
+def test_columns_of_completions_that_are_no_rewards_are_not_added(tmp_path: Path):
+    curves = trl_curves(np.random.default_rng(SEED), LEVEL)
+    (run,) = write_trl(tmp_path, {**curves, "reward": 0 * LEVEL + 0.5}, rewards=True)
+    for file in Path(run).glob("completions/*.parquet"):
+        table = pq.read_table(file)
+        pq.write_table(table.append_column("seconds", pa.array([9.0] * len(table))), file)
+    log = read([Path(run)], {})
+    assert log.examples["best"].reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("accuracy_reward", "answer"),
+        ("exact_match", "answer"),
+        ("format_correct", "form"),
+        ("tag_count", "form"),
+        ("stage_problem", "neither"),
+    ],
+)
+def test_parts_of_rewards_are_told_apart_by_name(name: str, kind: str):
+    log = gathered("parts", "", [Rollout(0, parts={name: n / 2}, reward=1.0) for n in range(2)])
+    found = {"answer": answers(log), "form": forms(log), "neither": []}
+    assert found[kind] == ([f"reward/parts/{name}"] if kind != "neither" else [])
+    assert len(answers(log) + forms(log)) == (kind != "neither")
 
 
 def test_control_characters_of_a_text_do_not_reach_the_terminal(shell: Shell, tmp_path: Path):

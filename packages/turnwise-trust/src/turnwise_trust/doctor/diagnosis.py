@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from turnwise.monitor.display import visible
 from turnwise.storage.audits import Finding
 from turnwise_trust.doctor.log import Log
+from turnwise_trust.doctor.remedies import NAMES
 from turnwise_trust.doctor.rules import behaviour, gaming, signal, updates
 from turnwise_trust.doctor.rules.base import Cause, fallen, learns, outcome
 from turnwise_trust.doctor.trends import FEWEST, change
@@ -21,7 +22,9 @@ def diagnosed(log: Log) -> Page:
     first = {one.finding.check: one.finding for one in reversed(found)}
     shown = sorted(first.values(), key=[one.finding for one in found].index)[:SHOWN]
     verdict = _verdict(log, shown)
-    return Page(f"Doctor: {log.source}", verdict, [*shown, *_seen(log), *_coverage(log)])
+    writer = NAMES.get(log.framework, log.source)
+    title = log.source if writer in log.source else f"{log.source} of {writer}"
+    return Page(f"Doctor: {title}", verdict, [*shown, *_seen(log), *_coverage(log)])
 
 
 def causes(log: Log) -> Iterable[Cause]:

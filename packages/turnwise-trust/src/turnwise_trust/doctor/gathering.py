@@ -26,6 +26,8 @@ from turnwise_trust.doctor.names import Translator
 
 STEPS = 4096
 """Rows of a log's numbers, at most: above it neighbouring steps are averaged."""
+NAMES = 256
+"""Numbers of a step, at most; further ones are left out."""
 OPEN_GROUPS = 4096
 """Groups that further members are awaited for, at most; the oldest is closed first."""
 LARGEST = 1e100
@@ -51,11 +53,15 @@ class _Table:
 
     def __init__(self) -> None:
         self._stride, self._rows = 1, dict[int, dict[str, list[float]]]()
+        self._names = set[str]()
 
-    def add(self, step: int, name: str, value: float, count: float = 1.0) -> None:
+    def add(self, step: int, name: str, value: float) -> None:
+        if name not in self._names and len(self._names) == NAMES:
+            return
+        self._names.add(name)
         cell = self._rows.setdefault(step // self._stride, {}).setdefault(name, [0.0, 0.0])
-        cell[0] += value * count
-        cell[1] += count
+        cell[0] += value
+        cell[1] += 1
         if len(self._rows) > STEPS:
             self._halve()
 

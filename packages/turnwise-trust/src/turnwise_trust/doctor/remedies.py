@@ -278,10 +278,7 @@ ADVICE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def remedy(why: str, framework: str) -> str:
-    """Advice, with the keys of the framework where they are known, else of turnwise."""
+    """Advice, with the keys of the framework that wrote the log, and with turnwise's."""
     text, keys = ADVICE[why]
-    known = framework if framework in keys else "turnwise"
-    found = keys.get(known)
-    if found is None:
-        return text
-    return f"{text} {NAMES[known]}: {found}."
+    named = (name for name in dict.fromkeys((framework, "turnwise")) if name in keys)
+    return " ".join([text, *(f"{NAMES[name]}: {keys[name]}." for name in named)])

@@ -6,7 +6,8 @@ step, prompt, completion, a column for each reward function, and the advantage.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.errors import DataError
-from turnwise_trust.doctor.log import Event, Remark, Rollout
+from turnwise_trust.doctor.log import Event, Measured, Remark, Rollout
 from turnwise_trust.doctor.readers.history import measured
 from turnwise_trust.doctor.readers.lines import number, said, whole
 
 STATE = "trainer_state.json"
 OTHERS = ("step", "prompt", "completion", "advantage")
 """Columns that are no rewards."""
+REWARD = re.compile(r"rewards/([^/]+)(?:/mean)?")
 ROWS = 256
 """Rows of a table that are read at once."""
 
@@ -34,18 +36,21 @@ def state_file(folder: Path) -> Path | None:
 
 def read_folder(folder: Path) -> Iterator[Event]:
     """An output folder: its state, and its completions."""
+    rewards: set[str] = set()
     if (state := state_file(folder)) is not None:
-        yield from read_state(state)
+        for event in read_state(state):
+            rewards |= {found[1] for name in event.values if (found := REWARD.fullmatch(name))}
+            yield event
     else:
         yield Remark(f"{folder.name} has no {STATE}: numbers of the updates are not known")
     files = sorted(folder.glob("**/completions_*.parquet"))
     if not files:
         yield Remark("it has no completions (log_completions): texts are not known")
     for file in files:
-        yield from read_completions(file)
+        yield from read_completions(file, rewards)
 
 
-def read_state(file: Path) -> Iterator[Event]:
+def read_state(file: Path) -> Iterator[Measured]:
     """The numbers of `log_history`."""
     try:
         history = json.loads(file.read_bytes())["log_history"]
@@ -56,18 +61,20 @@ def read_state(file: Path) -> Iterator[Event]:
         yield from measured(row)
 
 
-def read_completions(file: Path) -> Iterator[Event]:
-    """The completions of a step; a group is the step's completions of one prompt."""
+def read_completions(file: Path, rewards: Collection[str] = ()) -> Iterator[Event]:
+    """The completions of a step; a group is the step's completions of one prompt. Columns named in
+    `rewards` are rewards, or all with numbers where none is named: extra columns look alike."""
     try:
         for batch in pq.ParquetFile(file).iter_batches(ROWS):
-            yield from map(_rollout, batch.to_pylist())
+            for row in batch.to_pylist():
+                yield _rollout(row, rewards or [name for name in row if name not in OTHERS])
     except (OSError, pa.ArrowInvalid) as error:
         yield Remark(f"{file.name} cannot be read: {error}")
 
 
-def _rollout(row: Mapping[str, Any]) -> Event:
-    rewards = {name: number(value) for name, value in row.items() if name not in OTHERS}
-    parts = {name: value for name, value in rewards.items() if value is not None and value == value}
+def _rollout(row: Mapping[str, Any], rewards: Collection[str]) -> Event:
+    found = {name: number(row.get(name)) for name in rewards}
+    parts = {name: value for name, value in found.items() if value is not None and value == value}
     return Rollout(
         step=whole(row.get("step")),
         group=said(row.get("prompt")),

@@ -13,9 +13,13 @@ from turnwise_trust.doctor.trends import Change, change, fall
 
 QUOTED = 160
 """Characters of an example that are shown."""
-OUTCOME = re.compile(r"acc|correct|success|solved|outcome|exact|passed|resolved|em$|f1", re.I)
-FORM = re.compile(r"format|tag|xml|style|structur|pars|syntax|length|brev|think", re.I)
-"""Names of parts of a reward that pay for the answer, and for its form."""
+OUTCOME = re.compile(
+    r"(^|_)acc|correct|success|solved|outcome|exact|passed|resolved|(^|_)(em|f1)(_|$)", re.I
+)
+FORM = re.compile(
+    r"format|xml|style|structur|pars(e|able)|syntax|length|brevity|think|(^|_)tags?(_|$)|tool", re.I
+)
+"""Names of parts of a reward that pay for the answer, and for its form; what is both is form."""
 
 
 class Cause(NamedTuple):
@@ -78,13 +82,22 @@ def quoted(log: Log, kind: str) -> str:
     return f"Example ({reward}{place}): «{short}»."
 
 
-def parts(log: Log, kind: re.Pattern[str]) -> list[str]:
-    """The names of a log's parts of rewards of a kind, without those that never change."""
-    found = [name for name in log.series if name.startswith("reward/parts/")]
+PART = "reward/parts/"
+
+
+def forms(log: Log) -> list[str]:
+    """The parts of a log's rewards that pay for form."""
+    return [name for name in log.series if name.startswith(PART) and FORM.search(name[len(PART) :])]
+
+
+def answers(log: Log) -> list[str]:
+    """The parts of a log's rewards that pay for a right answer."""
     return [
         name
-        for name in found
-        if kind.search(name.removeprefix("reward/parts/")) and log.values(name).std() > 0
+        for name in log.series
+        if name.startswith(PART)
+        and OUTCOME.search(name[len(PART) :])
+        and not FORM.search(name[len(PART) :])
     ]
 
 
@@ -93,7 +106,7 @@ def outcome(log: Log) -> str | None:
     for a right answer, or else the reward; None where the log has none of them."""
     if "rollout/success" in log:
         return "rollout/success"
-    if named := parts(log, OUTCOME):
+    if named := [name for name in answers(log) if log.values(name).std() > 0]:
         return named[0]
     return "reward/mean" if "reward/mean" in log else None
 

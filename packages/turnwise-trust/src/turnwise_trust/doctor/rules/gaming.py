@@ -3,16 +3,7 @@
 from collections.abc import Iterable
 
 from turnwise_trust.doctor.log import Log
-from turnwise_trust.doctor.rules.base import (
-    FORM,
-    OUTCOME,
-    Cause,
-    Rule,
-    cause,
-    learns,
-    outcome,
-    parts,
-)
+from turnwise_trust.doctor.rules.base import Cause, Rule, answers, cause, forms, learns, outcome
 from turnwise_trust.doctor.trends import Change, change
 
 GAIN = 0.1
@@ -31,7 +22,7 @@ HELD_OUT = ("validation/success", "validation/reward")
 def format_gaming(log: Log) -> Iterable[Cause]:
     """The reward for form rises, the outcome does not."""
     answer = _outcome_apart(log)
-    form = [(name, change(log.values(name))) for name in parts(log, FORM)]
+    form = [(name, change(log.values(name))) for name in forms(log)]
     risen = [(name, one) for name, one in form if one and one.rises and _by(one) > GAIN]
     if answer is None or not risen or not _lags(answer[1], _by(risen[0][1])):
         return
@@ -43,8 +34,8 @@ def format_gaming(log: Log) -> Iterable[Cause]:
 def _outcome_apart(log: Log) -> tuple[str, Change] | None:
     """The outcome that rises least, among those that the log tells from the reward as a whole: a
     verifier's success may be cheated while answers that match stay away."""
-    names = [name for name in log.series if "parts/" in name and OUTCOME.search(name)]
-    changes = [(name, change(log.values(name))) for name in ("rollout/success", *names)]
+    names = ("rollout/success", *answers(log))
+    changes = [(name, change(log.values(name))) for name in names]
     known = [(name, found) for name, found in changes if found is not None]
     return min(known, key=lambda pair: pair[1].high, default=None)
 
