@@ -88,6 +88,7 @@ def write_turnwise(
 ) -> list[str]:
     run = folder / "run"
     write_lines(run / "metrics.jsonl", rows_of(curves))
+    (run / "trajectories").mkdir()
     (run / "config.toml").write_text(
         'name = "prepared"\n[learning]\nlearning_rate = 0.0001\n[rollout]\nmax_turn_tokens = 64\n'
     )
@@ -342,25 +343,38 @@ def write_nemo_gym(folder: Path, random: np.random.Generator, rate: float) -> li
 
 
 def write_inspect(folder: Path, random: np.random.Generator, rate: float, cut: float) -> list[str]:
+    samples = {}
+    for n in range(80):
+        limited = random.random() < cut
+        right = random.random() < rate and not limited
+        samples[f"samples/{n // 4}_epoch_{n % 4 + 1}.json"] = {
+            "id": n // 4,
+            "epoch": n % 4 + 1,
+            "messages": [
+                {"role": "user", "content": "Book a flight."},
+                {"role": "assistant", "content": "I book it.", "tool_calls": [{"id": "1"}]},
+                {"role": "tool", "content": "booked"},
+            ],
+            "scores": {"verifier": {"value": "C" if right else "I"}},
+            "limit": {"type": "token", "limit": 512} if limited else None,
+        }
     file = folder / "log.eval"
-    with ZipFile(file, "w") as archive:
-        archive.writestr("header.json", json.dumps({"version": 2, "eval": {"task": "prepared"}}))
-        for n in range(80):
-            limited = random.random() < cut
-            right = random.random() < rate and not limited
-            sample = {
-                "id": n // 4,
-                "epoch": n % 4 + 1,
-                "messages": [
-                    {"role": "user", "content": "Book a flight."},
-                    {"role": "assistant", "content": "I book it.", "tool_calls": [{"id": "1"}]},
-                    {"role": "tool", "content": "booked"},
-                ],
-                "scores": {"verifier": {"value": "C" if right else "I"}},
-                "limit": {"type": "token", "limit": 512} if limited else None,
-            }
-            archive.writestr(f"samples/{n // 4}_epoch_{n % 4 + 1}.json", json.dumps(sample))
+    write_zstandard(file, {"header.json": {"version": 2, "eval": {"task": "prepared"}}, **samples})
     return [str(file)]
+
+
+def write_zstandard(file: Path, contents: Mapping[str, Any]) -> None:
+    """A zip of Inspect's, whose entries are compressed by a method that zipfile does not write."""
+    with ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, pa.compress(json.dumps(content).encode(), "zstd", asbytes=True))
+    packed = bytearray(file.read_bytes())
+    for signature, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        at = packed.find(signature)
+        while at >= 0:
+            packed[at + place : at + place + 2] = (93).to_bytes(2, "little")
+            at = packed.find(signature, at + 4)
+    file.write_bytes(packed)
 
 
 # ---- sick and healthy

@@ -117,6 +117,22 @@ def test_a_file_in_no_known_format_is_refused(tmp_path: Path, name: str, text: s
         read([tmp_path / name], {})
 
 
+def test_an_evaluation_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path):
+    (name,) = HEALTHY["Inspect"](tmp_path, SEED)
+    data = Path(name).read_bytes()
+    Path(name).write_bytes(data[: len(data) // 2])
+    (remark,) = read([Path(name)], {}).remarks
+    assert remark.startswith("log.eval is cut off or damaged")
+
+
+def test_a_run_without_a_step_of_rl_is_said_to_have_none(tmp_path: Path):
+    (run,) = write_turnwise(tmp_path, {"reward/mean": np.ones(STEPS)})
+    (Path(run) / "metrics.jsonl").unlink()
+    page = page_of([run])
+    assert page.verdict.startswith("Nothing can be said")
+    assert "It has no step of RL." in [one.note for one in page.findings]
+
+
 def test_a_file_that_is_not_there_is_refused(shell: Shell, tmp_path: Path):
     assert "does not exist" in shell("doctor", tmp_path / "nowhere", code=2).err
 

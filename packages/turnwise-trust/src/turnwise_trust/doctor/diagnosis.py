@@ -64,12 +64,12 @@ def _seen(log: Log) -> Iterable[Finding]:
     """The outcome over the run."""
     name = outcome(log)
     if name is None:
-        note = "Only numbers of updates are in the log: whether the policy learns cannot be seen."
+        note = "The log has no rewards: whether the policy learns cannot be seen."
         yield Finding("outcome", note=note, remedy="Log rewards, and completions with them.")
         return
     moved = change(log.values(name))
     if moved is None:
-        note = f"{name} in {len(log.values(name))} steps: too few for a trend."
+        note = f"{name}, in too few steps for a trend: {len(log.values(name))} of {FEWEST}."
         yield Finding("outcome", log.mean(name), note=note)
         return
     note = f"{name}: {moved}."
@@ -87,8 +87,8 @@ def _coverage(log: Log) -> Iterable[Finding]:
         for rule in RULES
         if not rule.answerable(log) and rule.check not in checked
     }
-    rollouts = f", {log.rollouts} episodes" if log.rollouts else ""
-    note = f"{log.steps} steps{rollouts}: {', '.join(checked) or 'nothing'}."
+    rollouts = f", episodes: {log.rollouts}" if log.rollouts else ""
+    note = f"Steps: {log.steps}{rollouts}. {', '.join(checked) or 'nothing'}."
     yield Finding("checked", float(len(checked)), note=note)
     if lacking:
         missing = "; ".join(f"{check} (needs {names})" for check, names in lacking.items())

@@ -1,5 +1,5 @@
 """Evaluation logs of Inspect, version 2 of its format: `.eval`, a zip with a file for each sample,
-and `.json`, which has all of them in one object.
+compressed by zstandard, and `.json`, which has all of them in one object.
 
 A sample has id, epoch, scores (a value each: C, I, P, N, a number or a truth value), error, limit,
 messages and output with its stop reason. An epoch is an episode, and there are no training steps.
@@ -8,8 +8,11 @@ messages and output with its stop reason. An epoch is an episode, and there are 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile, ZipFile
+from struct import error, unpack
+from typing import Any, BinaryIO
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import pyarrow as pa
 
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
@@ -17,6 +20,8 @@ from turnwise_trust.doctor.readers.lines import mapping, number, rows, said
 
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's letters for correct, incorrect, partly correct and no answer."""
+ZSTANDARD = 93
+"""The method's number in zip files."""
 LARGEST = 512 * 1024 * 1024
 """Bytes of a .json that are read at once."""
 Row = Mapping[str, Any]
@@ -33,12 +38,24 @@ def read_log(file: Path) -> Iterator[Event]:
 
 def _zipped(file: Path) -> Iterator[Any]:
     try:
-        with ZipFile(file) as archive:
-            for name in archive.namelist():
-                if name.startswith("samples/") and name.endswith(".json"):
-                    yield json.loads(archive.read(name))
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        yield Remark(f"{file.name} is cut off or damaged, the rest was left out: {error}")
+        with ZipFile(file) as archive, file.open("rb") as opened:
+            for entry in archive.infolist():
+                if entry.filename.startswith("samples/"):
+                    yield json.loads(_content(archive, entry, opened))
+    except (OSError, ValueError, BadZipFile, EOFError, NotImplementedError, error) as problem:
+        yield Remark(f"{file.name} is cut off or damaged, the rest was left out: {problem}")
+
+
+def _content(archive: ZipFile, entry: ZipInfo, opened: BinaryIO) -> bytes:
+    """The content of an entry; zipfile reads zstandard from Python 3.14 on."""
+    if entry.compress_type != ZSTANDARD:
+        return archive.read(entry)
+    opened.seek(entry.header_offset)
+    name, extra = unpack("<26x2H", opened.read(30))
+    opened.seek(name + extra, 1)
+    packed = pa.BufferReader(opened.read(entry.compress_size))
+    content: bytes = pa.CompressedInputStream(packed, "zstd").read()
+    return content
 
 
 def _samples(file: Path) -> Iterable[Any]:

@@ -27,12 +27,14 @@ Row = Mapping[str, Any]
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / "config.toml").is_file() and (folder / "metrics.jsonl").is_file()
+    return (folder / "config.toml").is_file() and (folder / "trajectories").is_dir()
 
 
 def read_run(folder: Path) -> Iterator[Event]:
     """The numbers of a run's steps and evaluations, what it says itself, and examples."""
     yield from _settings(folder / "config.toml")
+    if not (folder / LOGS[0]).is_file():
+        yield Remark("it has no step of RL")
     for name in LOGS:
         if (folder / name).is_file():
             for row in objects(folder / name):
