@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.rollout.loop import EpisodeLoop
+from turnwise.rollout.runner import within
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Step, Task, Trajectory
 
@@ -55,7 +56,7 @@ def attempts(
             await Attempt(
                 planned=Trajectory(task, "audit", 0, derive("audit", task.id, seed)),
                 prototype=prototype,
-                limits=limits,
+                limits=within(limits, prototype.budget(task)),
                 policy=policy,
             ).run()
             for task in tasks

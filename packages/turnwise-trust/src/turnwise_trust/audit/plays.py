@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from turnwise.environments.base import Environment
 from turnwise.evaluation.intervals import wilson
+from turnwise.rollout.runner import within
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Task, Trajectory, Turn, Verdict
 from turnwise_environments.measurement import COMPARED, spread
@@ -28,11 +30,12 @@ class Script:
     task: Task
     actions: Sequence[Action]
 
-    def planned(self, seed: int) -> dict[str, Any]:
+    def planned(self, environment: Environment, seed: int) -> dict[str, Any]:
         """The arguments of an `Attempt` that plays it."""
         return {
             "planned": Trajectory(self.task, "audit", 0, derive("audit", self.task.id, seed)),
-            "limits": LIMITS,
+            "prototype": environment,
+            "limits": within(LIMITS, environment.budget(self.task)),
             "policy": scripted(self.actions),
         }
 
@@ -83,9 +86,7 @@ def scripts(subject: Subject, tasks: Sequence[Task]) -> list[Script]:
 def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) -> list[Trajectory]:
     """Play each script, one after the other, or all at once."""
     subject.in_time([])
-    episodes = [
-        Attempt(prototype=subject.environment, **one.planned(subject.seed)) for one in chosen
-    ]
+    episodes = [Attempt(**one.planned(subject.environment, subject.seed)) for one in chosen]
 
     async def work() -> list[Trajectory]:
         if at_once:
@@ -98,7 +99,7 @@ def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) ->
 def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Trajectory]:
     """One episode, judged so many times."""
     subject.in_time([])
-    episode = Held(prototype=subject.environment, **script.planned(seed))
+    episode = Held(**script.planned(subject.environment, seed))
 
     async def work() -> list[Trajectory]:
         try:

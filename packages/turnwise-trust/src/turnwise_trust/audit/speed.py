@@ -55,7 +55,7 @@ def _grading(episode: Trajectory) -> list[float]:
 async def _scalable(subject: Subject) -> Finding:
     check = f"scalable: {AT_ONCE} verdicts at once"
     chosen = scripts(subject, compared(subject, 2))[:AT_ONCE]
-    held = [Held(prototype=subject.environment, **one.planned(subject.seed)) for one in chosen]
+    held = [Held(**one.planned(subject.environment, subject.seed)) for one in chosen]
     try:
         for one in held:
             await one.run()
