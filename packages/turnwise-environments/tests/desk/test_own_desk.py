@@ -11,7 +11,7 @@ from desk_library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
 from environment_playing import answered, calling, judged, played, steps_of, verdict_of
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError, UserError
+from turnwise.errors import ConfigError, DataError, InfrastructureError, UserError
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.desk.own import was_told
 from turnwise_environments.desk.own_tools import differences, write
@@ -138,6 +138,15 @@ def test_what_a_tool_raises_is_the_agents_to_read(options: dict[str, Any]) -> No
     guarded = make_environment("own_desk", options, {"write": "refuse"})
     play = played(guarded, task, calling("lend", **LEND["kwargs"]))
     assert "not permitted" in play.seen[1][0]
+
+
+def test_a_service_that_is_gone_is_no_mistake_of_the_agents(options: dict[str, Any]) -> None:
+    file = Path(options["tools"])
+    gone = 'def ask(data) -> str:\n    """Ask."""\n    raise ConnectionError("gone")\n'
+    file.write_text(f"{file.read_text()}\n{gone}")
+    environment = make_environment("own_desk", options)
+    with pytest.raises(InfrastructureError, match="gone"):
+        played(environment, wanting(environment, "Borrow Rivers"), calling("ask"))
 
 
 CLASSES = """

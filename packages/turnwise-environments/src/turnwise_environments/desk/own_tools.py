@@ -274,7 +274,7 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
     def act(self: Any, **arguments: Any) -> str:
         try:
             result = function(self.data, **arguments)
-        except (ToolError, InfrastructureError):
+        except (ToolError, InfrastructureError, ConnectionError, TimeoutError):
             raise
         except Exception as error:  # as in tau-bench: a wrong id is often a KeyError
             raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
