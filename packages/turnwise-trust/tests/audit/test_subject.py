@@ -7,9 +7,11 @@ import pytest
 
 from asking import Asking, subject_for
 from turnwise.errors import DataError
+from turnwise.storage.audits import Finding
 from turnwise.types import Outcome, Trajectory
 from turnwise_trust.audit.calls import EnvironmentRaised
-from turnwise_trust.audit.subject import subject_of
+from turnwise_trust.audit.probes import audited
+from turnwise_trust.audit.subject import Subject, subject_of
 
 NOTHING = """
 from turnwise import Environment
@@ -29,6 +31,17 @@ def test_an_audit_ends_where_episodes_hang():
         subject.in_time([late])
     with pytest.raises(EnvironmentRaised):
         replace(subject, seed=1).play(lambda _: None)
+
+
+def test_what_fails_has_a_command_that_shows_it_again():
+    subject = replace(subject_for(Asking()), options={"size": 4, "words": ["a b"]}, seed=3)
+
+    def probe(_: Subject) -> list[Finding]:
+        return [Finding("good", passed=True), Finding("bad", passed=False)]
+
+    bad, good = audited(subject, [probe]).findings
+    assert bad.replay == """turnwise audit asking size=4 'words=["a b"]' --seed 3"""
+    assert not good.replay
 
 
 def test_an_environment_without_tasks_is_an_error(tmp_path: Path):

@@ -1,6 +1,7 @@
 """The probes of an audit, in order, and its verdict."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from turnwise.monitor.display import Display, SilentDisplay
 from turnwise.storage.audits import Finding
@@ -30,7 +31,8 @@ def audited(
         findings |= dict.fromkeys(_findings(probe, subject))
         display.advance(f"{probe.__name__} is done")
     display.close()
-    ordered = sorted(findings, key=lambda one: one.passed is not False)
+    told = [_replayable(one, subject) for one in findings]
+    ordered = sorted(told, key=lambda one: one.passed is not False)
     return Page(f"Audit of {subject.name}", _verdict(ordered), ordered)
 
 
@@ -41,6 +43,13 @@ def _findings(probe: Probe, subject: Subject) -> list[Finding]:
     except EnvironmentRaised as error:
         remedy = "Mend what raises or hangs: no probe can go on after it."
         return [Finding("the environment's code", passed=False, note=str(error), remedy=remedy)]
+
+
+def _replayable(finding: Finding, subject: Subject) -> Finding:
+    """A finding that failed, with the command that shows it again where the probe says no more."""
+    if finding.replay or finding.passed is not False:
+        return finding
+    return replace(finding, replay=subject.command)
 
 
 def _verdict(findings: Sequence[Finding]) -> str:

@@ -1,6 +1,8 @@
 """The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
 
+import json
 import random
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +45,12 @@ class Subject:
     """The first error of its oracle."""
     late: list[str] = field(default_factory=list)
     """The episodes that ran into the deadline, so far: shared by all that is made of this one."""
+
+    @property
+    def command(self) -> str:
+        """The command that audits it with the same seed."""
+        options = [f"{key}={json.dumps(value)}" for key, value in self.options.items()]
+        return shlex.join(["turnwise", "audit", self.name, *options, "--seed", str(self.seed)])
 
     def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
         """Episodes of a policy, one for each task. Raises EnvironmentRaised where MOST_LATE have
