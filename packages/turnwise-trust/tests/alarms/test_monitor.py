@@ -8,6 +8,9 @@ from tests.small_runs import Listening, train, write_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.audits import read_audit
 from turnwise.storage.run_folder import RunFolder
+from turnwise_trust.alarms.monitor import Alarms
+from turnwise_trust.doctor.diagnosis import diagnosed
+from turnwise_trust.doctor.reading import read
 
 TABLES = """
 engine.max_sequences = 16
@@ -48,3 +51,21 @@ def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
     (finding,) = read_audit(folder.path, "alarms")["findings"]
     assert finding.passed is False
     assert finding.figure == 0
+    assert finding.check in {one.check for one in diagnosed(read([folder.path], {})).failed}
+
+
+def test_what_two_looks_find_is_an_alarm(tmp_path: Path) -> None:
+    """Success rises, and the part of the verdict that stands for a right answer falls."""
+    folder, said = RunFolder.new(tmp_path / "run"), list[str]()
+    (folder.path / "trajectories").mkdir()
+    alarms = Alarms(folder, 0, said.append, "")
+    for step in range(1, 21):
+        folder.write_trajectories(f"step-{step:06d}", [])
+        metrics = {
+            "reward/mean": 0.3 + 0.03 * step,
+            "rollout/success": 0.3 + 0.03 * step,
+            "reward/parts/exact_match": 0.5 - 0.02 * step,
+        }
+        alarms.log(metrics, step)
+        assert not said or step >= 15
+    assert [line.split(":")[1].strip() for line in said] == ["reward without success"]

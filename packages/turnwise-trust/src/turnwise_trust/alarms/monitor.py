@@ -1,24 +1,25 @@
 """The monitor of a run under way, which says what is wrong as soon as it is seen.
 
-Each alarm is said once, and stands in the run's folder as an audit, with its evidence.
+After each step the held-out verifier is asked (`heldout.py`); every few steps the rules of the
+doctor that see a policy game its reward or become narrow, each of which has to find the same twice
+in a row. An alarm is said once, and stands in the run's folder as an audit, with its evidence.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-
-import pyarrow.parquet as pq
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from turnwise.config import Recipe
 from turnwise.errors import unknown_name
 from turnwise.parts.components import Components
 from turnwise.storage.audits import Finding, write_audit
 from turnwise.storage.run_folder import RunFolder
-from turnwise_trust.alarms.heldout import Judged, falls, judged, refused
+from turnwise.storage.trajectory_rows import read_columns
+from turnwise_trust.alarms.heldout import WINDOW, Judged, falls, judged, refused
 from turnwise_trust.alarms.settings import AlarmsConfig
+from turnwise_trust.doctor.copying import COLUMNS, COPIED, copied_share
 
 NAME = "alarms"
 """The audit's name in the run's folder."""
-COLUMNS = ["group", "reward", "success", "parts"]
 
 
 class Alarms:
@@ -26,34 +27,57 @@ class Alarms:
 
     def __init__(self, folder: RunFolder, steps: int, say: Callable[[str], None], of: str) -> None:
         self._folder, self._say, self._heldout = folder, say, of
-        self._judged = [self._read(step) for step in range(1, steps + 1)]
+        self._judged: list[Judged] = []
+        self._measured: list[dict[str, float]] = []
+        self._suspected: Set[str] = frozenset()
         self._said: dict[str, Finding] = {}
+        for step, metrics in enumerate(folder.lines("metrics.jsonl")[:steps], 1):
+            self._take(metrics, step)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Look at a step of RL that is recorded."""
         if "reward/mean" not in metrics:
             return  # the numbers of an evaluation
-        self._judged.append(self._read(step))
-        new = [one for one in self._found() if one.check not in self._said]
+        self._take(metrics, step)
+        new = [one for one in self._found(step) if one.check not in self._said]
         for one in new:
             self._said[one.check] = one
-            self._say(f"alarm at step {step}: {one.check}: {one.note}. {one.remedy}")
+            self._say(f"alarm at step {step}: {one.check}: {one.note.rstrip('.')}. {one.remedy}")
         if new:
             write_audit(self._folder, NAME, "Alarms while it trained", self._said.values())
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _found(self) -> Iterator[Finding]:
+    def _found(self, step: int) -> Iterator[Finding]:
         yield from falls(self._judged, self._heldout)
         if self._heldout:
             yield from refused(self._judged, self._heldout)
+        if step % WINDOW == 0:
+            yield from self._suspects()
 
-    def _read(self, step: int) -> Judged:
-        file = self._folder.trajectory_file(str(step))
-        rows = pq.read_table(file, columns=COLUMNS).to_pylist()
+    def _suspects(self) -> Iterator[Finding]:
+        """The finds of the doctor's rules that were there a window before, too."""
+        from turnwise_trust.doctor.gathering import gathered
+        from turnwise_trust.doctor.readers.turnwise_run import measured
+        from turnwise_trust.doctor.rules import behaviour, gaming
+
+        log = gathered("turnwise run", "turnwise", map(measured, self._measured))
+        rules = (*gaming.RULES, *behaviour.RULES)
+        asked = (rule for rule in rules if rule.answerable(log))
+        found = {one.finding.check: one.finding for rule in asked for one in rule.look(log)}
+        yield from (one for check, one in found.items() if check in self._suspected)
+        self._suspected = found.keys()
+
+    def _take(self, metrics: Mapping[str, float], step: int) -> None:
+        """Keep a step's numbers, and what its trajectories say."""
+        columns = ["group", "reward", "success", "parts", *COLUMNS]
+        rows = read_columns(self._folder.trajectory_file(str(step)), columns)
         parts = [{**row, "parts": json.loads(row["parts"])} for row in rows]
-        return judged(step, parts, self._heldout)
+        self._judged.append(judged(step, parts, self._heldout))
+        share = copied_share(rows)
+        copied = {} if share is None else {COPIED: share}
+        self._measured.append({**metrics, **copied, "step": step})
 
 
 def alarms_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]], Alarms]:

@@ -11,7 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from turnwise.storage.audits import Finding
+from turnwise_trust.doctor.copying import NGRAM, ngrams
 from turnwise_trust.doctor.log import (
+    Alarm,
     Broken,
     Event,
     Log,
@@ -34,10 +37,6 @@ LARGEST = 1e100
 """A number from here on counts as infinite."""
 SHOWN = 400
 """Characters of an example that are kept."""
-NGRAM = 4
-"""Words that make up one n-gram."""
-WORDS = 512
-"""Words of a text in which repetition is counted."""
 
 
 def gathered(source: str, framework: str, events: Iterable[Event]) -> Log:
@@ -137,6 +136,7 @@ class _Gatherer:
         self._reasons: dict[str, list[int]] = {}
         self._settings: dict[str, float] = {}
         self._remarks: dict[str, None] = {}
+        self._alarms: list[Finding] = []
 
     def add(self, event: Event) -> None:
         match event:
@@ -149,6 +149,8 @@ class _Gatherer:
                 self._remarks[event.text] = None
             case Reason():
                 self._reasons.setdefault(event.text, []).append(event.step)
+            case Alarm():
+                self._alarms.append(event.finding)
             case Setting():
                 self._settings[event.name] = event.value
 
@@ -166,6 +168,7 @@ class _Gatherer:
             {text: tuple(steps) for text, steps in self._reasons.items()},
             self._settings,
             tuple(self._remarks),
+            tuple(self._alarms),
         )
 
     def _number(self, table: _Table, step: int, name: str, value: float) -> None:
@@ -248,6 +251,5 @@ def _numbers(rollout: Rollout, repeated: float | None) -> Iterable[tuple[str, fl
 
 def repeated_words(text: str) -> float | None:
     """The share of a text's n-grams of words that it has had before; None for a short one."""
-    words = text.split(maxsplit=WORDS)[:WORDS]
-    grams = [tuple(words[at : at + NGRAM]) for at in range(len(words) - NGRAM + 1)]
+    grams = ngrams(text)
     return 1 - len(set(grams)) / len(grams) if len(grams) >= NGRAM else None

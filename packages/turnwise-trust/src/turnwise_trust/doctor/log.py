@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turnwise.storage.audits import Finding
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -65,7 +67,14 @@ class Setting:
     value: float
 
 
-Event = Measured | Rollout | Remark | Reason | Setting
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm that rang while the run trained."""
+
+    finding: Finding
+
+
+Event = Measured | Rollout | Remark | Reason | Setting | Alarm
 
 
 class Series(NamedTuple):
@@ -102,6 +111,7 @@ class Log:
     """Steps that taught nothing, by what the log says why."""
     settings: Mapping[str, float]
     remarks: tuple[str, ...]
+    alarms: tuple[Finding, ...] = ()
 
     def __contains__(self, name: object) -> bool:
         return name in self.series

@@ -62,6 +62,10 @@ ADVICE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "prime-rl": "the rewards of the taskset",
         },
     ),
+    "parroting": (
+        "Have the verifier fail an answer that only repeats what a tool returned.",
+        {"turnwise": "turnwise audit ENVIRONMENT; trajectory.answer in verify()"},
+    ),
     "numbers that are not finite": (
         "Go back to the last checkpoint before that step; lower the learning rate, look at "
         "float16, at divisions by a spread of 0, and at rewards that are NaN.",

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
+from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
-from turnwise_trust.doctor.log import Event, Measured, Reason, Remark, Rollout, Setting
+from turnwise_trust.doctor.copying import COLUMNS as COPYING
+from turnwise_trust.doctor.copying import COPIED, copied_share
+from turnwise_trust.doctor.log import Alarm, Event, Measured, Reason, Remark, Rollout, Setting
 from turnwise_trust.doctor.readers.lines import numbers, objects, whole
 
 LOGS = ("metrics.jsonl", "validation.jsonl")
@@ -23,6 +26,8 @@ SETTINGS = (
     ("rollout", "max_turn_tokens"),
     ("engine", "parity_bound"),
 )
+READ = 24
+"""Steps whose trajectories are read for what is copied, at most."""
 Row = Mapping[str, Any]
 
 
@@ -38,15 +43,16 @@ def read_run(folder: Path) -> Iterator[Event]:
     for name in LOGS:
         if (folder / name).is_file():
             for row in objects(folder / name):
-                yield row if isinstance(row, Remark) else _measured(row)
+                yield row if isinstance(row, Remark) else measured(row)
     if (reasons := folder / "no_signal.jsonl").is_file():
         for row in objects(reasons):
             if not isinstance(row, Remark) and (step := whole(row.get("step"))) is not None:
                 yield Reason(step, str(row.get("reason")))
-    yield from _examples(folder)
+    yield from _alarms(folder)
+    yield from _episodes(folder)
 
 
-def _measured(row: Row) -> Measured:
+def measured(row: Row) -> Measured:
     """A step's numbers, and shares that follow from its counts."""
     found = numbers(row)
     episodes = found.get("rollout/episodes")
@@ -69,19 +75,37 @@ def _settings(file: Path) -> Iterator[Event]:
             yield Setting(f"{section}.{key}", float(value))
 
 
-def _examples(folder: Path) -> Iterator[Event]:
-    """The episodes of the last step that was recorded."""
-    files = [f for f in RunFolder(folder).trajectory_files() if f.stem.startswith("step-")]
+def _alarms(folder: Path) -> Iterator[Event]:
+    """The alarms that rang while it trained."""
+    if "alarms" not in audits(folder):
+        return
+    for one in read_audit(folder, "alarms")["findings"]:
+        yield Alarm(one)
+
+
+def _episodes(folder: Path) -> Iterator[Event]:
+    """The copying in some of the steps, and the episodes of the last one as examples."""
+    files = sorted(
+        (one for one in RunFolder(folder).trajectory_files() if one.stem.startswith("step-")),
+        key=lambda file: file.stem,
+    )
     if not files:
         yield Remark("it has no trajectories: episodes cannot be shown")
         return
-    last = max(files, key=lambda file: file.stem)
     try:
-        rows = read_columns(last, COLUMNS)
+        for file in files[:: -(-len(files) // READ)]:
+            share = copied_share(read_columns(file, COPYING))
+            if share is not None:
+                yield Measured(_step(file), {COPIED: share})
+        rows = read_columns(files[-1], COLUMNS)
     except DataError as error:
         yield Remark(str(error))
         return
-    yield from (_rollout(int(last.stem.removeprefix("step-")), row) for row in rows)
+    yield from (_rollout(_step(files[-1]), row) for row in rows)
+
+
+def _step(file: Path) -> int:
+    return int(file.stem.removeprefix("step-"))
 
 
 def _rollout(step: int, row: Row) -> Rollout:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from turnwise.monitor.echo_trap import EchoTrap, Thresholds, detect
+from turnwise_trust.doctor.copying import COPIED
 from turnwise_trust.doctor.log import Log
 from turnwise_trust.doctor.rules.base import Cause, Rule, cause, fallen, learns, outcome
 from turnwise_trust.doctor.trends import Change, change
@@ -107,9 +108,19 @@ def tools(log: Log) -> Iterable[Cause]:
         yield cause(log, "tool errors", 0.6, note, share, ERRORS, "latest")
 
 
+def parroting(log: Log) -> Iterable[Cause]:
+    """More and more of what is written stood in an observation."""
+    found = change(log.values(COPIED))
+    if found is None or learns(log) or not found.rises or _by(found) <= MORE:
+        return
+    note = f"The share of what is written that an observation showed rises from {found}."
+    yield cause(log, "parroting", 0.7, note, change=found, example="latest")
+
+
 RULES = (
     Rule("entropy", ("policy/entropy",), entropy),
     Rule("Echo Trap", (*REPETITION, "reward/group_std"), echo_trap),
     Rule("length", ("rollout/length_mean",), length),
+    Rule("parroting", (COPIED,), parroting),
     Rule("tool calls", ("rollout/tool_calls", "rollout/tool_success"), tools),
 )

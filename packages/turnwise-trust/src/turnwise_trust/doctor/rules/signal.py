@@ -15,13 +15,16 @@ MOST = 0.5
 NEARLY_ALL = 0.9
 SYMPTOM = 0.95
 """Factor on the weight of what a run says itself, so that a rule which knows more stands first."""
+ALARM = 0.92
+"""Weight of an alarm: above it is only what leaves nothing to learn from."""
 UNGRADED = 0.2
 """Share of episodes: turnwise itself stops a run at 5% by default, others go on."""
 EQUAL = ("groups/all_equal", "groups/all_failed", "batch/all_equal")
 
 
 def said_by_the_run(log: Log) -> Iterable[Cause]:
-    """Steps of which the log itself says that they taught nothing."""
+    """Alarms of the run, and steps of which the log itself says that they taught nothing."""
+    yield from (Cause(ALARM, one) for one in log.alarms)
     without = sum(map(len, log.reasons.values()))
     if learns(log) or not log.steps or without < MOST * log.steps:
         return
