@@ -57,7 +57,7 @@ def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
 def test_what_two_looks_find_is_an_alarm(tmp_path: Path) -> None:
     """Success rises, and the part of the verdict that stands for a right answer falls."""
     folder, said = RunFolder.new(tmp_path / "run"), list[str]()
-    (folder.path / "trajectories").mkdir()
+    (folder.path / "trajectories").mkdir(parents=True)
     alarms = Alarms(folder, 0, said.append, "")
     for step in range(1, 21):
         folder.write_trajectories(f"step-{step:06d}", [])
