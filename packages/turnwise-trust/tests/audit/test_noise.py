@@ -28,6 +28,16 @@ class Changing(Asking):
         return verdict if self.judged == 1 else Verdict(0.0, False)
 
 
+class Sampling(Asking):
+    """Judges one of the answer's signs, drawn anew each time."""
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        wanted, said = trajectory.task.secret["sum"], trajectory.answer or ""
+        place = random.randrange(len(wanted))
+        right = said[place : place + 1] == wanted[place]
+        return Verdict(float(right), right)
+
+
 class Lucky(Asking):
     def reset(self, task: Task, seed: int) -> Observation:
         self.wins = seed % 2 == 0
@@ -49,7 +59,7 @@ def test_a_sound_verifier_has_no_noise():
     assert all(one.passed for one in rows.values())
 
 
-@pytest.mark.parametrize("environment", [Moody(), Changing()])
+@pytest.mark.parametrize("environment", [Moody(), Changing(), Sampling()])
 def test_verdicts_that_change_are_not_objective(environment: Asking):
     assert OBJECTIVE in failed(noise, environment)
 

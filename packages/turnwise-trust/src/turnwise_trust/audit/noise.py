@@ -8,13 +8,14 @@ learns from.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
-from turnwise.types import Task, Trajectory
+from turnwise.types import Action, Task, Trajectory
 from turnwise_trust.audit.plays import Script, compared, difference, judged, rate, verdict_of
 from turnwise_trust.audit.subject import Subject
 
@@ -45,10 +46,21 @@ def noise(subject: Subject) -> Iterator[Finding]:
 
 
 def _policies(subject: Subject, task: Task) -> list[Script]:
-    """The oracle, where it is known, and random actions."""
-    known = [Script("oracle", task, subject.oracle[task.id])] if task.id in subject.oracle else []
+    """The oracle and one that is damaged, where it is known, and random actions."""
+    actions = subject.oracle.get(task.id)
+    known = [Script("oracle", task, actions), damaged(task, actions)] if actions else []
     randoms = [Script("random", task, subject.random_actions(task, n)) for n in range(POLICIES)]
     return [*known, *randoms][:POLICIES]
+
+
+def damaged(task: Task, actions: Sequence[Action]) -> Script:
+    """Nearly right actions, on which a verifier that looks at parts by chance is undecided: the
+    last sign of the answer is another one; without an answer the last action is left out."""
+    *others, last = actions
+    if not last.answer:
+        return Script("damaged", task, others)
+    wrong = "7" if last.answer[-1] == "1" else "1"
+    return Script("damaged", task, [*others, replace(last, answer=last.answer[:-1] + wrong)])
 
 
 def _cell(subject: Subject, script: Script) -> Cell:

@@ -46,8 +46,8 @@ class Late(Exception):
 
 def replay(subject: Subject) -> Iterator[Finding]:
     """Compare episodes of the same task, seed and actions: they have to be the same."""
-    tasks = compared(subject, 2 * PASSES)
-    chosen = scripts(subject, tasks)
+    tasks = compared(subject, 3 * PASSES)
+    chosen = _scripts(subject, tasks)
     here = _told(subject, tasks)
     try:
         first, second = (_elsewhere(subject, tasks, hash_seed) for hash_seed in ("1", "2"))
@@ -88,6 +88,11 @@ def replay(subject: Subject) -> Iterator[Finding]:
         "Keep an episode's state in what reset() makes anew: fresh() copies the instance, and "
         "shares its lists, its class and its module.",
     )
+
+
+def _scripts(subject: Subject, tasks: Sequence[Task]) -> list[Script]:
+    """Scripts of each task, with one that does nothing: what others left could do its work."""
+    return [*scripts(subject, tasks), *(Script("idle", task, []) for task in tasks)]
 
 
 def _finding(
@@ -176,7 +181,7 @@ def _main(arguments: str, file: str) -> None:
     tasks = [by_id[one] for one in ids if one in by_id]
     known, problem = known_oracle(environment, tasks)
     subject = Subject(name, options, environment, tasks, seed, known, problem)
-    chosen = scripts(subject, tasks)
+    chosen = _scripts(subject, tasks)
     forward = [seen(one) for one in played(subject, chosen)]
     backward = [seen(one) for one in played(subject, chosen[::-1])][::-1]
     Path(file).write_text(json.dumps(_told(subject, tasks, [forward, backward])))
