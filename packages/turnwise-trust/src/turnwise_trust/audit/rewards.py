@@ -34,6 +34,7 @@ def _well_formed(subject: Subject) -> Finding:
     wrong = [
         f"task {one.task.id}: {said}" for one in known for said in _malformed(subject, one)[:1]
     ]
+    earned = [one.reward for one in known if one.reward is not None]
     count = len(known)
     note = f"of {count} episodes of the oracle, at random and idle"
     return Finding(
@@ -43,7 +44,8 @@ def _well_formed(subject: Subject) -> Finding:
         passed=not wrong,
         note=f"{len(wrong)} {note} are not: {wrong[0]}"
         if wrong
-        else f"{note} each gets a verdict whose numbers are in their ranges",
+        else f"{note} each gets a verdict whose numbers are in the ranges that are declared: "
+        f"rewards {min(earned):g} to {max(earned):g}",
         remedy="Mend what raises, or give the ranges in the environment's facts: rewards, parts."
         if wrong
         else "",
@@ -56,7 +58,7 @@ def _malformed(subject: Subject, episode: Trajectory) -> list[str]:
     if verdict is None:
         return [f"{episode.outcome.value}: {episode.problem}"]
     found = []
-    if spec.rewards != "signed" and not 0 <= verdict.reward <= 1:
+    if spec.rewards == "shares" and not 0 <= verdict.reward <= 1:
         found.append(f"reward {verdict.reward:g} outside of 0 to 1")
     turns = episode.turn_rewards
     if not spec.turn_rewards and turns is not None and turns.any():
