@@ -94,7 +94,11 @@ def write_turnwise(
     )
     write_lines(run / "no_signal.jsonl", [{"step": step, "reason": why} for step, why in reasons])
     if validation is not None:
-        rows = [{"step": 4 * at + 4, "validation/success": v} for at, v in enumerate(validation)]
+        every = STEPS // len(validation)
+        rows = [
+            {"step": every * (at + 1), "validation/success": rate, "validation/n": 64.0}
+            for at, rate in enumerate(validation)
+        ]
         write_lines(run / "validation.jsonl", rows)
     return [str(run)]
 
@@ -544,6 +548,14 @@ SICK: dict[str, tuple[str, Maker]] = {
     "turnwise, Echo Trap": ("Echo Trap", _echo_trap),
     "turnwise, form alone is learned": ("format gaming", _format_gaming),
     "turnwise, held-out success falls": ("held-out success", _held_out),
+    "turnwise, held-out success falls over four evaluations": (
+        "held-out success",
+        lambda folder, seed: write_turnwise(
+            folder,
+            turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
+            np.array([0.55, 0.5, 0.3, 0.25]),
+        ),
+    ),
     "turnwise, a verifier that is cheated": ("reward without success", _broken_verifier),
     "turnwise, turns cut off": ("truncated answers", _cut_turns),
     "turnwise, updates lost in rounding": ("learning signal", _unsaid),
@@ -636,6 +648,11 @@ HEALTHY: dict[str, Maker] = {
         folder,
         turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
         np.clip(learned(np.random.default_rng(seed + 1))[::4], 0, 1),
+    ),
+    "turnwise, four evaluations": lambda folder, seed: write_turnwise(
+        folder,
+        turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
+        np.clip(0.4 + np.random.default_rng(seed).normal(0, 0.06, 4), 0, 1),
     ),
     "TRL": _sound(write_trl, trl_curves),
     "TRL, solved early": _solved_early,

@@ -18,6 +18,8 @@ FEWEST = 9
 """Steps: thirds of three."""
 LINES = 15
 """Steps from which on a line is fitted to each third."""
+Z_99 = 2.5758
+"""The 99.5% quantile of the normal distribution."""
 RESAMPLES = 400
 CERTAINTY = 4.0
 """Standard errors of a fall from the best window: the best of many is high by chance."""
@@ -49,7 +51,7 @@ class Change:
         return self.after / self.before if self.before else np.inf
 
     def __str__(self) -> str:
-        return f"{self.before:.3g} to {self.after:.3g} (first and last third)"
+        return f"{self.before:.3g} to {self.after:.3g} (first and last part of the log)"
 
 
 def change(values: Values, head: int = 3) -> Change | None:
@@ -90,6 +92,22 @@ def _error(noise: Values, count: int) -> float:
     starts = random.integers(0, len(noise) - block + 1, (RESAMPLES, -(-count // block)))
     picked = noise[starts[..., None] + np.arange(block)].reshape(RESAMPLES, -1)[:, :count]
     return float(picked.mean(axis=1).std())
+
+
+def change_of_rates(rates: Values, counts: Values) -> Change | None:
+    """The change of a success rate from the first half of its evaluations to the last, each of so
+    many episodes, [evaluations]; None with a single one. The interval is Agresti and Caffo's (2000,
+    Am. Stat. 54)."""
+    half = len(rates) // 2
+    if not half or len(rates) != len(counts):
+        return None
+    played = np.array([counts[:half].sum(), counts[-half:].sum()])
+    right = np.array([(rates * counts)[:half].sum(), (rates * counts)[-half:].sum()])
+    before, after = right / played
+    shrunk = (right + 1) / (played + 2)
+    reach = Z_99 * float(np.sqrt((shrunk * (1 - shrunk) / (played + 2)).sum()))
+    middle = float(shrunk[1] - shrunk[0])
+    return Change(float(before), float(after), middle - reach, middle + reach)
 
 
 def fall(values: Values, steps: NDArray[np.int64]) -> tuple[int, float, float] | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from turnwise_trust.doctor.log import Log
 from turnwise_trust.doctor.rules.base import Cause, Rule, answers, cause, forms, learns, outcome
-from turnwise_trust.doctor.trends import Change, change
+from turnwise_trust.doctor.trends import Change, change, change_of_rates
 
 GAIN = 0.1
 """Rise of a part, or of the reward, that is worth a word."""
@@ -91,7 +91,7 @@ def held_out(log: Log) -> Iterable[Cause]:
     """The reward in training rises, and on held-out tasks it falls."""
     reward = change(log.values("reward/mean"))
     for name in HELD_OUT:
-        found = change(log.values(name))
+        found = change(log.values(name)) or _of_few(log, name)
         if found is None or reward is None or not reward.rises or _by(reward) < GAIN:
             continue
         if found.falls:
@@ -101,6 +101,13 @@ def held_out(log: Log) -> Iterable[Cause]:
             )
             yield cause(log, "held-out success", 0.88, note, change=found, example="best")
             return
+
+
+def _of_few(log: Log, name: str) -> Change | None:
+    """The change over evaluations that are few, where it is known of how many episodes they are."""
+    if name != "validation/success":
+        return None
+    return change_of_rates(log.values(name), log.values("validation/n"))
 
 
 def noise(log: Log) -> Iterable[Cause]:
