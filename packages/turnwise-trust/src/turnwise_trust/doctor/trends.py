@@ -18,8 +18,9 @@ FEWEST = 9
 """Steps: thirds of three."""
 LINES = 15
 """Steps from which on a line is fitted to each third."""
-Z_99 = 2.5758
-"""The 99.5% quantile of the normal distribution."""
+Z_RATES = 3.2905
+"""The 99.95% quantile of the normal distribution: rates of few evaluations differ by more than
+their episodes say, since the policy goes on changing."""
 RESAMPLES = 400
 CERTAINTY = 4.0
 """Standard errors of a fall from the best window: the best of many is high by chance."""
@@ -97,7 +98,7 @@ def _error(noise: Values, count: int) -> float:
 def change_of_rates(rates: Values, counts: Values) -> Change | None:
     """The change of a success rate from the first half of its evaluations to the last, each of so
     many episodes, [evaluations]; None with a single one. The interval is Agresti and Caffo's (2000,
-    Am. Stat. 54)."""
+    Am. Stat. 54), of 99.9%."""
     half = len(rates) // 2
     if not half or len(rates) != len(counts):
         return None
@@ -105,7 +106,7 @@ def change_of_rates(rates: Values, counts: Values) -> Change | None:
     right = np.array([(rates * counts)[:half].sum(), (rates * counts)[-half:].sum()])
     before, after = right / played
     shrunk = (right + 1) / (played + 2)
-    reach = Z_99 * float(np.sqrt((shrunk * (1 - shrunk) / (played + 2)).sum()))
+    reach = Z_RATES * float(np.sqrt((shrunk * (1 - shrunk) / (played + 2)).sum()))
     middle = float(shrunk[1] - shrunk[0])
     return Change(float(before), float(after), middle - reach, middle + reach)
 
