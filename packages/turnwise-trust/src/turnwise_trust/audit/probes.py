@@ -5,18 +5,27 @@ from dataclasses import replace
 
 from turnwise.monitor.display import Display, SilentDisplay
 from turnwise.storage.audits import Finding
+from turnwise_trust.audit.answers import answers
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.data import data
+from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.floors import floors
+from turnwise_trust.audit.grader import grader
+from turnwise_trust.audit.hedges import hedges
+from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
+from turnwise_trust.audit.prompts import prompts
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.rewards import rewards
 from turnwise_trust.audit.speed import speed
 from turnwise_trust.audit.subject import Probe, Subject
 from turnwise_trust.page import Page
 
-PROBES: Sequence[Probe] = (floors, data, rewards, noise, replay, faults, speed)
+PROBES: Sequence[Probe] = (
+    *(floors, data, rewards, noise, replay, faults, speed),
+    *(answers, hedges, prompts, leaks, grader, escapes),
+)
 """All of them; each plays as many episodes as the subject has tasks, some several times."""
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 from turnwise.environments.base import Environment
@@ -91,6 +92,26 @@ class Subject:
         stream = random.Random(derive("audit", "random", task.id, self.seed, number))
         with of_environment(f"random_actions() of task {task.id}"):
             return self.environment.random_actions(task.public(), stream)
+
+    @cached_property
+    def pay(self) -> dict[str, float]:
+        """The oracle's reward by task id, where it succeeded."""
+        return {
+            one.task.id: one.reward
+            for one in self.of_oracle
+            if one.reward is not None and one.verdict is not None and one.verdict.success
+        }
+
+    @cached_property
+    def answers(self) -> dict[str, str]:
+        """The oracle's last answer by task id, where it ends with one."""
+        ends = {name: actions[-1].answer for name, actions in self.oracle.items() if actions}
+        return {name: answer for name, answer in ends.items() if answer is not None}
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of an episode, in the middle: the oracle's, or an idle agent's without one."""
+        return median(one.seconds for one in self.of_oracle or self.idle)
 
     @cached_property
     def idle(self) -> list[Trajectory]:

@@ -1,0 +1,153 @@
+"""Failures provoked: an episode without a grade in place of a failure is an escape from it.
+
+An agent whose mistakes are never graded is never taught that they are mistakes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from turnwise.evaluation.intervals import wilson
+from turnwise.storage.audits import Finding
+from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.measurement import random_script, spread
+from turnwise_trust.audit.attacks import Script, calling, earned, play, replay, said
+from turnwise_trust.audit.grader import surfaces
+from turnwise_trust.audit.subject import Subject
+
+TASKS = 2
+"""Tasks whose tools are abused: tools are the same in all."""
+MEGABYTE = 1_000_000
+HOSTILE: tuple[Any, ...] = (
+    *("", "\0", "\ud800", "²", "x" * MEGABYTE, "[" * 5000, "(" * 5000, "../../etc/passwd"),
+    *("'; DROP TABLE a; --", "%s%n{0}{x}", "nan", "-1", "9" * 5000, -1, 10**30, 1e308, 0),
+    *(True, None, [], ["x"], {"x": 1}, {"x": {"x": [[[[]]]]}}),
+)
+"""Arguments that nothing asked for."""
+STRANGE = (
+    *("", "\0", "\ud800", "²", "½", "٣", "nan", "inf", "1e999", "-", "1/0", "0/0", "9**9**9**9"),
+    *("9" * 5000, "[" * 5000, "(" * 5000, '{"x":' * 5000, "{}", "[]", "null", "\\frac{1}{0}"),
+    *(
+        "x" * MEGABYTE,
+        "1 " * 100_000,
+        "\\",
+        '"',
+        "<answer>",
+        "]]>",
+        "%",
+        "None",
+        "a=b=c",
+        "🙂" * 999,
+    ),
+)
+"""Answers that a careless verifier raises at."""
+ENDLESS = {"program": "while True: pass", "command": "while :; do :; done"}
+LARGE = {"program": "x = 'x' * 10**10", "command": "head -c 100000000 /dev/zero | tr '\\0' x"}
+
+
+def escapes(subject: Subject) -> Iterator[Finding]:
+    """Strange answers and calls that were not graded; and what the oracle may do besides."""
+    tasks = spread(subject.tasks, TASKS)
+    answers: list[tuple[Task, Script]] = [
+        (task, [said(text)]) for task in tasks for text in STRANGE
+    ]
+    ends = [(task, _before(subject, task)) for task in tasks]
+    answers += [
+        (task, [*before, said(text)]) for task, before in ends if before for text in STRANGE
+    ]
+    yield _ungraded(
+        subject,
+        "strange answers",
+        answers,
+        "Have verify() return a failure for what it cannot read, in place of raising.",
+    )
+    calls: list[tuple[Task, Script]] = [
+        (task, [call]) for task in tasks for call in _calls(subject)
+    ]
+    if calls:
+        yield _ungraded(
+            subject,
+            "strange calls",
+            calls,
+            "Raise ToolError for what the agent did wrong, and bound what a call may take.",
+        )
+    if any(action.calls for actions in subject.oracle.values() for action in actions):
+        yield from _besides(subject)
+
+
+def _before(subject: Subject, task: Task) -> Script:
+    return [action for action in subject.oracle.get(task.id, []) if action.answer is None]
+
+
+def _calls(subject: Subject) -> Iterator[Action]:
+    yield calling("no_such_tool")
+    yield calling("verify")
+    yield Action("")
+    for tool in subject.environment.tools():
+        names = tool.schema["parameters"].get("properties", {})
+        yield calling(tool.name, **dict.fromkeys([*names, "surplus"], "x"))
+        yield calling(tool.name)
+        for value in HOSTILE if names else ():
+            yield Action("", calls=(ToolCall(tool.name, dict.fromkeys(names, value)),))
+    if subject.environment.sandbox is not None:  # elsewhere it would go on in this process
+        for place in surfaces(subject):
+            for texts in (ENDLESS, LARGE):
+                if place.kind in texts:
+                    yield place.write(texts[place.kind])
+
+
+def _ungraded(
+    subject: Subject, check: str, pairs: Sequence[tuple[Task, Script]], remedy: str
+) -> Finding:
+    """The share of episodes without a grade."""
+    ended = [(task, script, play(subject, task, script)) for task, script in pairs]
+    escaped = [one for one in ended if not one[2].outcome.graded]
+    low, high = wilson(len(escaped), len(ended))
+    note = f"{len(escaped)} of {len(ended)} episodes were not graded"
+    shown = ""
+    if escaped:
+        task, script, played = escaped[0]
+        note += f", as after {played.outcome.value}: {played.problem[:120]}"
+        shown = replay(task, (script,))
+    return Finding(
+        f"{check} that escape a grade",
+        len(escaped) / len(ended),
+        low,
+        high,
+        bound=0.0,
+        passed=not escaped,
+        note=note,
+        replay=shown,
+        remedy=remedy if escaped else "",
+    )
+
+
+def _besides(subject: Subject) -> Iterator[Finding]:
+    """The oracle's success when each call is made twice, and with calls at random before its last
+    action. No fault by itself: what may be kept besides is not written anywhere."""
+    tasks = [task for task in spread(subject.tasks, 16) if task.id in subject.pay]
+    twice = {
+        task.id: [one for a in subject.oracle[task.id] for one in _doubled(a)] for task in tasks
+    }
+    yield _kept(subject, "each call made twice", tasks, twice)
+    more = {task.id: _with_random(subject, task) for task in tasks}
+    yield _kept(subject, "calls at random on the way", tasks, more)
+
+
+def _doubled(action: Action) -> Sequence[Action]:
+    return [action, action] if action.calls else [action]
+
+
+def _with_random(subject: Subject, task: Task) -> Script:
+    extra = [one for one in random_script(subject.environment, task) if one.calls]
+    actions = subject.oracle[task.id]
+    return [*actions[:-1], *extra, *actions[-1:]]
+
+
+def _kept(subject: Subject, what: str, tasks: Sequence[Task], scripts: dict[str, Any]) -> Finding:
+    kept = sum(earned(subject, play(subject, task, scripts[task.id])) == 1 for task in tasks)
+    return Finding(
+        f"the oracle, {what}",
+        kept / max(1, len(tasks)),
+        *wilson(kept, len(tasks)),
+        note=f"still succeeds on {kept} of {len(tasks)} tasks: harm on the way is not seen there",
+    )

@@ -1,0 +1,200 @@
+"""Secrets looked for where an agent can see: schemas, tool errors, files, variables, public data.
+
+What is looked for is what a task's secret and its oracle's answer hold, not marks put in their
+place: an environment makes its scene from what it has loaded, which marks in a copy of the task
+would not reach. A coincidence is told from a leak by other tasks: a place that shows the secrets of
+its own task more often than those of the next. What a tool returns on proper calls is not looked
+at: to give what is asked for is its purpose.
+"""
+
+import base64
+import codecs
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from turnwise.environments.base import Environment
+from turnwise.evaluation.intervals import wilson
+from turnwise.storage.audits import Finding
+from turnwise.types import Action, Observation, Task, ToolCall
+from turnwise_trust.audit.attacks import RARELY, calling, plain
+from turnwise_trust.audit.attempts import attempts, scripted
+from turnwise_trust.audit.slots import Slot
+from turnwise_trust.audit.subject import Subject
+
+MOST_TEXT = 100_000
+"""Characters that are read of each file."""
+MOST_TEXTS = 300
+"""Texts of one secret that are looked for."""
+ALWAYS = 0.9
+"""The share of tasks in which public data holds the answer in one place, from which on that is
+no coincidence."""
+SENSELESS: tuple[Any, ...] = ([], -1, "", "zzz")
+Places = dict[str, str]
+ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "reversed": lambda text: text[::-1],
+    "in base64": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "in hexadecimal": lambda text: text.encode().hex(),
+    "in rot13": lambda text: codecs.encode(text, "rot13"),
+}
+
+
+class Watched(Environment):
+    """An environment that keeps what there is to see after each reset."""
+
+    places: dict[str, Places]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        before = dict(os.environ)
+        first = await super().reset(task, seed)
+        found = {name: value for name, value in os.environ.items() if before.get(name) != value}
+        self.places[task.id] = {
+            "tool schemas": "\n".join(json.dumps(tool.schema) for tool in self.tools()),
+            "environment variables": json.dumps(found),
+            "files": _files(self),
+        }
+        return first
+
+
+def leaks(subject: Subject) -> Iterator[Finding]:
+    """One finding of all places, or one for each that leaks; and one of public data."""
+    seen: dict[str, Places] = {}
+    watched = subject.environment.under(Watched, places=seen)
+    played = attempts(watched, subject.tasks, scripted(_mistakes(subject)), subject.seed)
+    shown = {one.task.id: one.prompt for one in played}
+    for one in played:
+        seen.setdefault(one.task.id, {})["tool errors"] = "\n".join(one.observed)
+        seen[one.task.id]["the first message"] = one.prompt.replace(one.task.prompt, "")
+        for name in ENCODINGS:
+            seen[one.task.id][f"the prompt, {name}"] = one.prompt
+    secrets = {task.id: _secrets(subject, task, shown[task.id]) for task in subject.tasks}
+    names = list(dict.fromkeys(name for places in seen.values() for name in places))
+    found = [finding for name in names for finding in _leak(subject, name, seen, secrets)]
+    known = sum(bool(texts) for texts in secrets.values())
+    if found:
+        yield from found
+    elif known:
+        yield Finding(
+            "secrets in what is shown",
+            0.0,
+            *wilson(0, known),
+            bound=RARELY,
+            passed=True,
+            note=f"nothing of {known} tasks' secrets in {', '.join(names)}",
+        )
+    yield from _public(subject)
+
+
+def _leak(
+    subject: Subject, place: str, seen: Mapping[str, Places], secrets: Mapping[str, list[str]]
+) -> Iterator[Finding]:
+    """Tasks whose secret a place shows, against those that show the secret of the next."""
+    encode = ENCODINGS.get(place.rpartition(", ")[2], str)
+    tasks = [task for task in subject.tasks if secrets[task.id]]
+    own: list[tuple[Task, str]] = []
+    others = 0
+    for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
+        text = seen[task.id].get(place, "")
+        hit = next((one for one in secrets[task.id] if _stands(encode(one), text, encode)), None)
+        own += [] if hit is None else [(task, hit)]
+        others += any(_stands(encode(one), text, encode) for one in secrets[after.id])
+    low, high = wilson(len(own), len(tasks))
+    if low <= max(RARELY, others / max(1, len(tasks))):
+        return
+    task, text = own[0]
+    yield Finding(
+        f"secrets in {place}",
+        len(own) / len(tasks),
+        low,
+        high,
+        bound=RARELY,
+        passed=False,
+        note=f"{len(own)} of {len(tasks)} tasks show their own secret there, {others} the next's",
+        replay=f"task {task.id}: {text[:80]!r}",
+        remedy="Keep it from there: an agent learns to read it in place of doing the task.",
+    )
+
+
+def _stands(text: str, where: str, encode: Callable[[str], str]) -> bool:
+    if encode is not str:
+        return len(text) >= 4 and text in where
+    return text in where and bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", where))
+
+
+def _secrets(subject: Subject, task: Task, shown: str) -> list[str]:
+    """Texts that only the verifier should know: neither shown at first nor in public data."""
+    answer = Slot(subject).telling.get(task.id)
+    texts = [*_texts(dict(task.secret)), *([] if answer is None else [answer])]
+    lines = dict.fromkeys(line.strip() for text in texts for line in text.split("\n"))
+    public = f"{task.prompt}\n{json.dumps(dict(task.data), default=str)}"
+    told = [one for one in lines if len(plain(one)) >= 2 and not _stands(one, public, str)]
+    return told[:MOST_TEXTS]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All that is at the ends of its lists and tables."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def _mistakes(subject: Subject) -> list[Action]:
+    """Calls that are wrong: without arguments, of wrong types, with senseless ones, of no tool."""
+    actions = [calling("no_such_tool")]
+    for tool in subject.environment.tools():
+        names = tool.schema["parameters"].get("properties", {})
+        given = [dict.fromkeys(names, value) for value in SENSELESS]
+        actions += [Action("", calls=(ToolCall(tool.name, one),)) for one in (*given, {})]
+    return actions
+
+
+def _files(environment: Environment) -> str:
+    if environment.folder is None:
+        return ""
+    files = [path for path in sorted(environment.folder.rglob("*")) if path.is_file()]
+    return "\n".join(path.read_bytes()[:MOST_TEXT].decode(errors="replace") for path in files)
+
+
+def _public(subject: Subject) -> Iterator[Finding]:
+    """The place in public data that holds the right answer most often."""
+    right = Slot(subject).telling
+    tasks = [task for task in subject.tasks if task.id in right]
+    hits: Counter[str] = Counter()
+    for task in tasks:
+        texts = _at({"id": task.id, "data": dict(task.data), "info": dict(task.info)}, "task")
+        hits.update({place for place, text in texts if plain(text) == plain(right[task.id])})
+    if len(tasks) < 3:
+        return
+    place, count = max(hits.items(), key=lambda one: one[1], default=("none", 0))
+    low, high = wilson(count, len(tasks))
+    held = count < ALWAYS * len(tasks)
+    yield Finding(
+        "the answer in public data",
+        count / len(tasks),
+        low,
+        high,
+        bound=ALWAYS,
+        passed=held,
+        note=f"{place} is the right answer of {count} of {len(tasks)} tasks",
+        replay="" if held else f"task {tasks[0].id}",
+        remedy="" if held else "Move it to Task.secret, which the environment is not given.",
+    )
+
+
+def _at(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """The ends of a table, each with its place."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _at(part, f"{place}.{name}")
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from _at(part, f"{place}.{number}")
+    else:
+        yield place, str(value)
