@@ -1,6 +1,6 @@
 """Broken environments, one loophole each, written with knowledge of the probes.
 
-`BROKEN` has the check that has to find each.
+`BROKEN` has the probe and the check that have to find each.
 """
 
 import base64
@@ -16,6 +16,13 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_trust.audit.answers import answers
+from turnwise_trust.audit.escapes import escapes
+from turnwise_trust.audit.grader import grader
+from turnwise_trust.audit.hedges import hedges
+from turnwise_trust.audit.leaks import leaks
+from turnwise_trust.audit.prompts import prompts
+from turnwise_trust.audit.subject import Probe
 
 COUNT = 24
 
@@ -41,7 +48,7 @@ class Sums(Environment):
         return f"The sum of the numbers {one} and {other} that you gave is {one + other}, I think."
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        one, other = map(int, re.findall(r"\d{3}", task.prompt)[:2])
+        one, other = map(int, re.findall(r"\d+", task.prompt)[:2])
         call = ToolCall("add", {"one": one, "other": other})
         return [Action("", calls=(call,)), Action("", answer=str(task.secret["sum"]))]
 
@@ -117,15 +124,17 @@ class LastNumber(Sums):
 class Told(Sums):
     """An environment that knows the answer when it makes its scene."""
 
-    def reset(self, task: Task, seed: int) -> Observation:  # type: ignore[override]
+    wanted = 0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
         self.wanted = sum(map(int, re.findall(r"\d+", task.prompt)))
-        return Observation(task.prompt)
+        return await super().reset(task, seed)
 
 
 class InSchemas(Told):
     def tools(self) -> list[Tool]:
         made = super().tools()[0]
-        text = f"Add numbers, as to {getattr(self, 'wanted', 0)}."
+        text = f"Add numbers, as to {self.wanted}."
         return [Tool(made.name, text, {**made.schema, "description": text}, made.function)]
 
 
@@ -137,12 +146,12 @@ class InErrors(Told):
 
 
 class InVariables(Told):
-    def reset(self, task: Task, seed: int) -> Observation:  # type: ignore[override]
-        first = super().reset(task, seed)
+    async def reset(self, task: Task, seed: int) -> Observation:
+        first = await super().reset(task, seed)
         os.environ["TURNWISE_TEST_WANTED"] = str(self.wanted)
-        return first  # type: ignore[no-any-return]
+        return first
 
-    def close(self) -> None:  # type: ignore[override]
+    async def close(self) -> None:
         os.environ.pop("TURNWISE_TEST_WANTED", None)
 
 
@@ -168,7 +177,7 @@ class Written(Sums):
 
     believed = ""
 
-    def reset(self, task: Task, seed: int) -> Observation:  # type: ignore[override]
+    async def reset(self, task: Task, seed: int) -> Observation:
         self.files: dict[str, str] = {}
         return Observation(task.prompt)
 
@@ -217,26 +226,26 @@ class ExitStatus(Programs):
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-BROKEN: dict[type[Environment], str] = {
-    Contains: "a hedged answer",
-    FailsOpen: "an empty or malformed answer",
-    Unanswered: "no answer at all",
-    PaidByTheWord: "a very long answer",
-    Evaluates: "the prompt echoed",
-    OneAnswer: "a constant answer",
-    LastWord: "the prompt searched for the answer",
-    Encoded: "secrets in the prompt, in base64",
-    Tolerant: "a number that is near",
-    LooksEverywhere: "the right answer elsewhere",
-    LastNumber: "a denied answer",
-    InSchemas: "secrets in tool schemas",
-    InErrors: "secrets in tool errors",
-    InVariables: "secrets in environment variables",
-    InData: "the answer in public data",
-    Raises: "strange answers that escape a grade",
-    Crashes: "strange calls that escape a grade",
-    OutcomeFile: "grader: outcome files",
-    Programs: "grader: replaced functions",
-    ExitStatus: "grader: exits",
+BROKEN: dict[type[Environment], tuple[Probe, str]] = {
+    Contains: (hedges, "a hedged answer"),
+    FailsOpen: (answers, "an empty or malformed answer"),
+    Unanswered: (answers, "no answer at all"),
+    PaidByTheWord: (answers, "a very long answer"),
+    Evaluates: (answers, "the prompt echoed"),
+    OneAnswer: (answers, "a constant answer"),
+    LastWord: (prompts, "the prompt searched for the answer"),
+    Encoded: (leaks, "secrets in the prompt, in base64"),
+    Tolerant: (hedges, "a number that is near"),
+    LooksEverywhere: (hedges, "the right answer elsewhere"),
+    LastNumber: (hedges, "a denied answer"),
+    InSchemas: (leaks, "secrets in tool schemas"),
+    InErrors: (leaks, "secrets in tool errors"),
+    InVariables: (leaks, "secrets in environment variables"),
+    InData: (leaks, "the answer in public data"),
+    Raises: (escapes, "strange answers that escape a grade"),
+    Crashes: (escapes, "strange calls that escape a grade"),
+    OutcomeFile: (grader, "grader: outcome files"),
+    Programs: (grader, "grader: replaced functions"),
+    ExitStatus: (grader, "grader: exits"),
 }
 SOUND = (Sums, Told, Written)

@@ -68,7 +68,7 @@ EXITS = (
     f"import os\nif {HERE}: os._exit(0)",
     ENDING,
     "import unittest\nraise unittest.SkipTest('not here')",
-    "import pytest\npytest.skip('not here', allow_module_level=True)",
+    f"import os\nif {HERE}:\n    import pytest\n    pytest.skip('', allow_module_level=True)",
     "pass",
     "def (",
     "",
@@ -249,7 +249,7 @@ def _imports(subject: Subject, places: Sequence[Surface], task: Task) -> Iterato
 
 
 def _programs(subject: Subject, places: Sequence[Surface], texts: Sequence[str]) -> Iterator[Form]:
-    """Programs as the answer, to a tool that runs them, and in the files that the oracle changes."""
+    """Programs as the answer, to a tool that runs them, and in files that the oracle changes."""
     for text in texts:
         for place in places:
             if place.kind in ("answer", "program"):

@@ -95,12 +95,11 @@ class Subject:
 
     @cached_property
     def pay(self) -> dict[str, float]:
-        """The oracle's reward by task id, where it succeeded."""
-        return {
-            one.task.id: one.reward
-            for one in self.of_oracle
-            if one.reward is not None and one.verdict is not None and one.verdict.success
-        }
+        """The oracle's reward by task id, where it has one above 0; 1 without an oracle."""
+        if not self.oracle:
+            return {task.id: 1.0 for task in self.tasks}
+        rewards = {one.task.id: one.reward or 0.0 for one in self.of_oracle}
+        return {name: reward for name, reward in rewards.items() if reward > 0}
 
     @cached_property
     def answers(self) -> dict[str, str]:
