@@ -8,8 +8,9 @@ from functools import partial
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task
-from turnwise_environments.measurement import oracles, spread
+from turnwise_environments.measurement import spread
 from turnwise_trust.audit.attacks import (
+    FEW_OF_SLOW,
     HALF,
     RARELY,
     Attack,
@@ -20,6 +21,8 @@ from turnwise_trust.audit.attacks import (
     replay,
     said,
 )
+from turnwise_trust.audit.attempts import LIMITS
+from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.slots import Slot, slots
 from turnwise_trust.audit.subject import Subject
 
@@ -56,10 +59,11 @@ def answers(subject: Subject) -> Iterator[Finding]:
         ),
         Attack(
             "no answer at all",
-            lambda task: [([Action("", error="malformed")] * 300,)],
+            lambda task: [([Action("", error="malformed")] * LIMITS.max_turns,)],
             "an agent that wrote nothing well-formed until its turns were spent",
             "Have verify() fail an episode whose trajectory.answer is None.",
             least=HALF,
+            first=FEW_OF_SLOW,
         ),
         _alternatives("a very long answer", _long(), f"{LONG} words that say nothing"),
         Attack(
@@ -116,7 +120,8 @@ def _same(text: str, task: Task) -> str:
 def _frequent(subject: Subject) -> list[str]:
     """The two most frequent right answers of training tasks."""
     train = spread(subject.environment.tasks("train"), 256)
-    ends = [actions[-1].answer for _, actions in oracles(subject.environment, train) if actions]
+    known, _ = known_oracle(subject.environment, train)
+    ends = [actions[-1].answer for actions in known.values() if actions]
     return [text for text, _ in Counter(filter(None, ends)).most_common(2)]
 
 

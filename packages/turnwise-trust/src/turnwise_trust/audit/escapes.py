@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.measurement import random_script, spread
+from turnwise_environments.measurement import spread
 from turnwise_trust.audit.attacks import Script, calling, earned, play, replay, said
 from turnwise_trust.audit.grader import surfaces
 from turnwise_trust.audit.subject import Subject
@@ -138,7 +138,7 @@ def _doubled(action: Action) -> Sequence[Action]:
 
 
 def _with_random(subject: Subject, task: Task) -> Script:
-    extra = [one for one in random_script(subject.environment, task) if one.calls]
+    extra = [one for one in subject.random_actions(task) if one.calls]
     actions = subject.oracle[task.id]
     return [*actions[:-1], *extra, *actions[-1:]]
 
