@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,7 +116,20 @@ def test_a_refused_oracle_is_named():
 
 
 def test_right_answers_with_blank_lines_around_are_counted():
-    assert "12 right answers with blank lines around 12" in found(rewards, Strict())[NEGATIVES].note
+    assert (
+        "with blank lines around 12 of its answers are refused"
+        in found(rewards, Strict())[NEGATIVES].note
+    )
+
+
+def test_labels_that_were_floats_by_mistake_are_found():
+    class Floats(Strict):
+        def tasks(self, split: str) -> Sequence[Task]:
+            found = super().tasks(split)
+            return [replace(one, secret={"sum": f"{one.secret['sum']}.0"}) for one in found]
+
+    row = failed(rewards, Floats())[NEGATIVES]
+    assert "12 whole numbers are refused whose '.0' passes" in row.note
 
 
 def test_an_oracle_that_raises_is_a_finding_and_none_is_said():

@@ -1,6 +1,6 @@
 """Rewards: whether they are as declared, how fine they are, and how often they are wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -147,7 +147,7 @@ def _words(action: Action) -> str:
 
 
 def _false_negatives(subject: Subject) -> Finding:
-    """Oracle's episodes that are refused, whatever the luck; and answers with spaces around."""
+    """Count oracle's episodes that are refused, whatever the luck, and other forms of answers."""
     check = "low noise: false negatives"
     if subject.problem:
         return Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
@@ -161,17 +161,18 @@ def _false_negatives(subject: Subject) -> Finding:
         )
     refused = [one.task for one in right if one.verdict and not one.verdict.success]
     always = [task.id for task in refused[:TRIED] if not _lucky(subject, task)]
-    spaced = list(graded(played(subject, list(_spaced(subject)))))
-    strict = sum(one.verdict is not None and not one.verdict.success for one in spaced)
+    spaced = _refused_forms(subject, lambda answer: f"\n{answer}\n")
+    whole = _refused_forms(subject, _whole)
     note = f"share of {len(right)} tasks whose oracle is refused"
     note += f", under {1 + SEEDS} seeds: {', '.join(always)}" if always else ""
+    note += f"; {len(whole)} whole numbers are refused whose '.0' passes" if whole else ""
     return Finding(
         check,
         **rate(len(refused), len(right)),
         bound=0.0,
-        passed=not always,
-        note=f"{note}; of {len(spaced)} right answers with blank lines around {strict} are refused",
-        remedy="Mend the labels of these tasks, or the verifier." if always else "",
+        passed=not always and not whole,
+        note=f"{note}; with blank lines around {len(spaced)} of its answers are refused",
+        remedy="Mend the labels of these tasks, or the verifier." if always or whole else "",
     )
 
 
@@ -183,10 +184,28 @@ def _lucky(subject: Subject, task: Task) -> bool:
     return any(one.verdict is not None and one.verdict.success for one in again)
 
 
-def _spaced(subject: Subject) -> Iterator[Script]:
+def _refused_forms(subject: Subject, form: Callable[[str], str | None]) -> list[Trajectory]:
+    """Episodes that are refused for another form of a right answer; None is no other form."""
     accepted = {one.task.id for one in subject.of_oracle if one.verdict and one.verdict.success}
+    chosen = []
     for task in compared(subject, 1):
         last = _answer(subject, task)
-        if task.id in accepted and last is not None:
-            answer = replace(last, answer=f"\n{last.answer}\n")
-            yield Script("spaced", task, [*subject.oracle[task.id][:-1], answer])
+        other = None if last is None else form(last.answer or "")
+        if task.id in accepted and last is not None and other is not None:
+            actions = [*subject.oracle[task.id][:-1], replace(last, answer=other)]
+            chosen.append(Script("oracle", task, actions))
+    return [
+        one for one in graded(played(subject, chosen)) if one.verdict and not one.verdict.success
+    ]
+
+
+def _whole(answer: str) -> str | None:
+    """The whole number of a text such as '31.0', which a label is that was a float by mistake.
+
+    >>> _whole("31.0"), _whole("31.5")
+    ('31', None)
+    """
+    number, point, digits = answer.strip().partition(".")
+    return (
+        number if number.removeprefix("-").isdecimal() and point and not digits.strip("0") else None
+    )
