@@ -30,6 +30,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capsys)
 
 
+@pytest.mark.long
 def test_an_environment_that_pays_for_nothing_is_not_certified(shell: Shell, tmp_path: Path):
     file, page = tmp_path / "paid.py", tmp_path / "page.md"
     file.write_text(IDLE_IS_PAID)
@@ -38,6 +39,7 @@ def test_an_environment_that_pays_for_nothing_is_not_certified(shell: Shell, tmp
     assert "an agent that does nothing" in page.read_text()
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_page():
     probes = (floors, data, rewards, noise, faults)
     pages = [audited(subject_of("frozen_lake", {}, 8), probes).plain() for _ in range(2)]

@@ -7,12 +7,14 @@ from turnwise.storage.audits import Finding
 from turnwise_trust.audit.subject import Subject, success
 
 IDLE = 0.05
-"""The largest share of tasks that may be solved by doing nothing: above it, a policy that has
-learned to do nothing is paid for it."""
+"""The largest share of tasks that may be solved by doing nothing, unless the environment declares
+more: above it, a policy that has learned to do nothing is paid for it."""
 
 
 def floors(subject: Subject) -> Iterator[Finding]:
-    """The success of an idle agent, and of the oracle."""
+    """The success of an idle agent, and of the oracle, against what the environment declares."""
+    declared = subject.environment.spec.reference_scores
+    most, least = max(IDLE, declared.get("noop", 0.0)), declared.get("oracle", 1.0)
     share, count = success(subject.idle), len(subject.idle)
     low, high = wilson(round(share * count), count)
     yield Finding(
@@ -20,18 +22,20 @@ def floors(subject: Subject) -> Iterator[Finding]:
         share,
         low,
         high,
-        bound=IDLE,
-        passed=low <= IDLE,
+        bound=most,
+        passed=low <= most,
         note="share of tasks that an empty answer solves",
-        remedy="" if low <= IDLE else "Have verify() ask for what only acting can bring about.",
+        remedy="" if low <= most else "Have verify() ask for what only acting can bring about.",
     )
     if subject.of_oracle:
         share, count = success(subject.of_oracle), len(subject.of_oracle)
+        low, high = wilson(round(share * count), count)
         yield Finding(
             "the oracle",
             share,
-            *wilson(round(share * count), count),
-            passed=share == 1,
+            low,
+            high,
+            passed=high >= least,
             note=f"share of {count} tasks that the environment's own oracle solves",
-            remedy="" if share == 1 else "Mend the verifier, or the labels that it refuses.",
+            remedy="" if high >= least else "Mend the verifier, or the labels that it refuses.",
         )

@@ -12,7 +12,7 @@ from turnwise_trust.audit.plays import Script, compared, played, rate
 from turnwise_trust.audit.subject import Subject
 
 FALSE_POSITIVES = 0.05
-"""The largest share of wrong episodes that may pass."""
+"""The largest share of wrong episodes that may pass, unless doing nothing is declared to."""
 CUTS = 4
 """Lengths to which an oracle's way is cut, the whole among them, at most."""
 SEEDS = 4
@@ -114,11 +114,12 @@ def _false_positives(subject: Subject) -> Finding:
     idle = len(wrong) - len(others)
     if not wrong:
         return Finding("low noise: false positives", note="no episode got a verdict")
-    passed = share["low"] <= FALSE_POSITIVES
+    most = max(FALSE_POSITIVES, subject.environment.spec.reference_scores.get("noop", 0.0))
+    passed = share["low"] <= most
     return Finding(
         "low noise: false positives",
         **share,
-        bound=FALSE_POSITIVES,
+        bound=most,
         passed=passed,
         note=f"share of {idle} idle episodes and {len(others)} answers of other "
         f"tasks' oracles that pass{first}; random actions pass in {sum(chance)} of {len(chance)}",

@@ -21,7 +21,7 @@ from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_envir
 
 FEW = 4
 """Tasks that are played of the slowest environments."""
-SECONDS = 3.0
+SECONDS = 2.0
 """Seconds that one episode of each task may take together: an audit plays some dozens of them."""
 
 MOST_LATE = 2
