@@ -89,7 +89,8 @@ def examined(
     with resources_of(recipe.model_copy(update=alone), None) as resources:
         parts = build_components(recipe, weights, None, resources, known)
         limits = RolloutSchedule(recipe.rollout).limits(0)
-        runner = parts.runner(limits, progress=lambda _: display.advance())
+        until = f"stops after {seconds:g} s"
+        runner = parts.runner(limits, progress=lambda _: display.advance(until))
 
         async def work() -> "list[Wave]":
             try:

@@ -190,8 +190,8 @@ RULES: Sequence[Rule] = (
     Rule(
         Verdict.IMITATE,
         [Below("signal", "enough signal"), Below("solved", "enough signal")],
-        "{solved:.1%} of the tasks were solved in any of their episodes, so that {signal:.1%} of "
-        "the groups have rewards to compare, and a step has {groups of a step:.0f} groups",
+        "{solved:.1%} of the tasks were solved in any of their episodes, and {signal:.1%} of the "
+        "groups have rewards to compare: most steps (of {groups of a step:.0f}) teach nothing",
         "{demonstrations}",
     ),
     Rule(

@@ -74,7 +74,8 @@ def demonstrations(played: Rehearsal, facts: Facts) -> str:
     if not rate:
         return (
             f"There is no oracle and no success to sample: about {SUCCESSES} successes of a "
-            "stronger model or of people (sft.demonstrations.file), or easier tasks."
+            "stronger model or of people (sft.demonstrations.file), or easier tasks; unless the "
+            "verifier refuses all that there is: turnwise audit."
         )
     episodes = SUCCESSES / rate
     each = step_seconds(played) / (
