@@ -19,7 +19,7 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.decision import Verdict as Advice
-from turnwise_trust.preflight.rehearsal import Rehearsal, play, rehearsal
+from turnwise_trust.preflight.rehearsal import Rehearsal, Wave, play, rehearsal
 from turnwise_trust.preflight.report import page_of
 from turnwise_trust.preflight.updating import Update
 
@@ -256,6 +256,22 @@ def test_waves_that_do_not_end_are_an_error():
     runner = rolling(Waiting(), lambda *_: encode(RIGHT), recipe_of().rollout)
     with pytest.raises(ConfigError, match="2 groups of 8 episodes did not end"):
         asyncio.run(play(recipe_of(), runner, Waiting().tasks("train"), 0.05, 8))
+
+
+def test_what_was_played_before_it_is_stopped_is_kept():
+    environment, turns = Looking(), iter(range(10_000))
+
+    async def work() -> list[Wave]:
+        def policy(session: str, prompt: list[int]) -> list[int]:
+            if next(turns) == 40:
+                playing.cancel()
+            return encode(RIGHT)
+
+        runner = rolling(environment, policy, recipe_of().rollout)
+        playing = asyncio.create_task(play(recipe_of(), runner, environment.tasks("train"), 60, 24))
+        return await playing
+
+    assert [len(wave.groups) for wave in asyncio.run(work())] == [2]
 
 
 def test_groups_of_one_are_compared_with_each_other():

@@ -7,7 +7,7 @@ Groups are those with which training begins: its tasks in its order, its group s
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
@@ -52,10 +52,11 @@ class Rehearsal:
     """Episodes of the policy, each with what became of the same actions under the same seed."""
     not_again: str = ""
     """Why none was played again."""
-    groups: Sequence[Group] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", [one for wave in self.waves for one in wave.groups])
+    @property
+    def groups(self) -> list[Group]:
+        """All groups of the policy, in order."""
+        return [one for wave in self.waves for one in wave.groups]
 
     @property
     def episodes(self) -> list[Trajectory]:
@@ -72,8 +73,8 @@ async def play(
     recipe: Recipe, runner: RolloutRunner, tasks: Sequence[Task], seconds: float, most: int
 ) -> list[Wave]:
     """Play at most `most` groups of training tasks, in waves of a step's size, as long as the next
-    wave is likely to end within `seconds`. Ungraded episodes stay in. Raises ConfigError where not
-    even the first wave ends."""
+    wave is likely to end within `seconds`, or until it is cancelled after the first wave. Ungraded
+    episodes stay in. Raises ConfigError where not even the first wave ends."""
     # A preflight counts the ungraded, where a run would stop.
     runner = replace(runner, limits=runner.limits.model_copy(update={"max_ungraded_share": 1.0}))
     size, seed = recipe.train.group_size, recipe.seed
@@ -90,12 +91,23 @@ async def play(
                 f"{wanted} groups of {size} episodes did not end within {seconds:g} seconds: raise "
                 "--seconds, or lower rollout.max_turns or max_turn_tokens"
             ) from None
+        except asyncio.CancelledError:  # Ctrl-C: what was played is looked at
+            if not waves:
+                raise
+            _uncancel()
+            break
         planned = planned[wanted:]
         # More at once take less each, so this is rather too long than too short.
         each = waves[-1].seconds / len(waves[-1].groups)
         fit = (end - time.monotonic()) / max(each, 1e-9)
         wanted = min(recipe.train.tasks_per_step, int(max(fit, 0)))
     return waves
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    assert task is not None  # a coroutine runs in one
+    task.uncancel()
 
 
 async def _wave(runner: RolloutRunner, planned: Sequence[Group]) -> Wave:
