@@ -177,7 +177,7 @@ def recipe_of(**changes: Any) -> Recipe:
 
 JUNK, TOLD, LONG = "yes or no", "The answer is yes.", f"<answer> {'well ' * 40}</answer>"
 ONE = {"max_turns": 1}
-WALKS = {"groups": 10}
+WALKS = {"groups": 6}
 CASES = [
     (Advice.PROMPT, Unknown(), sometimes(0.7, JUNK, RIGHT), "in form succeed in 100%", ONE),
     (Advice.PROMPT, Looking(), lambda *_: TOLD, "stands in 100% of those", ONE),
