@@ -21,7 +21,7 @@ def preflight(
     overrides: Overrides = None,
     seconds: Annotated[
         float, typer.Option(min=1, help="Time for the policy's episodes; the rest takes a minute.")
-    ] = 60,
+    ] = 90,
     groups: Annotated[int, typer.Option(min=1, help="Most groups to play.")] = 128,
     effect: Annotated[
         float, typer.Option(min=0.1, max=50, help="Points that evaluations are to show.")

@@ -42,8 +42,10 @@ def measure_update(components: Components, groups: Sequence[Group]) -> Update:
         learner.update(chosen, estimate(components, learner, chosen))
         return time.monotonic() - begun
 
-    count = min(wanted, max(1, int(SECONDS / update(usable[:1]))))
-    seconds = update(usable[:count])
+    seconds, count = update(usable[:1]), 1
+    if seconds < SECONDS:  # a first update is slower than others, and one group than several
+        count = min(wanted, max(1, int(SECONDS / seconds)))
+        seconds = update(usable[:count])
     scale = components.recipe.train.tasks_per_step / count
     note = "measured" if scale == 1 else f"measured with {count} groups, in proportion to groups"
     return Update(seconds * scale, note)
