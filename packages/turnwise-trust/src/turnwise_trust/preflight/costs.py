@@ -39,7 +39,7 @@ def _run(played: Rehearsal, sampling: float, each: float, update: Update) -> Ite
     train, evaluation = played.recipe.train, played.recipe.evaluation
     learning = update.seconds or 0.0
     most = max(len(wave.groups) for wave in played.waves)
-    waves = "" if most == train.tasks_per_step else f", in proportion from {most} groups at once"
+    waves = "" if most == train.tasks_per_step else f" with {most} groups; rather less at once"
     said = f"without the update: {update.note}"
     if update.seconds:
         said = f"{learning:.2g} s of updating ({update.note})"

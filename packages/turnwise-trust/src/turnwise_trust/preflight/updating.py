@@ -14,7 +14,7 @@ from turnwise.parts.components import Components
 from turnwise.types import Group, Trajectory
 
 SECONDS = 25.0
-"""Time for the second update, which is of as many groups as are likely to fit in."""
+"""Time for the second update, which is of as many groups as fit in."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Update:
 
 
 def measure_update(components: Components, groups: Sequence[Group]) -> Update:
-    """Update on one group, then on as many of a step's as there is time for; the time of a step is
-    in proportion to the tokens."""
+    """Update on two episodes, then on as many of a step's groups as there is time for; the time of
+    a step is in proportion to the tokens."""
     usable = [one for one in map(_rewarded, groups) if len(one.graded) > 1]
     if not usable:
         return Update(None, "there is no group to learn from")
@@ -35,20 +35,26 @@ def measure_update(components: Components, groups: Sequence[Group]) -> Update:
         learner = make_learner(components)
     except (ConfigError, NotSupportedError) as error:
         return Update(None, f"it was not measured: {error}")
-    wanted = min(components.recipe.train.tasks_per_step, len(usable))
 
     def update(chosen: Sequence[Group]) -> float:
         begun = time.monotonic()
         learner.update(chosen, estimate(components, learner, chosen))
         return time.monotonic() - begun
 
-    seconds, count = update(usable[:1]), 1
-    if seconds < SECONDS:  # a first update is slower than others, and one group than several
-        count = min(wanted, max(1, int(SECONDS / seconds)))
-        seconds = update(usable[:count])
-    scale = components.recipe.train.tasks_per_step / count
-    note = "measured" if scale == 1 else f"measured with {count} groups, in proportion to groups"
-    return Update(seconds * scale, note)
+    step = components.recipe.train.tasks_per_step
+    each = _tokens(usable) / len(usable)
+    first = [replace(usable[0], trajectories=usable[0].trajectories[:2])]
+    seconds, chosen = update(first), first
+    fit = min(step, len(usable), int(SECONDS / seconds * _tokens(first) / each))
+    if fit:  # the first update is slower than others, so there is time for these
+        chosen = usable[:fit]
+        seconds = update(chosen)
+    note = "measured" if fit == step else f"from {_tokens(chosen):,} tokens; rather less at once"
+    return Update(seconds * step * each / _tokens(chosen), note)
+
+
+def _tokens(groups: Sequence[Group]) -> int:
+    return sum(len(one.tokens) for group in groups for one in group.trajectories)
 
 
 def _rewarded(group: Group) -> Group:
