@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from turnwise.storage.audits import Finding
+from turnwise_trust.audit import replay as replayed
+from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.replay import DETERMINISM, ISOLATION, replay
 from turnwise_trust.audit.subject import subject_of
 
@@ -127,3 +129,12 @@ def test_what_an_episode_leaves_to_another_is_named(tmp_path: Path, name: str, s
     assert rows[DETERMINISM].passed
     assert rows[ISOLATION].passed is False
     assert said in rows[ISOLATION].note
+
+
+@pytest.mark.long
+def test_a_process_that_fails_or_is_late_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(EnvironmentRaised, match="another process cannot play: OSError: the file"):
+        found_in(tmp_path, "Exiting")
+    monkeypatch.setattr(replayed, "SECONDS", 0.01)
+    rows = found_in(tmp_path, "Sound")
+    assert [one.passed for one in rows.values()] == [None, None]

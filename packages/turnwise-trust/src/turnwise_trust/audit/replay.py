@@ -30,6 +30,7 @@ from turnwise_trust.audit.subject import Subject
 MODULE = "turnwise_trust.audit.replay"
 SECONDS = 60.0
 """Seconds that a process may take."""
+HASH_SEEDS = ("1", "2")
 RESTORED = 2
 """Tasks whose episodes are restored before each step."""
 PASSES = 4
@@ -50,7 +51,7 @@ def replay(subject: Subject) -> Iterator[Finding]:
     chosen = _scripts(subject, tasks)
     here = _told(subject, tasks)
     try:
-        first, second = (_elsewhere(subject, tasks, hash_seed) for hash_seed in ("1", "2"))
+        first, second = _elsewhere(subject, tasks)
     except Late:
         late = f"not judged: another process has not played its episodes within {SECONDS:g} s"
         yield Finding(DETERMINISM, note=late)
@@ -133,30 +134,42 @@ def _unrestorable(subject: Subject, tasks: Sequence[Task]) -> bool:
         return asyncio.run(is_restorable(subject.environment, tasks[:RESTORED])) is False
 
 
-def _elsewhere(subject: Subject, tasks: Sequence[Task], hash_seed: str) -> Mapping[str, Any]:
-    """Have another process play. Raises EnvironmentRaised where it fails, Late where it takes too
-    long."""
+def _elsewhere(subject: Subject, tasks: Sequence[Task]) -> list[Mapping[str, Any]]:
+    """Have two other processes play, side by side. Raises EnvironmentRaised where one fails, Late
+    where it takes too long."""
     arguments = [subject.name, dict(subject.options), [task.id for task in tasks], subject.seed]
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "told.json"
-        command = [sys.executable, "-m", MODULE, json.dumps(arguments), str(file)]
+        files = [Path(folder) / f"{hash_seed}.json" for hash_seed in HASH_SEEDS]
+        begun = [_begun(json.dumps(arguments), file) for file in files]
         try:
-            subprocess.run(
-                command,
-                env={**os.environ, "PYTHONHASHSEED": hash_seed},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=SECONDS,
-                check=True,
-            )
-        except subprocess.TimeoutExpired:
-            raise Late from None
-        except subprocess.CalledProcessError as error:
-            last = (error.stderr.strip().splitlines() or ["nothing was said"])[-1]
-            raise EnvironmentRaised(f"another process cannot play: {last}") from None
-        told: Mapping[str, Any] = json.loads(file.read_text())
-        return told
+            for process in begun:
+                _await(process)
+        finally:
+            for process in begun:
+                process.kill()
+                process.communicate()
+        return [json.loads(file.read_text()) for file in files]
+
+
+def _begun(arguments: str, file: Path) -> subprocess.Popen[str]:
+    """A process that plays and writes what it saw; the file's name is its hash seed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", MODULE, arguments, str(file)],
+        env={**os.environ, "PYTHONHASHSEED": file.stem},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _await(process: subprocess.Popen[str]) -> None:
+    try:
+        _, said = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Late from None
+    if process.returncode:
+        last = (said.strip().splitlines() or ["nothing was said"])[-1]
+        raise EnvironmentRaised(f"another process cannot play: {last}")
 
 
 def _told(subject: Subject, tasks: Sequence[Task], passes: Passes = ()) -> Mapping[str, Any]:
