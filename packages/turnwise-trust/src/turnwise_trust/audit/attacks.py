@@ -115,9 +115,9 @@ def tried(subject: Subject, attack: Attack) -> Tried:
 
 def looked_at(subject: Subject, most: int = FEW) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks of a first look, and the others."""
-    first = spread(subject.tasks, most if subject.seconds < SLOW else min(most, FEW_OF_SLOW))
+    first = spread(subject.unsolved, most if subject.seconds < SLOW else min(most, FEW_OF_SLOW))
     known = {task.id for task in first}
-    return first, [task for task in subject.tasks if task.id not in known]
+    return first, [task for task in subject.unsolved if task.id not in known]
 
 
 def paid_by_task(

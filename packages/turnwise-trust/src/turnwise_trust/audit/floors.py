@@ -15,7 +15,7 @@ def floors(subject: Subject) -> Iterator[Finding]:
     """The success of an idle agent, and of the oracle, against what the environment declares."""
     declared = subject.environment.spec.reference_scores
     most, least = max(IDLE, declared.get("noop", 0.0)), declared.get("oracle", 1.0)
-    share, count = success(subject.idle), len(subject.idle)
+    share, count = success(subject.idle_at_work), len(subject.idle_at_work)
     low, high = wilson(round(share * count), count)
     yield Finding(
         "an agent that does nothing",
@@ -24,7 +24,7 @@ def floors(subject: Subject) -> Iterator[Finding]:
         high,
         bound=most,
         passed=low <= most,
-        note="share of tasks that an empty answer solves",
+        note=f"share of {count} tasks that an empty answer solves",
         remedy="" if low <= most else "Have verify() ask for what only acting can bring about.",
     )
     if subject.of_oracle:

@@ -61,7 +61,8 @@ def _malformed(subject: Subject, episode: Trajectory) -> list[str]:
     if spec.rewards == "shares" and not 0 <= verdict.reward <= 1:
         found.append(f"reward {verdict.reward:g} outside of 0 to 1")
     turns = episode.turn_rewards
-    if not spec.turn_rewards and turns is not None and turns.any():
+    stated = subject.environment.facts is not None  # else nothing is declared at all
+    if stated and not spec.turn_rewards and turns is not None and turns.any():
         found.append("its turns have rewards, and turn_rewards is not declared")
     for name, part in spec.parts.items():
         numbers = (
@@ -106,7 +107,7 @@ def _way(subject: Subject, task: Task) -> list[float]:
 
 def _false_positives(subject: Subject) -> Finding:
     others = list(graded(played(subject, list(_wrong_answers(subject)))))
-    wrong = [*graded(subject.idle), *others]
+    wrong = [*graded(subject.idle_at_work), *others]
     passing = [one for one in wrong if one.verdict and one.verdict.success]
     chance = [one.verdict.success for one in graded(subject.of_random) if one.verdict]
     share = rate(len(passing), len(wrong))

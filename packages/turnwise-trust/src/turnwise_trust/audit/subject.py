@@ -117,6 +117,23 @@ class Subject:
         """Episodes of an agent that answers nothing."""
         return self.play(scripted([]))
 
+    @cached_property
+    def idle_at_work(self) -> list[Trajectory]:
+        """The idle agent's episodes in which something was to be done. Where the oracle mostly acts
+        and on some tasks only answers, those are in order as they are, and doing nothing is right.
+        """
+        acts = {name for name, actions in self.oracle.items() if any(one.calls for one in actions)}
+        if 2 * len(acts) <= len(self.oracle):
+            return self.idle
+        return [one for one in self.idle if one.task.id in acts or one.task.id not in self.oracle]
+
+    @cached_property
+    def unsolved(self) -> Sequence[Task]:
+        """The tasks that doing nothing does not solve, on which attacks are tried; all of them
+        where it solves each."""
+        left = [one.task for one in self.idle if not (one.verdict and one.verdict.success)]
+        return left or self.tasks
+
 
 Probe = Callable[[Subject], Iterable[Finding]]
 """One attack, or one measurement: its findings, at least one, `passed` for what was tried in
