@@ -24,6 +24,7 @@ from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.statement import commit, statement
 from turnwise.monitor.no_signal import summary
+from turnwise.storage.audits import audits
 from turnwise.storage.run_folder import POLICIES, RunFolder
 from turnwise.types import Task
 
@@ -132,6 +133,7 @@ def write_report(
     many RL steps taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and
     `statement`, in which `policy` says whose figures they are."""
     steps, without = folder.lines("metrics.jsonl"), folder.lines("no_signal.jsonl")
+    audited = "; ".join(audits(folder.path).values()) or "none"
     report = {
         "name": recipe.name,
         "seed": recipe.seed,
@@ -139,7 +141,7 @@ def write_report(
         "comparisons": [asdict(comparison) for comparison in comparisons],
         "constant_answer": best_constant_answer(heldout),
         "learning_signal": summary(len(steps), without),
-        "statement": statement(recipe, environment, heldout, policy),
+        "statement": {**statement(recipe, environment, heldout, policy), "audits": audited},
         "seconds": round(seconds, 1),
         "commit": commit(),
         "version": version("turnwise"),

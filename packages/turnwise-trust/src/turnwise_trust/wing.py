@@ -1,4 +1,4 @@
-"""The wing: the commands `audit`, `doctor` and `preflight`, and alarms while a run trains."""
+"""The wing: its commands, the audit before a training, and alarms while a run trains."""
 
 from turnwise.wings import Wing
 
@@ -9,6 +9,11 @@ WING = Wing(
         "preflight": "turnwise_trust.preflight.command:preflight",
     },
     parts={"monitor": {"alarms": ("turnwise_trust.alarms.monitor:alarms_of", "what is wrong")}},
-    settings={"alarms": "turnwise_trust.alarms.settings:AlarmsConfig"},
+    settings={
+        "alarms": "turnwise_trust.alarms.settings:AlarmsConfig",
+        "audit": "turnwise_trust.audit.settings:AuditConfig",
+    },
     sections={"alarms": "turnwise_trust.alarms.monitor:checked"},
+    stages={"audit": ("turnwise_trust.audit.stage:QuickAudit", "first")},
 )
+"""The audit of an environment: attacks on its verifier and measurements, without a model."""

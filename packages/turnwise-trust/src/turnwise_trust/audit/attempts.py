@@ -5,8 +5,11 @@ returns no number leaves the attempt ungraded, as it leaves an episode.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
@@ -18,6 +21,10 @@ from turnwise.types import Action, Observation, Step, Task, Trajectory
 Policy = Callable[[Trajectory], Action | None]
 """A function from the episode so far, its first message included, to the next action; None when it
 is done: then it answers nothing until the episode ends."""
+
+Played = Coroutine[Any, Any, list[Trajectory]]
+Run = Callable[[Played], list[Trajectory]]
+"""Runs a coroutine to its end, as `asyncio.run`."""
 
 NOTHING = Action("", answer="")
 
@@ -47,9 +54,12 @@ def attempts(
     policy: Policy,
     seed: int = 0,
     limits: RolloutConfig = LIMITS,
+    until: float = math.inf,
+    run: Run = asyncio.run,
 ) -> list[Trajectory]:
-    """Play each task once, one after the other, and judge it. The same seed gives the same
-    episodes where the environment is deterministic."""
+    """Play each task once, one after the other, and judge it; none is begun after the moment
+    `until` of `time.monotonic()`. The same seed gives the same episodes where the environment is
+    deterministic."""
 
     async def work() -> list[Trajectory]:
         return [
@@ -60,9 +70,10 @@ def attempts(
                 policy=policy,
             ).run()
             for task in tasks
+            if time.monotonic() < until
         ]
 
-    return asyncio.run(work())
+    return run(work())
 
 
 def scripted(actions: Sequence[Action]) -> Policy:

@@ -27,6 +27,8 @@ PROBES: Sequence[Probe] = (
     *(answers, hedges, prompts, leaks, grader, escapes),
 )
 """All of them; each plays as many episodes as the subject has tasks, some several times."""
+QUICK: Sequence[Probe] = (floors,)
+"""The probes before a training: of a few episodes for each task."""
 
 
 def audited(

@@ -1,6 +1,8 @@
 """The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
 
+import asyncio
 import json
+import math
 import random
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +11,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import DataError
@@ -16,7 +19,7 @@ from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.measurement import all_tasks, spread
-from turnwise_trust.audit.attempts import LIMITS, Policy, attempts, graded, scripted
+from turnwise_trust.audit.attempts import LIMITS, Policy, Run, attempts, graded, scripted
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 
 FEW = 4
@@ -46,6 +49,10 @@ class Subject:
     """The first error of its oracle."""
     late: list[str] = field(default_factory=list)
     """The episodes that ran into the deadline, so far: shared by all that is made of this one."""
+    limits: RolloutConfig = LIMITS
+    until: float = math.inf
+    """The moment of `time.monotonic()` after which no episode is begun."""
+    run: Run = asyncio.run
 
     @property
     def command(self) -> str:
@@ -54,19 +61,21 @@ class Subject:
         return shlex.join(["turnwise", "audit", self.name, *options, "--seed", str(self.seed)])
 
     def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
-        """Episodes of a policy, one for each task. Raises EnvironmentRaised where MOST_LATE have
-        run into the deadline: an audit of such an environment would take hours."""
+        """Episodes of a policy, one for each task; fewer where the time is over. Raises
+        EnvironmentRaised where MOST_LATE have run into the deadline: an audit of such an
+        environment would take hours."""
         chosen = self.tasks if tasks is None else tasks
         return [one for task in chosen for one in self._played(policy, task)]
 
     def _played(self, policy: Policy, task: Task) -> list[Trajectory]:
         self.in_time([])
-        return self.in_time(attempts(self.environment, [task], policy, self.seed))
+        where = (self.limits, self.until, self.run)
+        return self.in_time(attempts(self.environment, [task], policy, self.seed, *where))
 
     def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
         """Note which of these episodes were late, and return them; raises as `play`."""
         for one in played:
-            if not one.outcome.graded and one.seconds >= LIMITS.max_seconds:
+            if not one.outcome.graded and one.seconds >= self.limits.max_seconds:
                 self.late.append(f"task {one.task.id}: {one.outcome.value}: {one.problem}")
         if len(self.late) >= MOST_LATE:
             raise EnvironmentRaised(f"{len(self.late)} episodes hang, as {self.late[0]}")
