@@ -217,7 +217,7 @@ class Levels(Letters):
         return replace(verdict, success=verdict.reward > trajectory.task.secret["level"])
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [Action("", answer="letters")]
+        return [Action("letters", answer="letters")]
 
 
 class Restorable(Letters):

@@ -55,4 +55,4 @@ class Unjudged(Capitals):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         if self.every or trajectory.episode:
             raise OSError("the grader is away")
-        return Verdict(0.0, False)
+        return await super().verify(trajectory)

@@ -1,12 +1,9 @@
-"""The probes of an audit, in order, and its verdict."""
+"""The probes of an audit, in order."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from turnwise.monitor.display import Display, SilentDisplay
-from turnwise.storage.audits import Finding
 from turnwise_trust.audit.answers import answers
-from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.data import data
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.faults import faults
@@ -16,55 +13,26 @@ from turnwise_trust.audit.hedges import hedges
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
 from turnwise_trust.audit.prompts import prompts
+from turnwise_trust.audit.quick import tried
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.rewards import rewards
+from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.speed import speed
+from turnwise_trust.audit.steps import farmable, unneeded
 from turnwise_trust.audit.subject import Probe, Subject
 from turnwise_trust.page import Page
 
 PROBES: Sequence[Probe] = (
     *(floors, data, rewards, noise, replay, faults, speed),
     *(answers, hedges, prompts, leaks, grader, escapes),
+    *(farmable, unneeded, reward_search),
 )
-"""All of them; each plays as many episodes as the subject has tasks, some several times."""
-QUICK: Sequence[Probe] = (floors,)
-"""The probes before a training: of a few episodes for each task."""
+"""All of them; each plays as many episodes as the subject has tasks, some several times. Those that
+a run begins with are in `quick.QUICK` too."""
 
 
 def audited(
     subject: Subject, probes: Sequence[Probe] = PROBES, display: Display | None = None
 ) -> Page:
-    """Try each probe on an environment. What failed comes first."""
-    findings: dict[Finding, None] = {}
-    display = display or SilentDisplay()
-    display.phase(f"audit of {subject.name}", len(probes))
-    for probe in probes:
-        findings |= dict.fromkeys(_findings(probe, subject))
-        display.advance(f"{probe.__name__} is done")
-    display.close()
-    told = [_replayable(one, subject) for one in findings]
-    ordered = sorted(told, key=lambda one: one.passed is not False)
-    return Page(f"Audit of {subject.name}", _verdict(ordered), ordered)
-
-
-def _findings(probe: Probe, subject: Subject) -> list[Finding]:
-    """The findings of a probe; that it could not go on, where the environment raised."""
-    try:
-        return list(probe(subject))
-    except EnvironmentRaised as error:
-        remedy = "Mend what raises or hangs: no probe can go on after it."
-        return [Finding("the environment's code", passed=False, note=str(error), remedy=remedy)]
-
-
-def _replayable(finding: Finding, subject: Subject) -> Finding:
-    """A finding that failed, with the command that shows it again where the probe says no more."""
-    if finding.replay or finding.passed is not False:
-        return finding
-    return replace(finding, replay=subject.command)
-
-
-def _verdict(findings: Sequence[Finding]) -> str:
-    failed = [one.check for one in findings if one.passed is False]
-    if failed:
-        return f"Not certified for RL: {'; '.join(failed)}."
-    return "Certified for RL: nothing that was tried earned what the task did not ask for."
+    """Try probes on an environment. What failed comes first."""
+    return tried(subject, probes, display or SilentDisplay())

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from turnwise.errors import ConfigError, DataError
+from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.training.context import RunContext
 from turnwise_environments.measurement import spread
 from turnwise_trust.audit.attempts import LIMITS
 from turnwise_trust.audit.calls import known_oracle
-from turnwise_trust.audit.probes import QUICK, audited
+from turnwise_trust.audit.quick import QUICK, tried
 from turnwise_trust.audit.settings import AuditConfig
 from turnwise_trust.audit.subject import Subject
 
@@ -37,7 +38,8 @@ class QuickAudit:
             title = f"Quick audit of {recipe.environment.name}: none, as {why}"
             write_audit(context.folder, NAME, title, [])
             return step
-        page = await asyncio.to_thread(audited, _subject(context, settings.seconds), QUICK)
+        subject = _subject(context, settings.seconds)
+        page = await asyncio.to_thread(tried, subject, QUICK, SilentDisplay())
         accepted = [one.check for one in page.failed if one.check in settings.accept]
         refused = _refused(page.findings, settings.accept)
         title = f"Quick audit of {recipe.environment.name}, {page.plain()['hash']}"

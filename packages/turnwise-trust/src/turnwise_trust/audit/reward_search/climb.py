@@ -1,0 +1,53 @@
+"""Hill-climbing over scripts by random edits, on the verifier alone: one script for all tasks."""
+
+from collections.abc import Callable
+
+from turnwise_trust.audit.attempts import scripted
+from turnwise_trust.audit.reward_search.edits import Script, edited
+from turnwise_trust.audit.reward_search.ground import Ground, Score
+
+LEADERS = 6
+"""Scripts that are kept to be edited, of each aim."""
+Aim = Callable[[Score], tuple[float, float]]
+AIMS: dict[str, Aim] = {
+    "success": lambda score: (score.success, score.reward),
+    "unearned": lambda score: (score.unearned, score.reward),
+}
+"""Numbers that the search is after, each with what decides between equals."""
+
+
+def climb(ground: Ground, episodes: int) -> dict[str, Script]:
+    """The best script for each aim, as the seen tasks say."""
+    found: dict[Script | str, tuple[Script, Score]] = {}
+    least = ground.left - episodes
+    pool = list(ground.scripts())
+
+    def leaders(aim: str, count: int = LEADERS) -> list[Script]:
+        def rank(one: tuple[Script, Score]) -> tuple[float, float, int]:
+            return (*AIMS[aim](one[1]), -len(one[0]))
+
+        return [script for script, _ in sorted(found.values(), key=rank, reverse=True)[:count]]
+
+    def tried(script: Script) -> None:
+        key = repr(script)
+        if key not in found:
+            found[key] = script, ground.tried(scripted(script))
+
+    for script in pool:
+        if ground.left > least and ground.open:
+            tried(script)
+    attempts = 0
+    while ground.left > least and ground.open and attempts < episodes:
+        attempts += 1
+        aim = ground.stream.choice(sorted(AIMS))
+        tried(edited(ground.stream.choice(leaders(aim)), pool, ground.stream))
+    return {aim: _best(ground, leaders(aim), AIMS[aim]) for aim in AIMS}
+
+
+def _best(ground: Ground, leaders: list[Script], aim: Aim) -> Script:
+    """The best of the leaders on all seen tasks; of equals, the first."""
+    scores = {
+        place: aim(ground.score(ground.play(scripted(script), ground.seen)))
+        for place, script in enumerate(leaders)
+    }
+    return leaders[max(scores, key=lambda place: (scores[place], -place), default=0)]
