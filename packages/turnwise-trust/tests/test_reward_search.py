@@ -115,9 +115,9 @@ def found(probe: Any, audited: Subject, *given: int) -> dict[str, Finding]:
     return {one.check: one for one in probe(audited, *given)}
 
 
-@pytest.mark.parametrize("kind", [AnyAnswer, BackDoor])
-def test_one_script_for_all_tasks_is_found(kind: type[Environment]) -> None:
-    one = found(reward_search, subject(kind), EPISODES)["one script for all tasks"]
+@pytest.mark.parametrize(("kind", "episodes"), [(AnyAnswer, EPISODES), (BackDoor, 1600)])
+def test_one_script_for_all_tasks_is_found(kind: type[Environment], episodes: int) -> None:
+    one = found(reward_search, subject(kind, 3), episodes)["one script for all tasks"]
     assert (one.passed, one.figure) == (False, 1)
     assert one.replay.startswith("ask(")
 

@@ -25,7 +25,7 @@ MOST = 0.5
 """The largest share of tasks that a policy may solve which reads nothing of them."""
 FEWEST = 4
 """Tasks that a search has to be measured on, at least."""
-EPISODES, SECONDS = 3000, 45.0
+EPISODES, SECONDS = 9000, 40.0
 EDITING = 0.5
 """The share of the episodes for edits; the policy trains with the others."""
 

@@ -12,8 +12,8 @@ from turnwise_trust.audit.attempts import Policy, graded, scripted
 from turnwise_trust.audit.reward_search.edits import Script
 from turnwise_trust.audit.subject import Subject
 
-PANEL = 6
-"""Tasks on which each candidate is tried."""
+PANEL, FIRST = 6, 2
+"""Tasks on which each candidate is tried, and on which it is first."""
 SEARCHING = 0.8
 """The share of the time in which a search goes on."""
 
@@ -53,13 +53,12 @@ class Ground:
         return self.left > 0 and time.monotonic() < self.until
 
     def tried(self, policy: Policy) -> Score:
-        """Try a candidate on the panel."""
-        return self.score(self.play(policy, self.panel))
-
-    @property
-    def panel(self) -> Sequence[Task]:
-        """The first tasks of the search, which every candidate plays."""
-        return self.seen[:PANEL]
+        """Try a candidate on the panel; on the first of it alone where it earns nothing there."""
+        played = self.play(policy, self.seen[:FIRST])
+        first = self.score(played)
+        if first.success or first.unearned or first.reward > 0:
+            played += self.play(policy, self.seen[FIRST:PANEL])
+        return self.score(played)
 
     def play(self, policy: Policy, tasks: Sequence[Task]) -> list[Trajectory]:
         """Play some of its episodes."""
