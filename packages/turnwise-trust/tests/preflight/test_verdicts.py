@@ -14,9 +14,10 @@ from tests.rollout.playing import decode, encode, rolling
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError, ToolError
+from turnwise.rollout.order import RolloutSchedule
 from turnwise.storage.audits import Finding
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.decision import Verdict as Advice
 from turnwise_trust.preflight.rehearsal import Rehearsal, Wave, play, rehearsal
@@ -51,7 +52,8 @@ class Looking(Plain):
         return "It is yes."
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [Action("", answer="yes")]
+        look = ToolCall("look", {"where": "here"})
+        return [Action(LOOK, calls=(look,)), Action(RIGHT, answer="yes")]
 
 
 class Unknown(Looking):
@@ -83,7 +85,15 @@ class Idle(Looking):
     """Pays for an answer that is not wrong."""
 
     def verify(self, trajectory: Trajectory) -> Verdict:
-        return Verdict(1.0, trajectory.answer != "no")
+        right = trajectory.answer != "no"
+        return Verdict(float(right), right)
+
+
+class Unpaid(Looking):
+    """Pays the same whatever comes of it."""
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        return Verdict(1.0, trajectory.answer == "yes")
 
 
 class Refusing(Looking):
@@ -162,7 +172,8 @@ def rehearsed(
         task = int(shown.split("?")[0].split()[-1])
         return encode(script(chance, task, shown.count("<information>")))
 
-    runner = rolling(environment, policy, recipe.rollout, seats=8)
+    limits = RolloutSchedule(recipe.rollout).limits(0)
+    runner = rolling(environment, policy, limits, seats=8)
     train = environment.tasks("train")
     waves = asyncio.run(play(recipe, runner, train, 60, groups))
     return rehearsal(recipe, runner, train, environment.tasks("heldout"), waves)
@@ -190,6 +201,7 @@ CASES = [
     (Advice.ENVIRONMENT, Idle(), sometimes(0.5), "does nothing solves 100%", {}),
     (Advice.ENVIRONMENT, Refusing(), sometimes(0.5), "own oracle solves", {}),
     (Advice.ENVIRONMENT, Noisy(), sometimes(0.5), "noise in part", {}),
+    (Advice.ENVIRONMENT, Unpaid(), sometimes(0.5), "paid for is not success", {}),
     (Advice.RL, Unknown(), sometimes(0.3), "have rewards to compare", {}),
     (Advice.RL, Looking(), first_looking(0.6), "have rewards to compare", {}),
     (Advice.RL, Looking(), sometimes(0.05), "have rewards to compare", {}),
@@ -272,6 +284,20 @@ def test_what_was_played_before_it_is_stopped_is_kept():
         return await playing
 
     assert [len(wave.groups) for wave in asyncio.run(work())] == [2]
+
+
+def test_an_idle_agent_may_earn_what_the_environment_declares():
+    class Declared(Idle):
+        @property
+        def spec(self) -> EnvironmentSpec:
+            return EnvironmentSpec("declared", "1", reference_scores={"noop": 1.0})
+
+    assert examined(Declared(), sometimes(0.5)).verdict.startswith("RL: ")
+
+
+def test_the_oracle_is_not_bound_by_the_recipes_first_horizon():
+    page = examined(Looking(), walking(0.1), groups=6, max_turns=16, horizon={"turns": 1})
+    assert found(page, "the oracle").figure == 1
 
 
 def test_groups_of_one_are_compared_with_each_other():

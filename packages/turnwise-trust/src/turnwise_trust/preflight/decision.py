@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from turnwise.evaluation.evaluate import FEWEST
-from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.preflight.facts import Facts, Rate
 
 NOISY = 0.9
@@ -124,14 +123,14 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         Verdict.ENVIRONMENT,
-        [Above("idle", IDLE)],
+        [Above("idle", "allowed idle")],
         "an agent that does nothing solves {idle:.0%} of the tasks",
         "Have verify() ask for what only acting can bring about: turnwise audit shows how.",
         certainly=True,
     ),
     Rule(
         Verdict.ENVIRONMENT,
-        [Below("oracle", FAILING_ORACLE)],
+        [Below("oracle", "least oracle")],
         "the environment's own oracle solves {oracle:.0%} of the tasks",
         "Mend the verifier, or the labels that it refuses: turnwise audit names them.",
         certainly=True,
@@ -186,6 +185,13 @@ RULES: Sequence[Rule] = (
         "groups",
         "Give turns their own credit: reward.parts of turns, and an algorithm such as mt_grpo or "
         "gigpo (turnwise algorithms).",
+    ),
+    Rule(
+        Verdict.ENVIRONMENT,
+        [Below("signal", "enough signal"), Above("mixed successes", "enough signal")],
+        "{mixed successes:.0%} of the groups have both successes and failures, and their rewards "
+        "differ in {signal:.0%}: what is paid for is not success",
+        "Have the verdict's reward, or the recipe's reward.outcome, follow its success.",
     ),
     Rule(
         Verdict.IMITATE,

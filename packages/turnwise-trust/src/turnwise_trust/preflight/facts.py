@@ -51,6 +51,7 @@ def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:
     episodes, train = played.episodes, played.recipe.train
     yield "groups", exactly(len(played.groups))
     yield "signal", _signal(played)
+    yield "mixed successes", _mixed_successes(played.groups)
     yield "success", _success(episodes)
     yield "solved", _solved(episodes)
     yield "ungraded", _share(episodes, lambda one: one.reward is None)
@@ -138,6 +139,19 @@ def _rewards(group: Group) -> list[float]:
 
 def _differ(numbers: Sequence[float]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) > EQUAL
+
+
+def _mixed_successes(groups: Sequence[Group]) -> Rate:
+    """The share of groups with both outcomes, whatever their rewards."""
+    verdicts = [
+        (
+            group.trajectories[0].task.id,
+            {one.verdict.success for one in group.graded if one.verdict},
+        )
+        for group in groups
+        if len(group.graded) > 1
+    ]
+    return _by_task([(task, len(found) > 1) for task, found in verdicts])
 
 
 def _turn_signal(groups: Sequence[Group]) -> Rate:

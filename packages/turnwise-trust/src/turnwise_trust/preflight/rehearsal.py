@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.runner import RolloutRunner, members_of, new_groups, within
 from turnwise.types import Action, Group, Outcome, Task, Trajectory
 from turnwise_environments.measurement import oracles, spread
-from turnwise_trust.audit.attempts import Attempt, scripted
+from turnwise_trust.audit.attempts import LIMITS, Attempt, scripted
 
 FIRST_WAVE = 2
 """Groups that are played first, so that it is known how long more will take."""
@@ -131,11 +131,12 @@ def rehearsal(
     why = _not_again(runner)
     return replace(
         played,
-        idle=_scripted(runner, planned, [()] * len(planned)),
+        idle=_scripted(runner, planned, [()] * len(planned), LIMITS),
         oracle=_scripted(
             runner,
             [Trajectory(task, "preflight", 0, recipe.seed) for task, _ in known],
             [actions for _, actions in known],
+            LIMITS,
         ),
         again=() if why else _again(runner, played.episodes),
         not_again=why,
@@ -159,7 +160,7 @@ def _again(
     chosen = _some(succeeded, max(half, REPLAYED - len(failed)))
     chosen += _some(failed, REPLAYED - len(chosen))
     actions = [[turn.action for turn in one.turns] for one in chosen]
-    played = _scripted(runner, chosen, actions)
+    played = _scripted(runner, chosen, actions, runner.limits)
     return list(zip(chosen, played, strict=False))
 
 
@@ -172,11 +173,12 @@ def _scripted(
     runner: RolloutRunner,
     planned: Sequence[Trajectory],
     actions: Sequence[Sequence[Action]],
+    limits: RolloutConfig,
 ) -> list[Trajectory]:
-    """Play scripts one after the other, under the recipe's budgets, as far as the time goes."""
+    """Play scripts one after the other, as far as the time goes."""
 
     async def work() -> list[Trajectory]:
-        return [await one.run() for one in _in_time(runner, planned, actions)]
+        return [await one.run() for one in _in_time(runner, planned, actions, limits)]
 
     return asyncio.run(work())
 
@@ -185,6 +187,7 @@ def _in_time(
     runner: RolloutRunner,
     planned: Sequence[Trajectory],
     actions: Sequence[Sequence[Action]],
+    limits: RolloutConfig,
 ) -> Iterator[Attempt]:
     end = time.monotonic() + SCRIPTED_SECONDS
     for one, script in zip(planned, actions, strict=True):
@@ -193,6 +196,6 @@ def _in_time(
         yield Attempt(
             planned=Trajectory(one.task, one.group, one.episode, one.seed),
             prototype=runner.environment,
-            limits=within(runner.limits, runner.environment.budget(one.task)),
+            limits=within(limits, runner.environment.budget(one.task)),
             policy=scripted(list(script)),
         )

@@ -52,8 +52,11 @@ def page_of(played: Rehearsal, update: Update, effect: float) -> Page:
 def bounds_of(played: Rehearsal, effect: float) -> Mapping[str, float]:
     """The bounds of the decision that depend on the recipe and the effect."""
     needed = 1 / played.recipe.train.tasks_per_step
+    declared = played.runner.environment.spec.reference_scores
     return {
         "allowed ungraded": played.recipe.rollout.max_ungraded_share,
+        "allowed idle": max(IDLE, declared.get("noop", 0.0)),
+        "least oracle": min(FAILING_ORACLE, declared.get("oracle", 1.0)),
         "ceiling": 1 - effect,
         "enough signal": min(max(needed, SCARCEST), COMMONEST),
     }
@@ -158,11 +161,14 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
     if "idle" in facts:
         rate = facts["idle"]
         note = f"of {rate.number} tasks that an empty answer solves"
-        yield Finding("an agent that does nothing", *rate[:3], IDLE, rate.low <= IDLE, note)
+        most = bounds["allowed idle"]
+        yield Finding("an agent that does nothing", *rate[:3], most, rate.low <= most, note)
     if "oracle" in facts:
         rate = facts["oracle"]
         note = f"of {rate.number} tasks that the environment's own oracle solves"
-        yield Finding("the oracle", *rate[:3], passed=rate.high >= FAILING_ORACLE, note=note)
+        yield Finding(
+            "the oracle", *rate[:3], passed=rate.high >= bounds["least oracle"], note=note
+        )
     if "shared" in facts:
         rate = facts["shared"]
         remedy = "Leave them out: on these an evaluation measures what was learned by heart."
