@@ -126,9 +126,9 @@ def begun_alike(one: RunLearner, two: DistributedLearner, folder: Path, tokenize
     two.load_state(checkpoint.load(folder / "step-000000").learner)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether numbers are equal to 1e-6, as shares of them where they are above 1."""
-    return bool(torch.allclose(torch.as_tensor(one), torch.as_tensor(other), 1e-6, 1e-6, True))
+def same(one: Any, other: Any, near: float = 1e-6) -> bool:
+    """Whether numbers are equal to `near`, as shares of them where they are above 1."""
+    return bool(torch.allclose(torch.as_tensor(one), torch.as_tensor(other), near, near, True))
 
 
 def assert_same_weights(
@@ -204,7 +204,8 @@ def assert_same_update(
     assert found.tokens.keys() == expected.tokens.keys()
     for trajectory, row in expected.tokens.items():
         theirs = found.tokens[trajectory]
-        assert all(same(row[field], theirs[field]) for field in row.dtype.names or ())
+        # As metrics: the rounding of a first update is in the numbers of the second.
+        assert all(same(row[field], theirs[field], 1e-5) for field in row.dtype.names or ())
     assert_same_weights(one.model, other.model, one.state(), other.state())
 
 
