@@ -18,7 +18,7 @@ from turnwise_trust.audit.subject import Subject
 
 SHOWN = 60
 """Characters of a text that a finding quotes."""
-SECONDS = 8.0
+SECONDS = 5.0
 """Seconds that the episodes of one comparison may take together, as far as one can tell before."""
 
 
