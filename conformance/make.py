@@ -219,6 +219,7 @@ def part_weights(inputs: Inputs, mask: list[Any], planted: str) -> list[float]:
 
 def entropy_terms(inputs: Inputs, mask: list[Any], planted: str) -> list[Any]:
     """What each token's entropy is multiplied by: the mean over the step's sampled tokens."""
+    planted = planted.removesuffix(" of the entropy")
     weights = loss_weights(inputs | {"aggregation": "token_mean"}, mask, planted)
     return [-inputs["entropy_coefficient"] * w * row for w, row in zip(weights, mask, strict=True)]
 
@@ -636,7 +637,7 @@ def losses() -> list[Case]:
             "The entropy bonus is a mean over the step's sampled tokens.",
             "Williams and Peng 1991; denominators as in arXiv 2604.23747",
             (12, 18),
-            mistakes=("mean of means", "observations trained"),
+            mistakes=("mean of means", "mean of means of the entropy", "observations trained"),
         ),
     ]
 

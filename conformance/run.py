@@ -454,7 +454,590 @@ def turnwise() -> Adapter:
     }
 
 
-ADAPTERS: dict[str, Callable[[], Adapter]] = {"turnwise": turnwise}
+def at_ends(rewards: list[float], mask: list[list[int]]) -> list[list[float]]:
+    """A row's reward at its last sampled token, where frameworks with rewards of tokens have it."""
+    table = [[0.0] * len(row) for row in mask]
+    for row, own, reward in zip(table, mask, rewards, strict=True):
+        row[max(t for t, m in enumerate(own) if m)] = reward
+    return table
+
+
+def check_rows(inputs: Inputs) -> None:
+    """Raise NotPosed for what frameworks of rows without grades or trajectories cannot be told."""
+    if None in inputs["reward"]:
+        raise NotPosed("each row has a reward: none can be without a grade")
+    if len(set(inputs["trajectory"])) < len(inputs["trajectory"]):
+        raise NotPosed("a row is a trajectory")
+
+
+def accumulated(inputs: Inputs, one: Callable[[dict[str, Any]], Any]) -> Outputs:
+    """Add up the gradients of a step's micro-batches. `one` gets a micro-batch's rows, tensors
+    [rows, width] by name, and gives its loss as the framework's trainer would differentiate it."""
+    import torch
+
+    width = width_of(inputs)
+    names = ("logprob", "old_logprob", "advantage", "mask", "reference", "entropy")
+    held = [name for name in names if name in inputs]
+    tables = {name: torch.tensor(padded(inputs[name], width)) for name in held}
+    leaves = [name for name in ("logprob", "entropy") if name in tables]
+    for name in leaves:
+        tables[name].requires_grad_()
+    loss = 0.0
+    for rows in inputs["micro_batches"]:
+        part = one({name: table[rows] for name, table in tables.items()})
+        part.backward()
+        loss += part.item()
+    grads = {name: like(tables[name].grad.tolist(), inputs["mask"]) for name in leaves}
+    found = {"loss": loss, "gradient": grads["logprob"]}
+    return {**found, "entropy_gradient": grads["entropy"]} if "entropy" in grads else found
+
+
+def tokens_of(inputs: Inputs) -> int:
+    return sum(map(sum, inputs["mask"]))
+
+
+def verl() -> Adapter:
+    """verl's core algorithms, put together as its `ppo_loss` does it, with the totals of the batch
+    that its engine gives them."""
+    from importlib.metadata import version
+    from types import SimpleNamespace
+
+    import torch
+    from verl.trainer.ppo import core_algos as core
+    from verl.utils.reward_score.search_r1_like_qa_em import compute_score
+    from verl.workers.config import ActorConfig
+
+    modes = {
+        "token_mean": "token-mean",
+        "sequence_mean_token_mean": "seq-mean-token-mean",
+        "constant": "seq-mean-token-sum-norm",
+    }
+
+    def loss(inputs: Inputs) -> Outputs:
+        mode = modes[inputs["aggregation"]]
+        name = "gspo" if inputs["ratio"] == "sequence" else "vanilla"
+        name = "cispo" if inputs["objective"] == "cispo" else name
+        config = ActorConfig(
+            strategy="fsdp",
+            rollout_n=1,
+            ppo_micro_batch_size_per_gpu=1,
+            clip_ratio_low=inputs["clip_low"],
+            clip_ratio_high=inputs["clip_high"],
+            clip_ratio_c=inputs["dual_clip"] or 1e6,
+        )
+        totals = {
+            "dp_size": 1,
+            "batch_num_tokens": tokens_of(inputs),
+            "global_batch_size": len(inputs["mask"]),
+            "loss_scale_factor": inputs.get("length"),
+        }
+        config.global_batch_info.update(totals)
+
+        def one(rows: dict[str, Any]) -> Any:
+            mask = rows["mask"]
+            given = {"old_log_prob": rows["old_logprob"], "log_prob": rows["logprob"]}
+            given |= {"advantages": rows["advantage"], "response_mask": mask}
+            found, _ = core.get_policy_loss_fn(name)(**given, loss_agg_mode=mode, config=config)
+            if "entropy" in rows:
+                term = core.agg_loss(rows["entropy"], mask, mode, **totals)
+                found = found - inputs["entropy_coefficient"] * term
+            if "reference" in rows:
+                kl = core.kl_penalty(rows["logprob"], rows["reference"], "low_var_kl")
+                term = core.agg_loss(kl, mask, mode, **totals)
+                found = found + inputs["kl_coefficient"] * term
+            return found
+
+        return accumulated(inputs, one)
+
+    def divergence(inputs: Inputs) -> Outputs:
+        name = inputs["estimator"].replace(" with the gradient of k2", "+")
+        logprob = torch.tensor(inputs["logprob"], requires_grad=True)
+        value = core.kl_penalty(logprob, torch.tensor(inputs["reference"]), name)
+        value.sum().backward()
+        return {"value": value.tolist(), "gradient": logprob.grad.tolist()}
+
+    def tensors(table: Any, mask: Any) -> tuple[Any, Any]:
+        width = max(map(len, mask))
+        return torch.tensor(padded(table, width)), torch.tensor(padded(mask, width))
+
+    def advantage(inputs: Inputs) -> Outputs:
+        check_rows(inputs)
+        rewards, mask = tensors(at_ends(inputs["reward"], inputs["mask"]), inputs["mask"])
+        index, name = np.array(inputs["group"]), inputs["estimator"]
+        if name == "reinforce_pp":
+            config = SimpleNamespace(gamma=1.0)
+            found, _ = core.compute_reinforce_plus_plus_outcome_advantage(rewards, mask, config)
+        elif name == "rloo":
+            found, _ = core.compute_rloo_outcome_advantage(rewards, mask, index)
+        else:
+            by_std = {"norm_adv_by_std_in_grpo": name == "grpo"}
+            found, _ = core.compute_grpo_outcome_advantage(rewards, mask, index, **by_std)
+        return {"advantage": masked(found.tolist(), inputs["mask"])}
+
+    def returns(inputs: Inputs) -> Outputs:
+        config = SimpleNamespace(gamma=inputs["discount"])
+        given = tensors(inputs["reward"], inputs["mask"])
+        _, found = core.compute_reinforce_plus_plus_outcome_advantage(*given, config)
+        return {"returns": masked(found.tolist(), inputs["mask"])}
+
+    def gae(inputs: Inputs) -> Outputs:
+        if inputs["estimator"] != "token":
+            raise NotPosed("no turn-level estimator")
+        rewards, mask = tensors(inputs["reward"], inputs["mask"])
+        values = torch.tensor(padded(inputs["value"], mask.shape[1]))
+        numbers = inputs["discount"], inputs["decay"]
+        _, found = core.compute_gae_advantage_return(rewards, values, mask, *numbers)
+        # The advantages are whitened; the returns are these plus the values.
+        return {"advantage": masked((found - values).tolist(), inputs["mask"])}
+
+    def policy_gradient(inputs: Inputs) -> Outputs:
+        def advantage(rewards: list[list[float]]) -> list[list[float]]:
+            mask = [[1] * len(row) for row in rewards]
+            group = np.zeros(len(rewards))
+            found, _ = core.compute_rloo_outcome_advantage(*tensors(rewards, mask), group)
+            return like(found.tolist(), mask)
+
+        return expected_gradient(inputs, advantage)
+
+    def grade(inputs: Inputs) -> Outputs:
+        text = "".join(part["text"] for part in inputs["parts"])
+        return {"reward": float(compute_score(text, {"target": inputs["answer"]}))}
+
+    return {
+        "version": version("verl"),
+        "loss": loss,
+        "divergence": divergence,
+        "advantage": advantage,
+        "returns": returns,
+        "gae": gae,
+        "policy_gradient": policy_gradient,
+        "grade": grade,
+    }
+
+
+def skyrl() -> Adapter:
+    """SkyRL's functions, put together as its trainer and worker do it: advantages are scaled over
+    the batch, the terms beside them averaged over micro-batches."""
+    from importlib.metadata import version
+
+    import torch
+    from skyrl.backends.skyrl_train.utils import ppo_utils as core
+    from skyrl.backends.skyrl_train.utils.torch_utils import masked_mean
+    from skyrl.train.config import AlgorithmConfig
+
+    reductions = {
+        "token_mean": "token_mean",
+        "sequence_mean_token_mean": "sequence_mean",
+        "constant": "seq_mean_token_sum_norm",
+    }
+
+    def loss(inputs: Inputs) -> Outputs:
+        width, batches = width_of(inputs), inputs["micro_batches"]
+        scaled = core.apply_loss_reduction_to_advantages_minibatch(
+            torch.tensor(padded(inputs["advantage"], width)),
+            torch.tensor(padded(inputs["mask"], width)),
+            reductions[inputs["aggregation"]],
+            len(batches[0]),
+            inputs.get("length", width),
+        )
+        config = AlgorithmConfig(
+            policy_loss_type="dual_clip" if inputs["dual_clip"] else "regular",
+            eps_clip_low=inputs["clip_low"],
+            eps_clip_high=inputs["clip_high"],
+            clip_ratio_c=inputs["dual_clip"] or 3.0,
+            loss_reduction=reductions[inputs["aggregation"]],
+        )
+        config.cispo.cispo_eps_clip_low = inputs["clip_low"]
+        config.cispo.cispo_eps_clip_high = inputs["clip_high"]
+        function = core.gspo_policy_loss if inputs["ratio"] == "sequence" else core.ppo_policy_loss
+        if inputs["objective"] == "cispo":
+            function = core.compute_policy_loss_cispo
+
+        def one(rows: dict[str, Any]) -> Any:
+            mask = rows["mask"]
+            given = rows["logprob"], rows["old_logprob"], rows["advantage"]
+            found, _ = function(*given, config, loss_mask=mask)
+            if "entropy" in rows:
+                term = masked_mean(rows["entropy"], mask)
+                found = found - inputs["entropy_coefficient"] * term / len(batches)
+            if "reference" in rows:
+                kl = core.compute_approx_kl(rows["logprob"], rows["reference"], mask, "k3")
+                term = masked_mean(kl, mask, dim=-1).mean()
+                found = found + inputs["kl_coefficient"] * term / len(batches)
+            return found
+
+        return accumulated(inputs | {"advantage": scaled.tolist()}, one)
+
+    def divergence(inputs: Inputs) -> Outputs:
+        if len(inputs["estimator"]) > 2:
+            raise NotPosed("k1, k2 and k3 have their own gradients")
+        logprob = torch.tensor(inputs["logprob"], requires_grad=True)
+        reference = torch.tensor(inputs["reference"])
+        value = core.compute_approx_kl(logprob, reference, None, inputs["estimator"])
+        value.sum().backward()
+        return {"value": value.tolist(), "gradient": logprob.grad.tolist()}
+
+    def tensors(table: Any, mask: Any) -> tuple[Any, Any]:
+        width = max(map(len, mask))
+        return torch.tensor(padded(table, width)), torch.tensor(padded(mask, width))
+
+    def advantage(inputs: Inputs) -> Outputs:
+        check_rows(inputs)
+        given = tensors(at_ends(inputs["reward"], inputs["mask"]), inputs["mask"])
+        index, name = np.array(inputs["group"]), inputs["estimator"]
+        if name == "reinforce_pp":
+            found, _ = core.compute_reinforce_plus_plus_outcome_advantage(*given, gamma=1.0)
+        elif name == "rloo":
+            found, _ = core.compute_rloo_outcome_advantage(*given, index)
+        else:
+            by_std = {"grpo_norm_by_std": name == "grpo"}
+            found, _ = core.compute_grpo_outcome_advantage(*given, index, **by_std)
+        return {"advantage": masked(found.tolist(), inputs["mask"])}
+
+    def returns(inputs: Inputs) -> Outputs:
+        given = tensors(inputs["reward"], inputs["mask"])
+        gamma = inputs["discount"]
+        _, found = core.compute_reinforce_plus_plus_outcome_advantage(*given, gamma=gamma)
+        return {"returns": masked(found.tolist(), inputs["mask"])}
+
+    def gae(inputs: Inputs) -> Outputs:
+        if inputs["estimator"] != "token":
+            raise NotPosed("no turn-level estimator")
+        rewards, mask = tensors(inputs["reward"], inputs["mask"])
+        values = torch.tensor(padded(inputs["value"], mask.shape[1]))
+        numbers = inputs["discount"], inputs["decay"]
+        _, found = core.compute_gae_advantage_return(rewards, values, mask, *numbers)
+        return {"advantage": masked((found - values).tolist(), inputs["mask"])}
+
+    def policy_gradient(inputs: Inputs) -> Outputs:
+        def advantage(rewards: list[list[float]]) -> list[list[float]]:
+            mask = [[1] * len(row) for row in rewards]
+            group = np.zeros(len(rewards))
+            found, _ = core.compute_rloo_outcome_advantage(*tensors(rewards, mask), group)
+            return like(found.tolist(), mask)
+
+        return expected_gradient(inputs, advantage)
+
+    return {
+        "version": version("skyrl"),
+        "loss": loss,
+        "divergence": divergence,
+        "advantage": advantage,
+        "returns": returns,
+        "gae": gae,
+        "policy_gradient": policy_gradient,
+    }
+
+
+def openrlhf() -> Adapter:
+    """OpenRLHF's loss and divergence, with the totals that its replay buffer gives them. Its
+    packages load flash-attn, so the two modules are loaded without them."""
+    import importlib.util
+    from importlib.metadata import version
+    from types import ModuleType
+
+    spec = importlib.util.find_spec("openrlhf")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    package = ModuleType("openrlhf.models")
+    package.__path__ = [str(Path(spec.submodule_search_locations[0]) / "models")]
+    sys.modules["openrlhf.models"] = package
+
+    import torch
+    from openrlhf.models.loss import PolicyLoss, aggregate_loss
+    from openrlhf.models.utils import compute_approx_kl
+
+    def loss(inputs: Inputs) -> Outputs:
+        if inputs["objective"] == "cispo" or inputs["aggregation"] == "constant":
+            raise NotPosed("no such objective or aggregation")
+        by_token = inputs["aggregation"] == "token_mean"
+        function = PolicyLoss(
+            clip_eps_low=inputs["clip_low"],
+            clip_eps_high=inputs["clip_high"],
+            dual_clip=inputs["dual_clip"],
+            token_level_loss=by_token,
+            policy_loss_type="gspo" if inputs["ratio"] == "sequence" else "ppo",
+        )
+        totals = {
+            "batch_num_tokens": tokens_of(inputs),
+            "global_batch_size": sum(any(row) for row in inputs["mask"]),
+        }
+
+        def one(rows: dict[str, Any]) -> Any:
+            mask = rows["mask"]
+            given = rows["logprob"], rows["old_logprob"], rows["advantage"]
+            found = function(*given, action_mask=mask, **totals)[0]
+            if "entropy" in rows:
+                term = aggregate_loss(rows["entropy"], mask, by_token, **totals)
+                found = found - inputs["entropy_coefficient"] * term
+            if "reference" in rows:
+                kl = compute_approx_kl(rows["logprob"], rows["reference"], kl_estimator="k3")
+                term = aggregate_loss(kl, mask, by_token, **totals)
+                found = found + inputs["kl_coefficient"] * term
+            return found
+
+        return accumulated(inputs, one)
+
+    def divergence(inputs: Inputs) -> Outputs:
+        name = inputs["estimator"]
+        logprob = torch.tensor(inputs["logprob"], requires_grad=True)
+        value = compute_approx_kl(
+            logprob,
+            torch.tensor(inputs["reference"]),
+            kl_estimator=name[:2],
+            unbiased_gradient=len(name) > 2,
+        )
+        value.sum().backward()
+        return {"value": value.tolist(), "gradient": logprob.grad.tolist()}
+
+    return {"version": version("openrlhf"), "loss": loss, "divergence": divergence}
+
+
+def tinker_cookbook() -> Adapter:
+    """tinker-cookbook's side of a step: advantages of groups, and what of a trajectory is trained.
+    The loss is computed by a service."""
+    from importlib.metadata import version
+
+    import tinker
+    from tinker_cookbook.completers import TokensWithLogprobs
+    from tinker_cookbook.rl.data_processing import compute_advantages, trajectory_to_data
+    from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
+
+    def trajectory(pairs: list[tuple[list[int], list[int]]], reward: float = 0.0) -> Any:
+        made = []
+        for number, (seen, said) in enumerate(pairs):
+            ac = TokensWithLogprobs(tokens=said, maybe_logprobs=[-1.0] * len(said))
+            last = number == len(pairs) - 1
+            ob = tinker.ModelInput.from_ints(seen)
+            made.append(Transition(ob=ob, ac=ac, reward=reward * last, episode_done=last))
+        return Trajectory(transitions=made, final_ob=tinker.ModelInput.empty())
+
+    def advantage(inputs: Inputs) -> Outputs:
+        if inputs["estimator"] != "dr_grpo" and len(inputs["reward"]) > 1:
+            raise NotPosed("rewards less their group's mean are its one estimator")
+        if None in inputs["reward"]:
+            raise NotPosed("each trajectory has a reward: none can be without a grade")
+        members = [trajectory([([0], [1])], reward) for reward in inputs["reward"]]
+        zeros = [0.0] * len(members)
+        [found] = compute_advantages([TrajectoryGroup(members, zeros, [{} for _ in zeros])])
+        return {"advantage": on_tokens(found.tolist(), inputs["mask"])}
+
+    def episode(inputs: Inputs) -> Outputs:
+        if any("forced" in turn for turn in inputs["turns"]):
+            raise NotPosed("an action is what was sampled: nothing is forced")
+        seen, pairs = list(inputs["prompt"]), []
+        for turn in inputs["turns"]:
+            seen = list(turn.get("context") or seen)
+            pairs.append((list(seen), turn["sampled"]))
+            seen += [*turn["sampled"], *turn.get("observed", [])]
+        trained: list[int] = []
+        for datum in trajectory_to_data(trajectory(pairs), 1.0, include_provenance=False):
+            given = {k: v.to_torch().tolist() for k, v in datum.loss_fn_inputs.items()}
+            pairs_of = zip(given["target_tokens"], given["mask"], strict=True)
+            trained += [token for token, m in pairs_of if m]
+        return {"trained": trained}
+
+    return {"version": version("tinker-cookbook"), "advantage": advantage, "episode": episode}
+
+
+def trl() -> Adapter:
+    """One optimizer step of TRL's GRPOTrainer for each vector; its forward pass is a table, and its
+    rollouts come from `rollout_func`, which TRL documents."""
+    import tempfile
+    from importlib.metadata import version
+    from types import SimpleNamespace
+
+    import torch
+    from datasets import Dataset
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer import grpo_trainer
+    from trl.trainer.utils import add_fused_lm_head
+
+    # A vector says which rows are together in a micro-batch; the trainer would draw them.
+    grpo_trainer.shuffle_sequence_dict = lambda rows: rows
+
+    class Posed(GRPOTrainer):
+        """Has a row's number as its prompt, and looks up the row."""
+
+        tables: dict[str, Any] = {}
+        given: dict[str, Any] | None = None
+        parts: list[float]
+        advantages: Any = None
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            if self.given is not None:
+                return dict(self.given)
+            found = super()._generate_and_score_completions(inputs)
+            self.advantages = found["advantages"]
+            return found
+
+        def _get_per_token_logps_and_entropies(
+            self,
+            model: Any,
+            input_ids: Any,
+            attention_mask: Any,
+            logits_to_keep: int,
+            *_: Any,
+            **__: Any,
+        ) -> Any:
+            rows = input_ids[:, 0]
+            tables = (self.tables[name][rows] for name in ("logprob", "entropy"))
+            return *(table[:, :logits_to_keep] for table in tables), None
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            loss = super()._compute_loss(model, inputs)
+            self.parts.append(loss.item())
+            return loss
+
+    def small_model(width: int = 8) -> Any:
+        sizes = {"hidden_size": width, "intermediate_size": 8, "num_hidden_layers": 1}
+        heads = {"num_attention_heads": 1, "num_key_value_heads": 1}
+        return LlamaForCausalLM(LlamaConfig(vocab_size=max(width, 130), **sizes, **heads))
+
+    def stepped(
+        inputs: Inputs, chosen: dict[str, Any], reward: Any, rollout: Any, given: Any
+    ) -> Any:
+        """The trainer after its only step."""
+        batches, rows = inputs["micro_batches"], len(inputs["mask"])
+        width = width_of(inputs)
+        with tempfile.TemporaryDirectory() as place:
+            config = GRPOConfig(
+                output_dir=place,
+                per_device_train_batch_size=len(batches[0]),
+                gradient_accumulation_steps=len(batches),
+                max_steps=1,
+                learning_rate=1e-9,
+                max_grad_norm=0.0,
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                dataloader_pin_memory=False,
+                report_to="none",
+                save_strategy="no",
+                disable_tqdm=True,
+                shuffle_dataset=False,
+                **chosen,
+            )
+            # The reference model is loaded from where the model came from.
+            model = small_model()
+            model.config._name_or_path = f"{place}/model"
+            model.save_pretrained(f"{place}/model")
+            trainer = Posed(
+                model=model,
+                reward_funcs=reward,
+                args=config,
+                train_dataset=Dataset.from_dict({"prompt": ["a"] * rows}),
+                processing_class=letters(),
+                rollout_func=rollout,
+            )
+            trainer.parts, trainer.given = [], given
+            names = {"logprob": "logprob", "entropy": "entropy" if "entropy" in inputs else "mask"}
+            trainer.tables = {
+                name: torch.tensor(padded(inputs[own], width), requires_grad=True)
+                for name, own in names.items()
+            }
+            trainer.train()
+        return trainer
+
+    kinds = {
+        "token_mean": "dapo",
+        "sequence_mean_token_mean": "grpo",
+        "constant": "dr_grpo",
+    }
+
+    def loss(inputs: Inputs) -> Outputs:
+        width, mask = width_of(inputs), inputs["mask"]
+        # Its `delta` bounds the ratio from above, whatever the advantage; it is there for this one.
+        bound = {"delta": inputs["dual_clip"]} if inputs["dual_clip"] else {}
+        kind, high = kinds[inputs["aggregation"]], inputs["clip_high"]
+        if inputs["objective"] == "cispo":
+            kind, high = "cispo", 1 + high
+        if "length" in inputs:
+            bound["max_completion_length"] = inputs["length"]
+        chosen = {
+            "loss_type": kind,
+            "epsilon": inputs["clip_low"],
+            "epsilon_high": high,
+            "importance_sampling_level": inputs["ratio"],
+            "beta": inputs.get("kl_coefficient", 0.0),
+            "entropy_coef": inputs.get("entropy_coefficient", 0.0),
+            "num_generations": 2 if len(inputs["mask"]) % 2 == 0 else len(inputs["mask"]),
+            **bound,
+        }
+        rows = range(len(mask))
+        given = {
+            "prompt_ids": torch.tensor([[i] for i in rows]),
+            "prompt_mask": torch.ones(len(mask), 1, dtype=torch.long),
+            "completion_ids": torch.ones(len(mask), width, dtype=torch.long),
+            "completion_mask": torch.tensor(padded([[1] * len(row) for row in mask], width)).long(),
+            "tool_mask": torch.tensor(padded(mask, width)).long(),
+            "advantages": torch.tensor(padded(inputs["advantage"], width)),
+            "old_per_token_logps": torch.tensor(padded(inputs["old_logprob"], width)),
+            "num_items_in_batch": torch.tensor(float(tokens_of(inputs))),
+        }
+        if "reference" in inputs:
+            given["ref_per_token_logps"] = torch.tensor(padded(inputs["reference"], width))
+        trainer = stepped(
+            inputs, chosen, lambda completions, **_: [0.0] * len(completions), None, given
+        )
+        found = {
+            "loss": sum(trainer.parts),
+            "gradient": like(trainer.tables["logprob"].grad.tolist(), mask),
+        }
+        if "entropy" in inputs:
+            found["entropy_gradient"] = like(trainer.tables["entropy"].grad.tolist(), mask)
+        return found
+
+    def advantage(inputs: Inputs) -> Outputs:
+        if inputs["estimator"] not in ("grpo", "dr_grpo"):
+            raise NotPosed("not an estimator of this trainer")
+        if len(set(inputs["trajectory"])) < len(inputs["trajectory"]):
+            raise NotPosed("a row is a trajectory")
+        size, rows = inputs["group"].count(inputs["group"][0]), len(inputs["mask"])
+        if size < 2:
+            raise NotPosed("it refuses groups of one")
+
+        def rollout(prompts: Any, trainer: Any) -> Any:
+            return {
+                "prompt_ids": [[i] for i in range(rows)],
+                "completion_ids": [[97] * len(row) for row in inputs["mask"]],
+                "logprobs": [[-1.0] * len(row) for row in inputs["mask"]],
+                "env_mask": inputs["mask"],
+            }
+
+        batch = inputs | {"micro_batches": [list(range(rows))]}
+        batch["logprob"] = [[-1.0] * len(row) for row in inputs["mask"]]
+        scale = "group" if inputs["estimator"] == "grpo" else "none"
+        chosen = {"num_generations": size, "scale_rewards": scale}
+        trainer = stepped(batch, chosen, lambda completions, **_: inputs["reward"], rollout, None)
+        return {"advantage": on_tokens(trainer.advantages.tolist(), inputs["mask"])}
+
+    def logprobs(inputs: Inputs) -> Outputs:
+        if any(inputs["kept"]):
+            raise NotPosed("it keeps no record of what top-p left")
+        logits = torch.tensor([inputs["logits"]])
+        model = small_model(logits.shape[-1])
+        model.set_output_embeddings(torch.nn.Linear(*logits.shape[-1:] * 2, bias=False))
+        model.get_output_embeddings().weight.data = torch.eye(logits.shape[-1])
+        model.model.forward = lambda **_: SimpleNamespace(last_hidden_state=logits)
+        add_fused_lm_head(model, temperature=inputs["temperature"])
+        ids = torch.tensor([inputs["ids"]])
+        labels = ids.masked_fill(torch.tensor([inputs["mask"]]) == 0, -100)
+        found = model(input_ids=ids, labels=labels, fused_lm_head=True)
+        return {"logprob": [0.0, *found.log_probs[0].tolist()]}
+
+    return {"version": version("trl"), "loss": loss, "advantage": advantage, "logprobs": logprobs}
+
+
+ADAPTERS: dict[str, Callable[[], Adapter]] = {
+    "turnwise": turnwise,
+    "trl": trl,
+    "verl": verl,
+    "skyrl": skyrl,
+    "openrlhf": openrlhf,
+    "tinker_cookbook": tinker_cookbook,
+}
 
 
 # The command
