@@ -64,8 +64,9 @@ PEERS = {
             "omegaconf==2.4.0",
             "jaxtyping==0.3.11",
             "loguru==0.7.3",
+            "pandas==3.1.1",
         ),
-        alone=("skyrl==0.3.0",),
+        alone=("skyrl==0.3.0", "skyrl-gym==0.4.0"),
     ),
     "openrlhf": Peer(
         (
@@ -83,8 +84,7 @@ PEERS = {
     "tinker_cookbook": Peer(
         (
             "tinker==0.38.0",
-            "torch==2.14.1",
-            "torchvision==0.29.1",
+            "torch==2.13.0",
             "transformers==5.24.0",
             "datasets==5.2.0",
             "pillow==13.0.0",
@@ -156,7 +156,8 @@ def versions(python: Path) -> dict[str, str]:
         return {}
     code = (
         "import importlib.metadata as m, json;"
-        "print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
+        "named = {d.name.lower().replace('_', '-'): d.version for d in m.distributions()};"
+        "print(json.dumps(named))"
     )
     run = subprocess.run([str(python), "-I", "-c", code], capture_output=True, text=True)
     return json.loads(run.stdout) if run.returncode == 0 else {}

@@ -254,8 +254,20 @@ def reference_advantage(inputs: Inputs, planted: str = "") -> Outputs:
             numbers[row] = compared(inputs["estimator"], rewards[row], values, planted)
     table = on_tokens(numbers, inputs["mask"])
     if inputs["estimator"] == "reinforce_pp":
-        table = whitened(on_tokens(rewards, inputs["mask"]), inputs["mask"], planted)
+        returns = on_tokens(rewards, inputs["mask"])
+        if planted == "returns end at observations":
+            returns = [
+                behind_last_observation(row, m)
+                for row, m in zip(returns, inputs["mask"], strict=True)
+            ]
+        table = whitened(returns, inputs["mask"], planted)
     return {"advantage": table}
+
+
+def behind_last_observation(row: list[float], mask: list[int]) -> list[float]:
+    """The row with 0 before its last token that was not sampled."""
+    last = max((t for t, m in enumerate(mask) if not m), default=0)
+    return [0.0] * last + row[last:]
 
 
 def compared(estimator: str, reward: float, values: Any, planted: str) -> float:
@@ -307,8 +319,9 @@ def reference_returns(inputs: Inputs, planted: str = "") -> Outputs:
 
 def arrived(rewards: list[float], mask: list[int], t: int, planted: str) -> float:
     """A sampled token's reward, and what arrived on the observation behind it."""
-    if planted in ("rewards of observations dropped", "observations discount"):
-        return rewards[t] if mask[t] or planted == "observations discount" else 0.0
+    own = "rewards of observations dropped", "observations discount", "ends at observations"
+    if planted in own:
+        return rewards[t] if mask[t] else 0.0
     total, place = rewards[t], t + 1
     while place < len(mask) and not mask[place]:
         total, place = total + rewards[place], place + 1
@@ -435,7 +448,7 @@ class Case:
     source: str
     defects: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
-    """Documented alternatives: the names of what is planted in the reference."""
+    """Other conventions: the names of what is planted in the reference."""
     mistakes: tuple[str, ...] = ()
     tolerance: float = 1e-4
     """Largest difference, of 1 and the size of what is expected."""
@@ -762,7 +775,7 @@ def advantages() -> list[Case]:
             [0, 0, 1, 1],
             estimator="reinforce_pp",
             choices=("sample deviation",),
-            mistakes=("observations counted",),
+            mistakes=("observations counted", "returns end at observations"),
         ),
     ]
 
@@ -818,7 +831,11 @@ def values() -> list[Case]:
             "A reward that arrives with an observation belongs to the action before it.",
             plus,
             (2,),
-            mistakes=("rewards of observations dropped",),
+            mistakes=(
+                "rewards of observations dropped",
+                "ends at observations",
+                "observations discount",
+            ),
         ),
         Case(
             "returns-reward-behind-the-last",
@@ -827,7 +844,7 @@ def values() -> list[Case]:
             "A reward behind the last sampled token is not lost.",
             plus,
             (2,),
-            mistakes=("rewards of observations dropped", "ends at observations"),
+            mistakes=("rewards of observations dropped",),
         ),
         Case(
             "gae-plain",
@@ -854,7 +871,11 @@ def values() -> list[Case]:
             "A reward that arrives with an observation belongs to the action before it.",
             masked_ppo,
             (2,),
-            mistakes=("rewards of observations dropped", "observations are steps"),
+            mistakes=(
+                "rewards of observations dropped",
+                "observations are steps",
+                "observations have value 0",
+            ),
         ),
         Case(
             "gae-limit",

@@ -5,7 +5,7 @@
 
 A vector (`vectors.json`) is a batch of plain lists and what must come of it: loss, gradient, mask,
 advantage. It has the defect that it is there for, the source of what it expects, and answers that
-are known: a `choice` is a documented alternative, a `defect` a mistake. Nothing but numpy is needed
+are known: a `choice` is another convention, a `defect` a mistake. Nothing but numpy is needed
 here; a framework is imported when it is named.
 
 To try another framework, write a function that returns a dictionary of operations, and add it to

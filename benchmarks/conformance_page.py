@@ -1,6 +1,6 @@
 """Pose the vectors of `conformance/` to turnwise and to others, and write what each does to a page.
 
-    python -m benchmarks.conformance --page docs/log/conformance.md [--json FILE]
+    python -m benchmarks.conformance_page --date DATE --page docs/log/conformance.md [--json FILE]
 
 Each framework runs in an environment of its own (`peers.py`), by `conformance/run.py`.
 """
@@ -27,17 +27,19 @@ NOTES = {
     "groups of one it refuses. Its source says that the entropy bonus is a mean for each "
     "micro-batch.",
     "verl": "`verl.trainer.ppo.core_algos`, put together as `ppo_loss` does it, with the totals "
-    "that its engine hands over. Rewards are given at the token at which they arrived: where verl's "
+    "that its engine hands over. Rewards are given at the token at which they arrived: where its "
     "own loop puts an outcome is not part of it. `grade` is its reward of Search-R1's form, on the "
     "whole response.",
     "skyrl": "The functions of `ppo_utils`, put together as trainer and worker do it: the policy "
-    "loss is scaled over the batch, terms beside it are averaged over micro-batches, and its source "
-    "says so.",
+    "loss is scaled over the batch, terms beside it are averaged over micro-batches, and its "
+    "source says so.",
     "openrlhf": "`PolicyLoss`, `compute_approx_kl` and the maker of experiences, without models. "
-    "It refuses groups of one.",
+    "It refuses groups of one. It puts an outcome at the last sampled token itself; the vectors "
+    "put rewards elsewhere.",
     "tinker_cookbook": "Advantages, and which tokens of a trajectory are trained; the loss is a "
     "service's.",
-    "turnwise": "The learner, credits and records of a run, with a table for the model.",
+    "turnwise": "The learner, credits and records of a run, with a table for the model; who "
+    "wrote a token is told to the record, as the loop of episodes does it.",
 }
 
 
@@ -62,16 +64,18 @@ def page(reports: list[dict[str, Any]], date: str) -> str:
     return "\n\n".join(
         [
             "# Conformance",
-            f"*{date}. Command: `python -m benchmarks.conformance --page docs/log/conformance.md`. "
-            "One framework alone: `python conformance/run.py NAME`, in an environment that has "
-            "it.*",
+            f"*{date}. Command: `python -m benchmarks.conformance_page --date DATE --page "
+            "docs/log/conformance.md`. One framework alone: `python conformance/run.py NAME`, in "
+            "an environment that has it.*",
             "Known mistakes of frameworks for reinforcement learning as batches with what must "
             "come of them: `conformance/vectors.json`, computed in float64. ✓ is what the vector "
-            "expects; *choice* a documented alternative to the source that the vector names; "
+            "expects; *choice* another convention than that of the source which the vector names; "
             "**differs** anything else, with the mistake that gives the same numbers where one of "
             "the known ones does; – that the part which is run here has nothing to put the vector "
             "to. A difference is one of these functions as they are called here; a framework may "
-            "guard against it elsewhere. One that is not posed is neither passed nor failed.",
+            "guard against it elsewhere. One that is not posed is neither passed nor failed. The "
+            "optimizer step is turnwise's and TRL's own; for the others gradients of micro-batches "
+            "are added up by the runner, so that none of theirs could be dropped.",
             totals(reports),
             table(reports, held["vectors"]),
             differences(reports, held["vectors"]),
@@ -109,6 +113,7 @@ def differences(reports: list[dict[str, Any]], vectors: list[dict[str, Any]]) ->
     """What must hold, and who does otherwise in which way."""
     lines = ["## What differs"]
     for vector in vectors:
+        name = vector["id"]
         found = [
             (one, own) for one in reports for own in one["results"] if own["id"] == vector["id"]
         ]
@@ -120,7 +125,7 @@ def differences(reports: list[dict[str, Any]], vectors: list[dict[str, Any]]) ->
         ]
         if told:
             source = vector["source"]
-            lines.append(f"- `{vector['id']}`: {vector['must']} ({source}) {'; '.join(told)}.")
+            lines.append(f"- `{name}`: {vector['must']} ({source}) {'; '.join(told)}.")
     return "\n".join([lines[0], "", *lines[1:]])
 
 
