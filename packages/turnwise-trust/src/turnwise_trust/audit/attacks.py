@@ -80,8 +80,7 @@ def earned(subject: Subject, played: Trajectory) -> float:
         return 0.0
     if played.verdict.success:
         return 1.0
-    best = subject.pay.get(played.task.id, 0.0)
-    return min(1.0, max(0.0, (played.reward or 0.0) / best)) if best > 0 else 0.0
+    return min(1.0, max(0.0, (played.reward or 0.0) / subject.pay[played.task.id]))
 
 
 def play(subject: Subject, task: Task, script: Script) -> Trajectory:

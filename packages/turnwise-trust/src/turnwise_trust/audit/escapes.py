@@ -124,7 +124,8 @@ def _ungraded(
 def _besides(subject: Subject) -> Iterator[Finding]:
     """The oracle's success when each call is made twice, and with calls at random before its last
     action. No fault by itself: what may be kept besides is not written anywhere."""
-    tasks = [task for task in spread(subject.tasks, 16) if task.id in subject.pay]
+    solved = {one.task.id for one in subject.of_oracle if earned(subject, one) == 1}
+    tasks = [task for task in spread(subject.tasks, 16) if task.id in solved]
     twice = {
         task.id: [one for a in subject.oracle[task.id] for one in _doubled(a)] for task in tasks
     }

@@ -104,11 +104,10 @@ class Subject:
 
     @cached_property
     def pay(self) -> dict[str, float]:
-        """The oracle's reward by task id, where it has one above 0; 1 without an oracle."""
-        if not self.oracle:
-            return {task.id: 1.0 for task in self.tasks}
+        """The oracle's reward by task id; 1 where it has none above 0."""
         rewards = {one.task.id: one.reward or 0.0 for one in self.of_oracle}
-        return {name: reward for name, reward in rewards.items() if reward > 0}
+        known = {name: reward for name, reward in rewards.items() if reward > 0}
+        return {task.id: known.get(task.id, 1.0) for task in self.tasks}
 
     @cached_property
     def answers(self) -> dict[str, str]:
