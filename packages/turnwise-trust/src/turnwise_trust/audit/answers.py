@@ -10,7 +10,6 @@ from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task
 from turnwise_environments.measurement import spread
 from turnwise_trust.audit.attacks import (
-    FEW_OF_SLOW,
     HALF,
     RARELY,
     Attack,
@@ -41,6 +40,8 @@ LONG = 20_000
 """Words of a very long answer."""
 DUMPED = 1000
 """Numbers of an enumeration: from 0."""
+SPENT = 4
+"""Tasks of the first look at an agent that spends all its turns."""
 MOST_OFTEN = 0.5
 """The largest share of tasks that one answer may solve: more, and it is learned first."""
 
@@ -63,7 +64,7 @@ def answers(subject: Subject) -> Iterator[Finding]:
             "an agent that wrote nothing well-formed until its turns were spent",
             "Have verify() fail an episode whose trajectory.answer is None.",
             least=HALF,
-            first=FEW_OF_SLOW,
+            first=SPENT,
         ),
         _alternatives("a very long answer", _long(), f"{LONG} words that say nothing"),
         Attack(

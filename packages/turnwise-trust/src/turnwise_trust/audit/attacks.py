@@ -16,10 +16,10 @@ from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.measurement import spread
 from turnwise_trust.audit.subject import Subject
 
-FEW, FEW_OF_SLOW = 24, 8
-"""Tasks of an attack's first look: where none of them paid it, no others are tried."""
-SLOW = 0.006
-"""Seconds of an episode from which on an environment is slow."""
+FEW = 24
+"""Tasks of an attack's first look, at most: where none of them paid it, no others are tried."""
+FEWER = {0.04: 3, 0.006: 8}
+"""Tasks of it where an episode takes so many seconds or more."""
 RARELY = 0.05
 """The largest share of tasks on which an attack may succeed by luck."""
 FULL, HALF = 1.0, 0.5
@@ -114,7 +114,8 @@ def tried(subject: Subject, attack: Attack) -> Tried:
 
 def looked_at(subject: Subject, most: int = FEW) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks of a first look, and the others."""
-    first = spread(subject.unsolved, most if subject.seconds < SLOW else min(most, FEW_OF_SLOW))
+    slow = [count for seconds, count in FEWER.items() if subject.seconds >= seconds]
+    first = spread(subject.unsolved, min([most, *slow]))
     known = {task.id for task in first}
     return first, [task for task in subject.unsolved if task.id not in known]
 
