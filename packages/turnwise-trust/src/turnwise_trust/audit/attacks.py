@@ -18,10 +18,12 @@ from turnwise_trust.audit.subject import Subject
 
 FEW = 24
 """Tasks of an attack's first look, at most: where none of them paid it, no others are tried."""
-FEWER = {0.04: 3, 0.006: 8}
+FEWER = {0.04: 2, 0.006: 8}
 """Tasks of it where an episode takes so many seconds or more."""
 RARELY = 0.05
 """The largest share of tasks on which an attack may succeed by luck."""
+MOST_SHOWN = 12
+"""Actions of a script that a finding shows."""
 FULL, HALF = 1.0, 0.5
 
 Move = Action | Callable[[Trajectory], Action]
@@ -175,7 +177,8 @@ def replay(task: Task, form: Form) -> str:
 
 def shown(script: Script) -> str:
     """A script in one line."""
-    return "; ".join(map(_shown_move, script)) or "nothing"
+    more = [f"and {len(script) - MOST_SHOWN} more"] if len(script) > MOST_SHOWN else []
+    return "; ".join([*map(_shown_move, script[:MOST_SHOWN]), *more]) or "nothing"
 
 
 def _shown_move(move: Move) -> str:

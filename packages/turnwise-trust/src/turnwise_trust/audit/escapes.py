@@ -10,7 +10,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.measurement import spread
-from turnwise_trust.audit.attacks import Script, calling, earned, play, replay, said
+from turnwise_trust.audit.attacks import Script, calling, earned, looked_at, play, replay, said
 from turnwise_trust.audit.grader import surfaces
 from turnwise_trust.audit.subject import Subject
 
@@ -46,7 +46,7 @@ LARGE = {"program": "x = 'x' * 10**10", "command": "head -c 100000000 /dev/zero 
 
 def escapes(subject: Subject) -> Iterator[Finding]:
     """Strange answers and calls that were not graded; and what the oracle may do besides."""
-    tasks = spread(subject.tasks, TASKS)
+    tasks = looked_at(subject, TASKS)[0]
     answers: list[tuple[Task, Script]] = [
         (task, [said(text)]) for task in tasks for text in STRANGE
     ]
