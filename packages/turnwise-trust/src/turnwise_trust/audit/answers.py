@@ -175,8 +175,8 @@ def _enumeration(slot: Slot) -> Attack:
 def _enumerations(slot: Slot, task: Task) -> Iterator[Form]:
     """Lists of numbers, of the prompt's words, of letters, and of all right answers, each in both
     orders; after what the oracle does before it answers."""
-    if slot.right and not slot.decoys(task):
-        return
+    if slot.subject.oracle and not slot.decoys(task):
+        return  # its oracle says nothing there, or anything may stand there
     candidates = [
         [str(number) for number in range(DUMPED)],
         re.findall(r"\w[\w.-]*\w|\w", task.prompt),

@@ -1,5 +1,6 @@
 """Right answers that are not given: hedged, denied, contradicted, or only near."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -122,16 +123,24 @@ def _near(slot: Slot, task: Task) -> Iterator[Form]:
 
 
 def _parts(slot: Slot, task: Task) -> Iterator[Form]:
-    """Beginnings and ends, and longer texts, of answers that are not long."""
+    """The first of several items; beginnings, ends, and longer texts of answers that are short."""
     right = slot.right.get(task.id, "")
-    if not 2 <= len(plain(right)) <= 40 or not slot.decoys(task):
+    if not slot.decoys(task):
         return
+    items = re.split(r"([,;\n])", right)
+    if len(items) > 1 and items[0].strip():
+        yield tuple(_scripts(slot, task, ["".join(items[: len(items) // 4 * 2 + 1])]))
+        yield tuple(_scripts(slot, task, items[:1]))
     for texts in (
-        (right[0],),
-        (right[-1],),
-        (right[: len(right) // 2],),
-        (f"{right}7", f"7{right}"),
-        (f"{right}x", f"x{right}"),
+        ()
+        if not 2 <= len(plain(right)) <= 40
+        else (
+            (right[0],),
+            (right[-1],),
+            (right[: len(right) // 2],),
+            (f"{right}7", f"7{right}"),
+            (f"{right}x", f"x{right}"),
+        )
     ):
         yield tuple(_scripts(slot, task, texts))
 
