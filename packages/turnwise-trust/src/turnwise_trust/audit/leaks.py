@@ -98,9 +98,9 @@ def _leak(
     others = 0
     for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
         text = seen[task.id].get(place, "")
-        hit = next((one for one in secrets[task.id] if _stands(encode(one), text, encode)), None)
+        hit = next((one for one in secrets[task.id] if _stands(one, text, encode)), None)
         own += [] if hit is None else [(task, hit)]
-        others += any(_stands(encode(one), text, encode) for one in secrets[after.id])
+        others += any(_stands(one, text, encode) for one in secrets[after.id])
     low, high = wilson(len(own), len(tasks))
     if low <= max(RARELY, others / max(1, len(tasks))):
         return
@@ -118,9 +118,10 @@ def _leak(
     )
 
 
-def _stands(text: str, where: str, encode: Callable[[str], str]) -> bool:
+def _stands(text: str, where: str, encode: Callable[[str], str] = str) -> bool:
+    """Whether a text stands there as a whole, or encoded, where that makes another of it."""
     if encode is not str:
-        return len(text) >= 4 and text in where
+        return len(text) >= 3 and encode(text) != text and encode(text) in where
     return text in where and bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", where))
 
 
@@ -130,7 +131,7 @@ def _secrets(subject: Subject, task: Task, shown: str) -> list[str]:
     texts = [*_texts(dict(task.secret)), *([] if answer is None else [answer])]
     lines = dict.fromkeys(line.strip() for text in texts for line in text.split("\n"))
     public = f"{task.prompt}\n{json.dumps(dict(task.data), default=str)}"
-    told = [one for one in lines if len(plain(one)) >= 2 and not _stands(one, public, str)]
+    told = [one for one in lines if len(plain(one)) >= 2 and not _stands(one, public)]
     return told[:MOST_TEXTS]
 
 
