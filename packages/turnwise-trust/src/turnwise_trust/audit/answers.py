@@ -168,7 +168,6 @@ def _enumeration(slot: Slot) -> Attack:
         partial(_enumerations, slot),
         "a list of all that might be right, forwards and backwards",
         "Have verify() take one answer, and refuse a text with several.",
-        least=HALF,
     )
 
 
