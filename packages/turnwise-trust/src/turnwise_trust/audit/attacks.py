@@ -34,13 +34,13 @@ Form = tuple[Script, ...]
 
 @dataclass(frozen=True)
 class Attack:
-    """What is tried on each task."""
+    """The scripts that are tried on each task."""
 
     check: str
     forms: Callable[[Task], Iterable[Form]]
     """None for a task to which it does not apply."""
     what: str
-    """What the agent did where it was paid, in words."""
+    """The actions that are paid, in words."""
     remedy: str
     least: float = FULL
     """The part of the oracle's reward from which on the agent counts as paid."""
@@ -52,12 +52,12 @@ class Attack:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of an attack."""
+    """The result of an attack."""
 
     count: int
     """Tasks to which it applied."""
     paid: Sequence[tuple[Task, Form]]
-    """Those on which it was paid, each with the form that was."""
+    """The tasks on which it was paid, each with the form that was."""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -131,7 +131,7 @@ class Surface:
 
 
 def grader(subject: Subject) -> Iterator[Finding]:
-    """What payloads are paid; nothing for an environment that runs no code and keeps no files."""
+    """Try which payloads are paid, where the environment runs code or keeps files."""
     places = [*surfaces(subject)]
     attacks = (
         ("grader: outcome files", _outcomes, "files that say that it passed"),

@@ -41,7 +41,7 @@ LOOSE = 5
 
 
 def hedges(subject: Subject) -> Iterator[Finding]:
-    """What is paid though the right answer was not given, of tasks whose oracle gives one."""
+    """Try what is paid though the right answer was not given, of tasks whose oracle gives one."""
     for slot in slots(subject):
         where = f" in {slot.tool}" if slot.tool else ""
         for check, forms, what, remedy in (
@@ -146,7 +146,7 @@ def _parts(slot: Slot, task: Task) -> Iterator[Form]:
 
 
 def _elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
-    """Of tasks that the right answer solves without a call: in others it may not be judged."""
+    """Answers to tasks that the right one solves without a call: in others it may not be judged."""
     right = slot.right.get(task.id, "")
     if task.id not in slot.telling or not is_paid(slot.subject, task, [said(right)]):
         return

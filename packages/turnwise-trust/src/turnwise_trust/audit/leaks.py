@@ -1,8 +1,8 @@
 """Secrets looked for where an agent can see: schemas, tool errors, files, variables, public data.
 
-What is looked for is what a task's secret and its oracle's answer hold, not marks put in their
+Looked for is what a task's secret and its oracle's answer hold, not marks put in their
 place: an environment makes its scene from what it has loaded, which marks in a copy of the task
-would not reach. A coincidence is told from a leak by other tasks: a place that shows the secrets of
+would not reach. Other tasks tell a coincidence from a leak: a place that shows the secrets of
 its own task more often than those of the next. What a tool returns on proper calls is not looked
 at: to give what is asked for is its purpose.
 """

@@ -71,7 +71,7 @@ def _places() -> dict[str, Rule]:
 
 
 def _contexts(subject: Subject, shown: Mapping[str, str]) -> dict[str, Rule]:
-    """What follows the words after which right answers stand most often."""
+    """The text that follows the words after which right answers stand most often."""
     before = {length: Counter[str]() for length in CONTEXTS}
     for name, answer in Slot(subject).telling.items():
         text, right = shown.get(name, ""), re.escape(answer)

@@ -27,7 +27,7 @@ class Slot:
 
     @cached_property
     def right(self) -> Mapping[str, str]:
-        """What the oracle writes there, by task id."""
+        """The text that the oracle writes there, by task id."""
         if not self.tool:
             return self.subject.answers
         last = {name: actions[-1] for name, actions in self.subject.oracle.items() if actions}
