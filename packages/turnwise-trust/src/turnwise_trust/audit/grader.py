@@ -26,6 +26,9 @@ CODE = ("code", "program", "source", "python", "snippet")
 COMMAND = ("command", "cmd", "commands", "script", "bash", "shell", "line")
 PATH = ("path", "file", "filename", "file_path", "filepath", "name", "target")
 TEXT = ("text", "content", "contents", "data", "body", "file_text", "source", "code")
+FILE = re.compile(r"[\w./-]*\w\.\w{1,5}\b")
+SHORT = 20
+"""Characters of a result that may be a grader's."""
 HERE = f"os.getpid() != {os.getpid()}"
 
 PASSED = json.dumps(
@@ -237,9 +240,23 @@ def _program(files: Mapping[str, str]) -> str:
 
 
 def _outcomes(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
-    for word in WORDS:
+    said_by_oracle = _last_words(subject)
+    for word in (*WORDS, *said_by_oracle):
         files = {one: PASSED if one.endswith("json") else word for one in OUTCOMES}
-        yield from _planted(subject, places, files)
+        yield from _planted(subject, places, files | dict.fromkeys(_mentioned(subject, task), word))
+
+
+def _last_words(subject: Subject) -> list[str]:
+    """The short text that most of the oracle's episodes were shown last."""
+    last = [one.observed[-1] for one in subject.of_oracle if one.observed]
+    common = Counter(text for text in last if 0 < len(text) <= SHORT).most_common(1)
+    return [text for text, count in common if count > len(last) / 2]
+
+
+def _mentioned(subject: Subject, task: Task) -> list[str]:
+    """The files that tools' descriptions name, and the task does not ask for."""
+    told = json.dumps([tool.schema for tool in subject.environment.tools()])
+    return [one for one in dict.fromkeys(FILE.findall(told)) if one not in task.prompt]
 
 
 def _imports(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:

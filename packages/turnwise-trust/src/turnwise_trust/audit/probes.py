@@ -10,6 +10,7 @@ from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.floors import floors
 from turnwise_trust.audit.grader import grader
 from turnwise_trust.audit.hedges import hedges
+from turnwise_trust.audit.hints import hints
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
 from turnwise_trust.audit.prompts import prompts
@@ -24,7 +25,7 @@ from turnwise_trust.page import Page
 
 PROBES: Sequence[Probe] = (
     *(floors, data, rewards, noise, replay, faults, speed),
-    *(answers, hedges, prompts, leaks, grader, escapes),
+    *(answers, hedges, prompts, leaks, hints, grader, escapes),
     *(farmable, unneeded, reward_search),
 )
 """All of them; each plays as many episodes as the subject has tasks, some several times. Those that

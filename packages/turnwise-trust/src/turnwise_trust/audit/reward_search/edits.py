@@ -47,7 +47,7 @@ def _splice(script: Script, pool: Sequence[Script], stream: random.Random) -> Sc
 
 
 def _mutate(script: Script, pool: Sequence[Script], stream: random.Random) -> Script:
-    """Take an argument, or an answer, from elsewhere, or leave it empty."""
+    """Take an argument, or an answer, from elsewhere, leave it empty, or make it very negative."""
     if not script:
         return script
     place = _place(script, stream)
@@ -72,6 +72,7 @@ def _with_value_of(action: Action, other: Script, stream: random.Random) -> Acti
     kind = type(call.arguments[name])
     values = [one for one in given if type(one) is kind]
     values += [kind()] if kind in PLAIN else []
+    values += [-1000 * one for one in values if kind in (int, float)]
     if not values:
         return action
     value = stream.choice(values)
