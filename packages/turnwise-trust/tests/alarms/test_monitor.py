@@ -44,7 +44,7 @@ def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'right'"):
         train(recipe, RunFolder.new(tmp_path / "wrong"), "alarms.heldout_reward=rihgt")
     folder, display = RunFolder.new(tmp_path / "run"), Listening()
-    train(recipe, folder, "alarms.heldout_reward=right", display=display)
+    train(recipe, folder, "alarms.heldout_reward=right", "audit.seconds=0", display=display)
     said = [line for line in display.said if line.startswith("alarm at step")]
     assert len(said) == 1
     assert said[0].startswith("alarm at step 2: the held-out verifier refuses what is paid: of ")
