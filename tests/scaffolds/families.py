@@ -1,13 +1,14 @@
 """Tokenizers of bytes with the special tokens of model families, small models on disk, and an
 environment that goes on after an answer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
 
 from tests.fakes import Letters, byte_tokenizer, small_model
 from turnwise.tokens import Source
-from turnwise.types import Action, Observation, Step
+from turnwise.types import Action, Observation, Step, Trajectory, Verdict
 
 QWEN = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"),
@@ -67,3 +68,10 @@ class Talk(Letters):
         if action.answer is None:
             return await super().step(action)
         return Step(Observation("Are you sure? Say it once more, in other words.", Source.USER))
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """A success is one of its answers: what is said again may be anything."""
+        verdict = await super().verify(trajectory)
+        answers = trajectory.task.secret.get("answers", ())
+        said = [turn.action.answer for turn in trajectory.turns]
+        return replace(verdict, success=any(one in answers for one in said))
