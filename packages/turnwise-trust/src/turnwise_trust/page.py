@@ -7,13 +7,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Column, Table
 
-from turnwise.commands.printing import figure, print_line, print_table
+from turnwise.commands.printing import figure, print_json, print_line, print_table
 from turnwise.storage.audits import Finding
+from turnwise.storage.run_folder import writing
 
 MARKS = {False: "FAILED", True: "passed", None: ""}
 
@@ -51,7 +53,17 @@ class Page:
             lines.append(f"| {_one_line(one.check)} | {_figures(one)} | {said} |")
         return "\n".join(lines) + "\n"
 
-    def print(self) -> None:
+    def tell(self, file: Path | None, as_json: bool) -> None:
+        """Write it into a file, as Markdown, if there is one, and print it."""
+        if file is not None:
+            with writing(file):
+                file.write_text(self.markdown(), encoding="utf-8")
+        if as_json:
+            print_json(self.plain())
+        else:
+            self._print()
+
+    def _print(self) -> None:
         """Print it to the terminal, the verdict last."""
         table = Table(
             Column("", overflow="fold"),

@@ -72,8 +72,9 @@ def test_episodes_without_a_grade_are_left_out() -> None:
     rows = [
         {"group": "a", "reward": None, "success": None, "parts": {}},
         {"group": "a", "reward": 1.0, "success": True, "parts": {"checked": 0.0}},
+        {"group": "a", "reward": 1.0, "success": True, "parts": {"other": 1.0}},
     ]
     step = judged(3, rows, "checked")
-    assert step.groups.tolist() == [0]
+    assert len(step.groups) == 1
     assert step.heldout.tolist() == [0.0]
-    assert judged(3, rows, "").heldout.tolist() == [1.0]
+    assert judged(3, rows, "").heldout.tolist() == [1.0, 1.0]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.small_runs import Listening, train, write_recipe
 from turnwise.errors import ConfigError
-from turnwise.storage.audits import read_audit
+from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise_trust.alarms.monitor import Alarms
 from turnwise_trust.doctor.diagnosis import diagnosed
@@ -69,3 +69,13 @@ def test_what_two_looks_find_is_an_alarm(tmp_path: Path) -> None:
         alarms.log(metrics, step)
         assert not said or step >= 15
     assert [line.split(":")[1].strip() for line in said] == ["reward without success"]
+
+
+def test_alarms_before_a_resume_are_kept(tmp_path: Path) -> None:
+    folder, said = RunFolder.new(tmp_path / "run"), list[str]()
+    (folder.path / "trajectories").mkdir(parents=True)
+    folder.append("metrics.jsonl", {"step": 1, "reward/mean": 0.0})  # its trajectories are gone
+    write_audit(folder, "alarms", "Alarms", [Finding("an alarm", passed=False)])
+    alarms = Alarms(folder, 1, said.append, "")
+    assert alarms._said.keys() == {"an alarm"}
+    assert said == []

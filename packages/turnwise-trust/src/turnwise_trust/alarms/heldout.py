@@ -40,8 +40,9 @@ class Judged:
 
 def judged(step: int, rows: Sequence[Mapping[str, Any]], heldout: str) -> Judged:
     """Judge a step's rows, which have `group`, `reward`, `success` and `parts`, by a part of the
-    verdicts; by success without a name."""
+    verdicts; by success without a name. Episodes that lack a grade or the part are left out."""
     graded = [row for row in rows if row["reward"] is not None]
+    graded = [row for row in graded if not heldout or heldout in row["parts"]]
     names = {row["group"]: number for number, row in enumerate(graded)}
     numbers = [row["parts"][heldout] if heldout else row["success"] for row in graded]
     return Judged(

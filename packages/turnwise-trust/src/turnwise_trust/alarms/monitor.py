@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from turnwise.config import Recipe
 from turnwise.errors import unknown_name
 from turnwise.parts.components import Components
-from turnwise.storage.audits import Finding, write_audit
+from turnwise.storage.audits import Finding, audits, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
 from turnwise_trust.alarms.heldout import WINDOW, Judged, falls, judged, refused
@@ -30,9 +30,12 @@ class Alarms:
         self._judged: list[Judged] = []
         self._measured: list[dict[str, float]] = []
         self._suspected: Set[str] = frozenset()
-        self._said: dict[str, Finding] = {}
+        before = read_audit(folder.path, NAME)["findings"] if NAME in audits(folder.path) else []
+        self._said: dict[str, Finding] = {one.check: one for one in before}
+        known = {file.stem for file in folder.trajectory_files()}
         for step, metrics in enumerate(folder.lines("metrics.jsonl")[:steps], 1):
-            self._take(metrics, step)
+            if f"step-{step:06d}" in known:  # who needs room may have deleted the others
+                self._take(metrics, step)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Look at a step of RL that is recorded."""

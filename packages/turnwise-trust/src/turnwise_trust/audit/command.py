@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from turnwise.commands.evaluating import AsJson
-from turnwise.commands.printing import print_json, terminal_display
+from turnwise.commands.printing import terminal_display
 from turnwise.errors import ConfigError
-from turnwise.storage.run_folder import writing
 
 
 def audit(
@@ -33,12 +32,6 @@ def audit(
         raise ConfigError("name one environment, then its options as key=value")
     ((name, options),) = named
     found = audited(subject_of(name, options, tasks, seed), display=terminal_display())
-    if page is not None:
-        with writing(page):
-            page.write_text(found.markdown(), encoding="utf-8")
-    if as_json:
-        print_json(found.plain())
-    else:
-        found.print()
+    found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

@@ -127,13 +127,8 @@ class Subject:
 
     @cached_property
     def idle_at_work(self) -> list[Trajectory]:
-        """The idle agent's episodes in which something was to be done. Where the oracle mostly acts
-        and on some tasks only answers, those are in order as they are, and doing nothing is right.
-        """
-        acts = {name for name, actions in self.oracle.items() if any(one.calls for one in actions)}
-        if 2 * len(acts) <= len(self.oracle):
-            return self.idle
-        return [one for one in self.idle if one.task.id in acts or one.task.id not in self.oracle]
+        """The idle agent's episodes in which something was to be done."""
+        return at_work(self.idle, self.oracle)
 
     @cached_property
     def unsolved(self) -> Sequence[Task]:
@@ -175,3 +170,14 @@ def success(played: Sequence[Trajectory]) -> float:
     return sum(verdict is not None and verdict.success for verdict in verdicts) / max(
         len(verdicts), 1
     )
+
+
+def at_work(
+    played: Sequence[Trajectory], oracle: Mapping[str, Sequence[Action]]
+) -> list[Trajectory]:
+    """The episodes in which something was to be done. Where the oracle mostly acts and on some
+    tasks only answers, those are in order as they are, and doing nothing is right."""
+    acts = {name for name, actions in oracle.items() if any(one.calls for one in actions)}
+    if 2 * len(acts) <= len(oracle):
+        return list(played)
+    return [one for one in played if one.task.id in acts or one.task.id not in oracle]

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from turnwise.commands.evaluating import AsJson
-from turnwise.commands.printing import print_json, terminal_display
+from turnwise.commands.printing import terminal_display
 from turnwise.errors import ConfigError
-from turnwise.storage.run_folder import writing
 
 
 def doctor(
@@ -33,12 +32,6 @@ def doctor(
     mapping = mapping_of([word for word in words if Path(word) not in paths])
     display = terminal_display()
     found = diagnosed(read(paths, mapping, display.say))
-    if page is not None:
-        with writing(page):
-            page.write_text(found.markdown(), encoding="utf-8")
-    if as_json:
-        print_json(found.plain())
-    else:
-        found.print()
+    found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.commands.evaluating import AsJson, Overrides
-from turnwise.commands.printing import print_json, terminal_display
-from turnwise.storage.run_folder import writing
+from turnwise.commands.printing import terminal_display
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -41,13 +40,7 @@ def preflight(
     found = examined(
         loaded, None if run is None else Path(recipe), display, seconds, groups, effect
     )
-    if page is not None:
-        with writing(page):
-            page.write_text(found.markdown(), encoding="utf-8")
-    if as_json:
-        print_json(found.plain())
-    else:
-        found.print()
+    found.tell(page, as_json)
     if not found.verdict.startswith(tuple(f"{one}:" for one in GO)):
         raise typer.Exit(1)
 

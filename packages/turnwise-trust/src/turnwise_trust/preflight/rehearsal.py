@@ -16,6 +16,7 @@ from turnwise.rollout.runner import RolloutRunner, members_of, new_groups, withi
 from turnwise.types import Action, Group, Outcome, Task, Trajectory
 from turnwise_environments.measurement import oracles, spread
 from turnwise_trust.audit.attempts import LIMITS, Attempt, scripted
+from turnwise_trust.audit.subject import at_work
 
 FIRST_WAVE = 2
 """Groups that are played first, so that it is known how long more will take."""
@@ -131,7 +132,10 @@ def rehearsal(
     why = _not_again(runner)
     return replace(
         played,
-        idle=_scripted(runner, planned, [()] * len(planned), LIMITS),
+        idle=at_work(
+            _scripted(runner, planned, [()] * len(planned), LIMITS),
+            {task.id: actions for task, actions in known},
+        ),
         oracle=_scripted(
             runner,
             [Trajectory(task, "preflight", 0, recipe.seed) for task, _ in known],
