@@ -25,7 +25,11 @@ from doctor_logs import (
 )
 from tests.commands.shell import Shell
 from turnwise.errors import ConfigError, DataError
+from turnwise.storage.audits import audits
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise_trust.doctor.diagnosis import diagnosed
+from turnwise_trust.doctor.folder import Texts, write_folder
 from turnwise_trust.doctor.gathering import STEPS as ROWS
 from turnwise_trust.doctor.gathering import gathered
 from turnwise_trust.doctor.log import Measured, Rollout
@@ -316,3 +320,19 @@ def test_control_characters_of_a_text_do_not_reach_the_terminal(shell: Shell, tm
     out = shell("doctor", *words, "--json", code=1).json
     assert "\\x1b[2J gone" in json.dumps(out["findings"][0]["note"]).replace("\\\\", "\\")
     assert "\x1b[2J" not in shell("doctor", *words, code=1).out
+
+
+def test_the_dashboard_opens_a_log_of_another_framework(tmp_path: Path, shell: Shell):
+    words = SICK["verl rollouts, none succeeds"][1](tmp_path, SEED)
+    shell("doctor", *words, "--folder", tmp_path / "shown", code=1)
+    folder = RunFolder.open(tmp_path / "shown")
+    metrics = folder.lines("metrics.jsonl")
+    assert len(metrics) == STEPS
+    assert all("reward/mean" in line for line in metrics)
+    rows = read_rows(folder.trajectory_file("step-000001"))
+    assert len(rows) == 32
+    assert json.loads(rows[0]["actions"])[0]["text"]
+    assert "doctor" in audits(folder.path)
+    log = read([Path(words[0])], {})
+    with pytest.raises(DataError, match="not empty"):
+        write_folder(folder.path, log, Texts(), diagnosed(log))

@@ -19,10 +19,14 @@ def doctor(
         ),
     ],
     page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Write the log as a folder that `turnwise view` opens.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why a run does not learn, from its log: likeliest cause first, evidence and remedy."""
     from turnwise_trust.doctor.diagnosis import diagnosed
+    from turnwise_trust.doctor.folder import Texts, write_folder
     from turnwise_trust.doctor.readers.plain import mapping_of
     from turnwise_trust.doctor.reading import read
 
@@ -31,7 +35,11 @@ def doctor(
         raise ConfigError("name a run's folder or a log: turnwise doctor RUN|LOG")
     mapping = mapping_of([word for word in words if Path(word) not in paths])
     display = terminal_display()
-    found = diagnosed(read(paths, mapping, display.say))
+    texts = Texts()
+    log = read(paths, mapping, display.say, (lambda event: None) if folder is None else texts.see)
+    found = diagnosed(log)
+    if folder is not None:
+        write_folder(folder, log, texts, found)
     found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

@@ -13,15 +13,23 @@ EVERY = 5.0
 """Seconds between two lines of progress."""
 
 
-def read(paths: Sequence[Path], mapping: Mapping[str, str], tick: Tick = lambda text: None) -> Log:
-    """The log that stands in the paths together. Raises DataError for what cannot be read."""
+def read(
+    paths: Sequence[Path],
+    mapping: Mapping[str, str],
+    tick: Tick = lambda text: None,
+    see: Callable[[Event], None] = lambda event: None,
+) -> Log:
+    """The log that stands in the paths together, each event of which is shown to `see` too. Raises
+    DataError for what cannot be read."""
     choices = [(path, chosen(path, mapping)) for path in paths]
     source = ", ".join(f"{path} ({choice[0]})" for path, choice in choices)
     framework = next((choice[1] for _, choice in choices if choice[1]), "")
-    return gathered(source, framework, _events(choices, tick))
+    return gathered(source, framework, _events(choices, tick, see))
 
 
-def _events(choices: Iterable[tuple[Path, Choice]], tick: Tick) -> Iterator[Event]:
+def _events(
+    choices: Iterable[tuple[Path, Choice]], tick: Tick, see: Callable[[Event], None]
+) -> Iterator[Event]:
     count, spoke = 0, time.monotonic()
     for path, (_, _, reader) in choices:
         for event in reader(path):
@@ -29,4 +37,5 @@ def _events(choices: Iterable[tuple[Path, Choice]], tick: Tick) -> Iterator[Even
             if time.monotonic() - spoke >= EVERY:
                 spoke = time.monotonic()
                 tick(f"{path.name}: {count:,} lines read")
+            see(event)
             yield event

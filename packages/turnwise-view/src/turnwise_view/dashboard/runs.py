@@ -305,7 +305,7 @@ def _seconds(folder: RunFolder) -> float | None:
 
 
 def _cost(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    if not lines:
+    if not any("rollout/tokens_sampled" in line for line in lines):
         return None
     timing = folder.lines("timing.jsonl")
     return {

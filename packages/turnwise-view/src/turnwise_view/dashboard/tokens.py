@@ -61,6 +61,8 @@ class Pieces:
     def of(self, path: Path, ids: Sequence[int]) -> list[str]:
         """The texts of some tokens of a run. Raises DataError where its tokenizer cannot be
         read."""
+        if not ids:
+            return []  # a log of another framework: it has texts alone, and no tokenizer
         file = path / "tokenizer" / "tokenizer.json"
         try:
             changed = file.stat().st_mtime_ns
