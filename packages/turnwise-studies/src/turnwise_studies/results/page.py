@@ -29,7 +29,8 @@ def table(figures: Figures) -> str:
     found: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for name, arm, of in by_metric(figures):
         rate = name in figures.rates
-        cells = [measured_text(one, rate) for one in of.by_seed.values()]
+        one_seed = _without_interval if several else measured_text
+        cells = [one_seed(one, rate) for one in of.by_seed.values()]
         cells += [_mean_of(of, rate)] if several else []
         found.setdefault(name, {}).setdefault((*cells,), []).append(arm)
     for name, rows in found.items():
@@ -134,6 +135,11 @@ def measured_text(one: Measured, rate: bool) -> str:
     return f"{_number(one.value, rate)} ({_range(one.low, one.high, rate)})"
 
 
+def _without_interval(one: Measured, rate: bool) -> str:
+    """A seed's number among several: its interval over tasks stands in the figures' file."""
+    return NONE if one.value is None else _number(one.value, rate)
+
+
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     """The page that lists studies, from their figures.json."""
     head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
@@ -181,7 +187,8 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
 
 
 def _reading(figures: Figures) -> str:
-    text = "Intervals are 95%: a seed's over its tasks, a mean's over seeds (Student's t)"
+    over = "over seeds (Student's t)" if len(figures.seeds) > 1 else "over tasks"
+    text = f"Intervals are 95%, {over}"
     if len(figures.effects) > 1:
         text += f"; p is corrected for {len(figures.effects)} claims (Holm)"
     return f"{text}."
