@@ -22,7 +22,7 @@ from turnwise.algorithms.registry import SECTIONS
 from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.derived import guarded
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts import algorithm_checks, checks
 from turnwise.parts.algorithm_checks import signal_tables
@@ -300,7 +300,7 @@ def test_a_contradiction_is_one_line_before_anything_is_loaded(
 
 def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> None:
     recipe, _ = made("")
-    with pytest.raises(ConfigError, match=r"/nowhere/environment\.py: there is no such file"):
+    with pytest.raises(DataError, match="/nowhere/model: there is no such folder"):
         prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
 
 

@@ -94,6 +94,7 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     Raises ConfigError or DataError, in one line, for whatever of it is wrong.
     """
     algorithm = algorithm_of(recipe, fresh)
+    check_model(recipe.model)
     known = _known(recipe, algorithm)
     environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
@@ -101,7 +102,6 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     check_environment(recipe, environment, reward, algorithm, tasks)
     heldout, validation = _heldout(recipe, environment)
     check_splits(environment, tasks, [*heldout, *validation])
-    check_model(recipe.model)
     return KnownRun(algorithm, environment, reward, tasks, heldout, validation)
 
 
