@@ -3,9 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PATH="$(abspath $(BIN)):$$PATH" python scripts/install.py --editable
-EXTRAS := algorithms,cluster,environments,games,gateway,gguf,judges,lora,plots,sandbox,studies,trust,view,vllm
+EXTRAS := algorithms,cluster,environments,games,gateway,gguf,judges,lora,plots,sandbox,studies,synthesis,trust,view,vllm
 # The wings: packages of their own in this repository.
-WINGS := $(foreach wing,algorithms cluster environments gateway judges sandbox studies trust view vllm,--editable packages/turnwise-$(wing))
+WINGS := $(foreach wing,algorithms cluster environments gateway judges sandbox studies synthesis trust view vllm,--editable packages/turnwise-$(wing))
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mathematics,mcp,openenv,otel,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.

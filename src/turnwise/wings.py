@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, str]] = {
         "evaluation": "robustness",
         "file_format": "atif",
     },
+    "synthesis": {"command": "synthesise", "section": "synthesis"},
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},
     "view": {"command": "top view", "monitor": "trackers"},
     "vllm": {"engine": "vllm"},
