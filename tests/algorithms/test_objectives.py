@@ -50,7 +50,7 @@ FORMULAS: dict[str, Callable[[float, float, float, dict[str, float]], float]] = 
     "dppo_kl": lambda new, old, a, n: (
         0.0
         if (new > old if a > 0 else new < old)
-        and binary_kl(math.exp(old), math.exp(new)) > n["divergence"]
+        and binary_kl(math.exp(old), math.exp(new)) > n["trust_region"]
         else -math.exp(new - old) * a
     ),
     "squared": lambda new, old, a, n: (

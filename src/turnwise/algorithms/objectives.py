@@ -104,16 +104,16 @@ def dppo_tv(
     than clip_high up, or clip_low down (DPPO, binary total variation, arXiv 2602.04879)."""
     moved = (inputs.logprob.exp() - inputs.old_logprob.exp()).detach()
     gone = (moved > clip_high).where(inputs.advantage > 0, -moved > clip_low)
-    return _without(inputs, gone)
+    return without(inputs, gone)
 
 
 @part("objective", "dppo_kl", "trust region in binary divergence (arXiv 2602.04879)", traits=USUAL)
-def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
+def dppo_kl(inputs: Inputs, trust_region: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
     """-r A, without tokens that moved too far in the advantage's direction, by the divergence of
     "this token or another one" (DPPO, binary KL, arXiv 2602.04879)."""
     policy, old = inputs.logprob.detach().exp(), inputs.old_logprob.exp()
     further = (policy > old).where(inputs.advantage > 0, policy < old)
-    return _without(inputs, further & (_binary_kl(old, policy) > divergence))
+    return without(inputs, further & (binary_kl(old, policy) > trust_region))
 
 
 @part(
@@ -181,7 +181,8 @@ def gmpo(
     return -ratio * inputs.advantage, stopped
 
 
-def _without(inputs: Inputs, gone: "Tensor") -> "tuple[Tensor, Tensor]":
+def without(inputs: Inputs, gone: "Tensor") -> "tuple[Tensor, Tensor]":
+    """-r A, and 0 without a gradient for the tokens that are gone, bool[n]."""
     losses = -inputs.ratio * inputs.advantage
     return losses.masked_fill(gone, 0.0), gone
 
@@ -190,7 +191,8 @@ def _nowhere(inputs: Inputs) -> "Tensor":
     return inputs.advantage.new_zeros(inputs.advantage.shape).bool()
 
 
-def _binary_kl(first: "Tensor", second: "Tensor") -> "Tensor":
+def binary_kl(first: "Tensor", second: "Tensor") -> "Tensor":
+    """KL(first || second) of "this token or another one", from two probabilities of it, [n]."""
     import torch
 
     tiny = torch.finfo(first.dtype).tiny

@@ -68,4 +68,17 @@ COUNTERFACTUAL = Algorithm(
 HCA = Algorithm("hca", "Harutyunyan 2019", estimator="hca", aggregation=PLAIN_SUM)
 HCAPO = Algorithm("hcapo", "arXiv 2603.08754", estimator="hcapo")
 MT_GRPO = Algorithm("mt_grpo", "arXiv 2505.11821v1", estimator="mt_grpo")
+IPO = Algorithm(
+    "ipo",
+    "prime-rl 0.9",
+    estimator="dr_grpo",
+    objective="ipo",
+    aggregation="token_mean",
+)
+KPOP = Algorithm(
+    "kpop",
+    "KPop of Ant Group, 2026",
+    objective="kpop",
+    aggregation="token_mean",
+)
 GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")

@@ -23,6 +23,8 @@ ROWS = {
     "hcapo": "arXiv 2603.08754",
     "mt_grpo": "arXiv 2505.11821v1",
     "gigpo": "arXiv 2505.10978",
+    "ipo": "prime-rl 0.9",
+    "kpop": "KPop of Ant Group, 2026",
 }
 SIGNALS = {
     "hindsight": ("hindsight:HindsightMaker", "log-probabilities of turns given the outcome"),
@@ -74,6 +76,11 @@ WING = Wing(
             "counts differ (arXiv 2505.11821v1)",
             gigpo="the group's z-score plus that among turns from the same state (arXiv "
             "2505.10978)",
+        ),
+        "objective": _of(
+            "trust_regions",
+            ipo="trust region in probability, whatever the advantage's sign (prime-rl 0.9)",
+            kpop="trust region in binary divergence, both ways (KPop of Ant Group, 2026)",
         ),
         "rollout": _of(
             "branching",
