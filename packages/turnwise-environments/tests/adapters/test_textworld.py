@@ -77,6 +77,7 @@ def test_what_is_no_command() -> None:
     "command",
     [
         "\0",
+        "\\boxed{look}",
         "look\0",
         "script",
         "Save",
@@ -90,7 +91,7 @@ def test_what_is_no_command() -> None:
 def test_no_command_reaches_the_interpreter(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A zero byte hung it for ever; `script` and `save` wrote where the program was started."""
+    """A zero byte, or a backslash, hung it for ever; `script` and `save` wrote where the program was started."""
     environment = TextWorld(MadeGames(count=3))
     task = all_tasks(environment)[0]
     monkeypatch.chdir(tmp_path)

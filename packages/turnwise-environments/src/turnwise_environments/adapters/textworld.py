@@ -162,7 +162,8 @@ class TextWorld(Replayed):
 
     def _do(self, action: str) -> Reply:
         command = " ".join(action.split())
-        plain = command.isascii() and command.isprintable()
+        # A backslash speaks to the interpreter, which at some of them writes for ever.
+        plain = command.isascii() and command.isprintable() and "\\" not in command
         if not command or len(command) > MOST_CHARACTERS or not plain:
             raise ToolError(f"a command has 1 to {MOST_CHARACTERS} plain characters")
         for part in _PARTS.split(command.lower()):
