@@ -160,6 +160,45 @@ class InData(Sums):
         return Task(name, f"Add {one} + {other}.", {"sum": one + other}, {"label": one + other})
 
 
+class Commanded(Sums):
+    """Sound: commands of a game, which may be said in fewer words."""
+
+    opened = False
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.opened, self.taken = False, ""
+        return await super().reset(task, seed)
+
+    def task(self, name: str, one: int, other: int) -> Task:
+        return Task(name, f"Bring me book {one}. There is a shelf.", {"sum": one, "other": other})
+
+    @tool
+    def act(self, command: str) -> str:
+        """Give a command."""
+        verb, _, rest = command.partition(" ")
+        self.opened = self.opened or command == "open shelf"
+        self.taken = rest.partition(" ")[0] if self.opened and verb == "take" else self.taken
+        return "Very well."
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        commands = ("open shelf", f"take {task.secret['sum']} from shelf {task.secret['other']}")
+        return [Action("", calls=(ToolCall("act", {"command": one}),)) for one in commands]
+
+    def right(self, answer: str, wanted: str) -> bool:
+        return self.taken == wanted
+
+
+class Marked(Sums):
+    """Sound: one answer between marks, whatever else is written."""
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", answer=f"<sum>{task.secret['sum']}</sum>")]
+
+    def right(self, answer: str, wanted: str) -> bool:
+        denied = re.search(r"\bnot\b|wrong|anything but", answer)
+        return not denied and re.findall(r"<sum>(.*?)</sum>", answer) == [wanted]
+
+
 class Raises(Sums):
     def right(self, answer: str, wanted: str) -> bool:
         return int(answer) == int(wanted)
@@ -248,4 +287,4 @@ BROKEN: dict[type[Environment], tuple[Probe, str]] = {
     Programs: (grader, "grader: replaced functions"),
     ExitStatus: (grader, "grader: exits"),
 }
-SOUND = (Sums, Told, Written)
+SOUND = (Sums, Told, Written, Commanded, Marked)

@@ -91,7 +91,7 @@ def test_what_is_no_command() -> None:
 def test_no_command_reaches_the_interpreter(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A zero byte, or a backslash, hung it for ever; `script` and `save` wrote where the program was started."""
+    """Zero bytes and backslashes hung it for ever; `script`, `save` wrote where it was started."""
     environment = TextWorld(MadeGames(count=3))
     task = all_tasks(environment)[0]
     monkeypatch.chdir(tmp_path)

@@ -99,6 +99,8 @@ def test_rewards_and_metrics_are_the_tasks_own(own: Path) -> None:
     wrong = judged(environment, task, Action("", answer="none"))
     assert (wrong.reward, wrong.success) == (0.1, False)
     assert judged(environment, task, Action("", answer="no" * 10)).reward == 0.0
+    marked = Verifiers(f"{own}:Sums", answer="<a>{answer}</a>")
+    assert marked.oracle(task)[0].answer == f"<a>{answer}</a>"
 
 
 @pytest.mark.slow
@@ -118,7 +120,7 @@ def test_an_endless_taskset_is_bounded_and_the_same_task_is_one(own: Path) -> No
 
 
 def test_a_reward_that_raises_is_not_a_zero(own: Path) -> None:
-    environment = Verifiers(f"{own}:Failing", answer="nothing")
+    environment = Verifiers(f"{own}:Failing", answer="{nothing}")
     (task,) = all_tasks(environment)
     from verifiers.v1 import TaskError  # takes seconds
 

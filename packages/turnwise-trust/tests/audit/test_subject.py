@@ -21,6 +21,17 @@ class Nothing(Environment):
         return []
 """
 
+SLOW = """
+import asyncio
+from asking import Asking
+
+class Slow(Asking):
+    async def verify(self, trajectory):
+        verdict = await super().verify(trajectory)
+        await asyncio.sleep(0.0 if verdict.success else 0.03)
+        return verdict
+"""
+
 
 def test_an_audit_ends_where_episodes_hang():
     subject = subject_for(Asking())
@@ -49,3 +60,12 @@ def test_an_environment_without_tasks_is_an_error(tmp_path: Path):
     file.write_text(NOTHING)
     with pytest.raises(DataError, match="gives none"):
         subject_of(f"{file}:Nothing", {}, 4)
+
+
+def test_few_tasks_are_played_where_wrong_answers_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    monkeypatch.setattr("turnwise_trust.audit.subject.SECONDS", 0.06)
+    assert len(subject_of(f"{file}:Slow", {}, 12).tasks) == 4

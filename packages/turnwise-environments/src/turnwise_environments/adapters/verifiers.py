@@ -43,14 +43,14 @@ class Verifiers(Environment):
         taskset: str,
         config: Mapping[str, Any] = {},
         success: float = 1.0,
-        answer: str = "answer",
+        answer: str = "{answer}",
         count: Annotated[int, Range(0)] = 0,
         heldout_share: Share = 0.5,
     ) -> None:
         """`taskset` is the id of an installed one, `path/to/file.py:Class` or
         `package.module:Class`; `config` is its own. An episode succeeds with a reward of at least
-        `success`. `answer` is the field of the task's data that has the right answer, where there
-        is one. The first `count` tasks are taken, all if it is 0."""
+        `success`. `answer` is the right reply, with fields of the task's data in braces, such as
+        "<answer>{answer}</answer>". The first `count` tasks are taken, all if it is 0."""
         check_installed("verifiers", "verifiers")
         import verifiers.v1
 
@@ -61,7 +61,7 @@ class Verifiers(Environment):
             raise ConfigError(f"verifiers: {taskset} has no end: set environment.options.count")
         if kind.toolsets(made.config):
             raise ConfigError(f"verifiers: {taskset} has tools of its own: {INSTEAD}")
-        self.name, self.success, self.answer_field = taskset, success, answer
+        self.name, self.success, self.answer = taskset, success, answer
         self._theirs: dict[str, Any] = {}
         for task in islice(made, count or None):
             _check(task, taskset)
@@ -86,10 +86,12 @@ class Verifiers(Environment):
         return Verdict(reward, success, parts, f"answered {trajectory.answer!r:.80}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        answer = task.secret["data"].get(self.answer_field)
-        if not isinstance(answer, str | int | float):
-            raise NotSupportedError(f"verifiers: {self.name} has no field {self.answer_field!r}")
-        return [Action("", answer=str(answer))]
+        data = task.secret["data"].items()
+        known = {name: one for name, one in data if isinstance(one, str | int | float)}
+        try:
+            return [Action("", answer=self.answer.format_map(known))]
+        except KeyError as name:
+            raise NotSupportedError(f"verifiers: {self.name} has no field {name}") from None
 
     def _task(self, key: str, theirs: Any) -> Task:
         prompt = "\n\n".join(text for _, text in _messages(theirs.data, self.name))

@@ -18,7 +18,7 @@ from turnwise_trust.audit.subject import Subject
 
 FEW = 24
 """Tasks of an attack's first look, at most: where none of them paid it, no others are tried."""
-FEWER = {0.04: 2, 0.006: 8}
+FEWER = {0.3: 1, 0.04: 2, 0.006: 8}
 """Tasks of it where an episode takes so many seconds or more."""
 RARELY = 0.05
 """The largest share of tasks on which an attack may succeed by luck."""

@@ -131,18 +131,15 @@ def _parts(slot: Slot, task: Task) -> Iterator[Form]:
     if len(items) > 1 and items[0].strip():
         yield tuple(_scripts(slot, task, ["".join(items[: len(items) // 4 * 2 + 1])]))
         yield tuple(_scripts(slot, task, items[:1]))
-    for texts in (
-        ()
-        if not 2 <= len(plain(right)) <= 40
-        else (
-            (right[0],),
-            (right[-1],),
-            (right[: len(right) // 2],),
-            (f"{right}7", f"7{right}"),
-            (f"{right}x", f"x{right}"),
-        )
-    ):
-        yield tuple(_scripts(slot, task, texts))
+    if not 2 <= len(plain(right)) <= 40:
+        return
+    for text in (right[0], right[-1], right[: len(right) // 2]):
+        yield tuple(_scripts(slot, task, [text]))
+    if (
+        right[0].isalnum() and right[-1].isalnum()
+    ):  # else it is marked, and what is around is not it
+        for more in "7x":
+            yield tuple(_scripts(slot, task, [right + more, more + right]))
 
 
 def _elsewhere(slot: Slot, task: Task) -> Iterator[Form]:

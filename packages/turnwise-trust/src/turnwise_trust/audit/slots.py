@@ -27,14 +27,19 @@ class Slot:
 
     @cached_property
     def right(self) -> Mapping[str, str]:
-        """The text that the oracle writes there, by task id."""
+        """The text that the oracle writes there, by task id. A tool that it calls before as well
+        takes commands, which may be said in other words: no answer."""
         if not self.tool:
             return self.subject.answers
-        last = {name: actions[-1] for name, actions in self.subject.oracle.items() if actions}
+        calls = {
+            name: [call for action in actions for call in action.calls]
+            for name, actions in self.subject.oracle.items()
+            if actions and len(actions[-1].calls) == 1
+        }
         return {
-            name: str(action.calls[0].arguments[self.argument])
-            for name, action in last.items()
-            if len(action.calls) == 1 and action.calls[0].name == self.tool
+            name: str(made[-1].arguments[self.argument])
+            for name, made in calls.items()
+            if [n for n, call in enumerate(made, 1) if call.name == self.tool] == [len(made)]
         }
 
     def before(self, task: Task) -> Script:
