@@ -71,7 +71,11 @@ OWN: dict[str, dict[str, str]] = {
         "evaluation": "robustness",
         "file_format": "atif",
     },
-    "synthesis": {"command": "synthesise", "section": "synthesis"},
+    "synthesis": {
+        "command": "synthesise",
+        "section": "synthesis",
+        "synthesis_method": "webshaper",
+    },
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},
     "view": {"command": "top view", "monitor": "trackers"},
     "vllm": {"engine": "vllm"},

@@ -1,8 +1,16 @@
-"""The wing: the command `synthesise` and its section."""
+"""The wing: the command `synthesise`, its section and its methods."""
 
 from turnwise.wings import Wing
 
 WING = Wing(
     commands={"synthesise": "turnwise_synthesis.command:synthesise"},
+    parts={
+        "synthesis_method": {
+            "webshaper": (
+                "turnwise_synthesis.webshaper.method:WebShaper",
+                "questions for the search environment out of formulas that are expanded by layers",
+            )
+        }
+    },
     settings={"synthesis": "turnwise_synthesis.settings:SynthesisConfig"},
 )

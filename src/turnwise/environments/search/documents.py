@@ -7,7 +7,7 @@ counts as right.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,9 @@ class Question:
 
     text: str
     answers: tuple[str, ...]
+    way: Mapping[str, Any] = field(default_factory=dict)
+    """The searches that find the answer (`chain`) and the name that each finds (`wanted`), where
+    they are known, as in built-in tasks."""
 
     @property
     def id(self) -> str:
@@ -118,12 +121,15 @@ def read_questions(path: Path) -> tuple[list[Question], list[str]]:
     again is one question with the answers of all. Raises DataError as `read_each` does."""
     merged: dict[str, Question] = {}
     questions, told = read_each(
-        path, lambda record, where: Question(_question(record, where), _answers(record, where))
+        path,
+        lambda record, where: Question(
+            _question(record, where), _answers(record, where), _way(record, where)
+        ),
     )
     for question in questions:
         known = merged.get(question.id, question)
         answers = tuple(dict.fromkeys((*known.answers, *question.answers)))
-        merged[question.id] = Question(known.text, answers)
+        merged[question.id] = Question(known.text, answers, known.way)
     if not merged:
         raise DataError(f"{path}: there are no questions in it")
     return list(merged.values()), told
@@ -131,7 +137,9 @@ def read_questions(path: Path) -> tuple[list[Question], list[str]]:
 
 def question_task(question: Question) -> Task:
     """The task of a question."""
-    return Task(question.id, question.text, secret={"answers": list(question.answers)})
+    return Task(
+        question.id, question.text, secret={"answers": list(question.answers), **question.way}
+    )
 
 
 def unsupported(questions: Sequence[Question], documents: Iterable[Document]) -> int:
@@ -165,6 +173,16 @@ def _question(record: Mapping[str, Any], where: str) -> str:
             "'question', and 'answer' or 'answers'"
         )
     return question.strip()
+
+
+def _way(record: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    if "chain" not in record:
+        return {}
+    chain, names = record["chain"], record.get("wanted", [])
+    pairs = isinstance(chain, list) and [one for one in chain if isinstance(one, list)]
+    if pairs != chain or not isinstance(names, list) or any(len(one) != 2 for one in chain):
+        raise DataError(f"{where}: 'chain' must be pairs of a query and the name that it finds")
+    return {"chain": chain, "wanted": names}
 
 
 def _answers(record: Mapping[str, Any], where: str) -> tuple[str, ...]:

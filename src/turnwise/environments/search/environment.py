@@ -112,7 +112,7 @@ class SearchEnvironment(Environment):
         library = tasks.load()
         self.documents, self.task_set = library.documents, library.task_set
         self._by_name = by_name(self.documents)
-        if isinstance(tasks, QuestionFile):
+        if isinstance(tasks, QuestionFile) and tasks.documents:
             known = {name: part for name, part in PARTS.items() if name != "gain"}
             self.facts = EnvironmentSpec("search", "1", parts=known)
         if retrieval != "bm25":
@@ -158,7 +158,7 @@ class SearchEnvironment(Environment):
         parts = {"exact_match": float(success), "f1": f1(answer, accepted)}
         shown = [_results(turn) for turn in trajectory.turns]
         turn_parts = {"repeats": repeats(shown)}
-        if "chain" in trajectory.task.secret:
+        if "gain" in self.spec.parts and "chain" in trajectory.task.secret:
             gold = [
                 {self._shown(document) for document in self._evidence(query, name)}
                 for query, name in trajectory.task.secret["chain"]

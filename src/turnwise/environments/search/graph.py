@@ -67,7 +67,10 @@ class Graph:
         == Edge("tarfile", frozenset({9312}))
     """
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(
+        self, documents: Sequence[Document], relations: Sequence[Relation] = RELATIONS
+    ) -> None:
+        self._relations = relations
         self._edges: dict[tuple[Relation, str], dict[str, set[int]]] = {}
         self._neighbours: dict[tuple[Relation, str], list[Edge]] = {}
         self._packages: dict[str, str] = {}
@@ -104,7 +107,7 @@ class Graph:
         return edges[0] if len(edges) == 1 else None
 
     def _add(self, fact: str, document: Document, target: str, position: int) -> None:
-        for relation in RELATIONS:
+        for relation in self._relations:
             if relation.fact == fact and relation.subject == document.kind:
                 ends = (document.name, target)
                 start, end = reversed(ends) if relation.inverse else ends

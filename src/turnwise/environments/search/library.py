@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -71,12 +71,16 @@ STANDARD = StandardQuestions()
 class QuestionFile(TaskFile):
     """The questions of a file, about one's own documents."""
 
-    documents: str = field(kw_only=True)
-    """A folder of .txt and .md files, or a file of records."""
+    documents: str = ""
+    """A folder of .txt and .md files, or a file of records; empty for Python's library."""
 
     def load(self) -> Library:
         """Read both. Raises DataError for files that are missing or broken."""
-        documents, broken = read_documents(Path(self.documents).expanduser())
+        documents, broken = (
+            read_documents(Path(self.documents).expanduser())
+            if self.documents
+            else (standard_library(), list[str]())
+        )
         questions, unread = read_questions(self.path)
         tasks = shuffled_split(map(question_task, questions), self.heldout_share)
         missing = unsupported(questions, documents)
