@@ -117,8 +117,8 @@ def text_of(formula: Formula) -> str:
 
 
 def read_formulas(file: Path, graph: Graph, relations: Sequence[Relation]) -> list[Formula]:
-    """The formulas of a file. Raises DataError, in one line that names the place, for what is no
-    formula, for a name that is used without being known, and for a projection without members."""
+    """The formulas of a file. Raises DataError, in one line that names the place, for another
+    text than a formula, an unknown relation, and a projection without members."""
     found = []
     if not file.is_file():
         raise DataError(f"{file}: there is no such file")

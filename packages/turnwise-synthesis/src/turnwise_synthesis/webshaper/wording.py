@@ -19,7 +19,7 @@ _CLAUSES = {
     ("class", "method", True): "belongs to {}",
     ("base", "class", True): "is derived from {}",
 }
-"""What the names that a relation leads to do, by fact, subject and direction."""
+"""Clauses about the names that a relation leads to, by fact, subject and direction."""
 
 
 def question_of(formula: Formula) -> str:
