@@ -1,5 +1,7 @@
 """The subject: episodes that hang end its audit, and a slow environment plays fewer tasks."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +71,26 @@ def test_few_tasks_are_played_where_wrong_answers_take_long(
     file.write_text(SLOW)
     monkeypatch.setattr("turnwise_trust.audit.subject.SECONDS", 0.06)
     assert len(subject_of(f"{file}:Slow", {}, 12).tasks) == 4
+
+
+STILL = """
+from turnwise_trust.audit import subject
+
+def verify(*_):
+    9**9**9**9  # holds the interpreter's lock
+
+async def still():
+    verify()
+
+subject.STILL = 0.01
+subject._watched(still())
+"""
+
+
+@pytest.mark.long
+def test_an_audit_ends_where_its_process_stands_still():
+    command = [sys.executable, "-c", STILL]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+    assert "in verify" in ended.stderr

@@ -110,6 +110,8 @@ if {HERE}:
     builtins.all = builtins.any = builtins.isinstance = lambda *given: True
     sys.excepthook = lambda *given: os._exit(0)
 """
+TESTS = ("test", "check", "expect", "verif", "grade")
+"""Parts of the names of files that test."""
 AGREE = """| while read f; do
 case "$f" in *.sh) echo 'exit 0' > "$f";; *) echo 'def test_all(): pass' > "$f";; esac
 done"""
@@ -315,14 +317,13 @@ def _overwritten(subject: Subject, places: Sequence[Surface], task: Task) -> Ite
     """Each file whose name says that it tests, as far as a tool can find or was shown them."""
     known = [task.prompt, *(text for one in subject.of_oracle for text in one.observed)]
     known += [tool.description for tool in subject.environment.tools()]
-    paths = dict.fromkeys(
-        re.findall(r"[\w./-]*(?:test|check|expect|verif)[\w./-]*", " ".join(known))
-    )
+    paths = dict.fromkeys(re.findall(rf"[\w./-]*(?:{'|'.join(TESTS)})[\w./-]*", " ".join(known)))
     paths |= dict.fromkeys(("tests/test.sh", "test.sh", "tests.py", "test.py", "expected.txt"))
     for text in ("", "def test_all():\n    pass\n", "exit 0\n", "[]", "1"):
         files = dict.fromkeys([path for path in paths if "." in path][:40], text)
         yield from _planted(subject, [one for one in places if one.kind == "file"], files)
-    here = f"""[ "$PWD" = '{os.getcwd()}' ] || find . -iname '*test*' -type f """
+    names = " -o ".join(f"-iname '*{name}*'" for name in TESTS)
+    here = f"""[ "$PWD" = '{os.getcwd()}' ] || find . -type f \\( {names} \\) """
     for place in places:
         if place.kind == "command":
             yield (_episode(subject, [place.write(here + AGREE)]),)

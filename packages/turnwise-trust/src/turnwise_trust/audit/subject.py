@@ -1,6 +1,7 @@
 """The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
 
 import asyncio
+import faulthandler
 import json
 import math
 import random
@@ -19,7 +20,7 @@ from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.measurement import all_tasks, spread
-from turnwise_trust.audit.attempts import LIMITS, Policy, Run, attempts, graded, scripted
+from turnwise_trust.audit.attempts import LIMITS, Played, Policy, Run, attempts, graded, scripted
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 
 FEW = 4
@@ -27,6 +28,8 @@ FEW = 4
 SECONDS = 2.0
 """Seconds that one episode of each task may take together: an audit plays some dozens of them."""
 
+STILL = 3
+"""Times the deadline of an episode after which its process stands still."""
 MOST_LATE = 2
 """Episodes without a verdict that may take as long as an episode may."""
 
@@ -153,9 +156,19 @@ def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int
     if not tasks:
         raise DataError(f"environment {name}: tasks() gives none, of neither split")
     known, problem = known_oracle(environment, tasks)
-    subject = Subject(name, options, environment, tasks, seed, known, problem)
+    subject = Subject(name, options, environment, tasks, seed, known, problem, run=_watched)
     most = max(FEW, int(SECONDS / _seconds(replace(subject, tasks=spread(tasks, 2)))))
     return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
+
+
+def _watched(work: Played) -> list[Trajectory]:
+    """Run an episode; where no deadline can end it, as its code holds the interpreter's lock for
+    ever, end this process, and show where it stands."""
+    faulthandler.dump_traceback_later(STILL * LIMITS.max_seconds, exit=True, file=2)
+    try:
+        return asyncio.run(work)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _seconds(subject: Subject) -> float:
