@@ -2,7 +2,7 @@
 
 `python -m benchmarks.architectures --write` makes a tiny random model of every class, asks engine,
 learner and shared prefixes what a run would ask them before it begins, and writes
-docs/reference/models.md. Classes go into processes of their own, a few at a time, so that a crash
+docs/log/architectures.md. Classes go into processes of their own, a few at a time, so that a crash
 or a hang of one does not end the table. Exits with 1 if anything ended in something else than the
 model's own numbers or a refusal in one line. Not here: the models (`tiny_models.py`).
 """
@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent.parent / "docs/reference/models.md"
+PAGE = Path(__file__).parent.parent / "docs/log/architectures.md"
 TOGETHER = 8
 """Classes in one process..."""
 SECONDS = 600
@@ -33,8 +33,6 @@ BOUND = 2**8 * 2.0**-23
 """How far log-probabilities may be from the model's own, in nats, on average over a history: 256
 units of float32's rounding, 3e-5."""
 
-TABLE = "## Every class"
-"""Heading of the part of the page that is made here."""
 OWN_PASS = "the model's own forward pass ("
 """After which the engine's refusal says how each way to compute the model failed."""
 NATS = re.compile(r"(?<=by )[\d.e-]+(?= nats)|(?<=differ by )[\d.e-]+")
@@ -224,7 +222,7 @@ def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """docs/reference/models.md: what it says above the table, and the table."""
+    """docs/log/architectures.md."""
     import transformers
 
     made = [row for row in rows if row.engine != "-"]
@@ -242,8 +240,7 @@ def page(rows: Sequence[Row]) -> str:
         f"before a run begins. Made by `python -m benchmarks.architectures --write` on "
         f"{date.today()}, turnwise {version('turnwise')}, torch {version('torch')}."
     )
-    before = PAGE.read_text(encoding="utf-8").partition(TABLE)[0]
-    return f"{before}{TABLE}\n\n{text}\n\n{listed(rows)}"
+    return f"# Every class of causal language model\n\n{text}\n\n{listed(rows)}"
 
 
 def listed(rows: Sequence[Row]) -> str:
@@ -267,7 +264,7 @@ def main() -> int:
     """Examine the named classes here, or all of them in other processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/models.md")
+    parser.add_argument("--write", action="store_true", help="write docs/log/architectures.md")
     options = parser.parse_args()
     if options.kinds:
         import torch
