@@ -26,15 +26,19 @@ GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, str]] = {
     "algorithms": {
         "algorithm": (
-            "arpo arpo_soft counterfactual distillation gigpo hca hcapo igpo mt_grpo otb prime "
-            "remax sdpo tree_grpo"
+            "arpo arpo_soft counterfactual distillation fresh_replay gigpo hca hcapo igpo ipo "
+            "kpop mt_grpo otb prime remax score_centering sdpo tree_grpo"
         ),
         "estimator": (
             "arpo arpo_soft counterfactual distillation gigpo hca hcapo information_gain mt_grpo "
             "otb process_rloo remax tree_grpo"
         ),
+        "objective": "centred ipo kpop replayed_clip",
         "rollout": "entropy_branches greedy random_branches turn_replays",
-        "signal": "hindsight information_gain process_rewards score_norms self_teacher teacher",
+        "signal": (
+            "hindsight information_gain process_rewards replay sampler score_norms self_teacher "
+            "teacher"
+        ),
     },
     "cluster": {"section": "cluster"},
     "environments": {

@@ -35,7 +35,10 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "tree_grpo",
         "counterfactual",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("remax", "hca", "igpo")),
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("remax", "hca", "igpo", "score_centering", "fresh_replay")
+        ),
     ],
 )
 def test_a_run_that_was_stopped_goes_on_exactly(

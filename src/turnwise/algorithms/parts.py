@@ -36,6 +36,8 @@ class Requirement(StrEnum):
     HINDSIGHT = "hindsight"
     INFORMATION_GAIN = "information_gain"
     SCORE_NORMS = "score_norms"
+    SAMPLER = "sampler"
+    REPLAY = "replay"
     RESTORABLE = "restorable"
     """An environment whose episodes can go on from a snapshot."""
     GREEDY = "greedy"
@@ -54,6 +56,7 @@ _WORDS = {
     Requirement.SELF_TEACHER: "a self-teacher",
     Requirement.HINDSIGHT: "probabilities in hindsight",
     Requirement.INFORMATION_GAIN: "an information gain",
+    Requirement.SAMPLER: "the sampler's distributions",
     Requirement.RESTORABLE: Need.RESTORABLE,
     Requirement.GREEDY: "greedy episodes beside groups",
 }

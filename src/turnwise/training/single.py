@@ -25,6 +25,8 @@ OTHER_MODELS = (
     Requirement.PROCESS_REWARDS,
     Requirement.TEACHER,
     Requirement.SELF_TEACHER,
+    Requirement.SAMPLER,
+    Requirement.REPLAY,
 )
 
 

@@ -81,4 +81,21 @@ KPOP = Algorithm(
     objective="kpop",
     aggregation="token_mean",
 )
+SCORE_CENTERING = Algorithm(
+    "score_centering",
+    "arXiv 2609.20807",
+    estimator="dr_grpo",
+    objective="centred",
+    aggregation="token_mean",
+    differs="the sampler's whole distribution, where there it is known of its likeliest tokens",
+)
+FRESH_REPLAY = Algorithm(
+    "fresh_replay",
+    "arXiv 2604.16918",
+    estimator="returns",
+    whitening=True,
+    objective="replayed_clip",
+    aggregation="token_mean",
+    differs="importance stays as it is, where there it rises to 1",
+)
 GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")

@@ -25,6 +25,8 @@ ROWS = {
     "gigpo": "arXiv 2505.10978",
     "ipo": "prime-rl 0.9",
     "kpop": "KPop of Ant Group, 2026",
+    "score_centering": "arXiv 2609.20807",
+    "fresh_replay": "arXiv 2604.16918",
 }
 SIGNALS = {
     "hindsight": ("hindsight:HindsightMaker", "log-probabilities of turns given the outcome"),
@@ -35,6 +37,11 @@ SIGNALS = {
     "process_rewards": (
         "implicit_reward:ImplicitRewardMaker",
         "rewards per token of an implicit reward model",
+    ),
+    "replay": ("replay:ReplayMaker", "the trajectories of earlier steps"),
+    "sampler": (
+        "sampler:SamplerMaker",
+        "the distributions that tokens were sampled from",
     ),
     "score_norms": ("score_norms:ScoreNormsMaker", "norms of the scores of sampled tokens"),
     "self_teacher": ("self_teacher:SelfTeacherMaker", "the policy's average, shown a success"),
@@ -78,9 +85,18 @@ WING = Wing(
             "2505.10978)",
         ),
         "objective": _of(
+            "experience_replay",
+            replayed_clip="clip, also of earlier trajectories, the fresh ones rather (arXiv "
+            "2604.16918)",
+        )
+        | _of(
             "trust_regions",
             ipo="trust region in probability, whatever the advantage's sign (prime-rl 0.9)",
             kpop="trust region in binary divergence, both ways (KPop of Ant Group, 2026)",
+        )
+        | _of(
+            "score_centering",
+            centred="log-probability, less what the sampler expects of it (arXiv 2609.20807)",
         ),
         "rollout": _of(
             "branching",

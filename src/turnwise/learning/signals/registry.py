@@ -26,6 +26,8 @@ MEASURED = (
     Requirement.HINDSIGHT,
     Requirement.INFORMATION_GAIN,
     Requirement.SCORE_NORMS,
+    Requirement.SAMPLER,
+    Requirement.REPLAY,
 )
 """The needs that are signals, in the order in which they are measured."""
 
