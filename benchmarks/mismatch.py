@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/mismatch.py          # some minutes on one core
 
-A policy of 2,000 weights answers 8 prompts with 4 tokens of 8; the reward is the share of right
+A policy of 2,000 weights answers 8 prompts with 3 tokens of 8; the reward is the share of right
 ones. Tokens are sampled from the same weights, rounded to few bits a row, as a quantised engine has
 them; nothing else differs, and every step makes one update on what was just sampled. Loss and
-corrections are those of turnwise; success, that all four tokens are right, is computed and not
+corrections are those of turnwise; success, that all tokens are right, is computed and not
 sampled, for the policy that learned and for the rounded one that would be deployed. Runs are paired
 by seed. Writes mismatch.json, .md and .png.
 """
@@ -31,8 +31,8 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.evaluation.intervals import student_t
 from turnwise_algorithms.score_centering import expected
 
-PROMPTS, LENGTH, TOKENS, GROUP, WIDTH = 8, 4, 8, 8, 32
-STEPS, LEARNING_RATE, LAST, SEEDS = 300, 1e-2, 20, 5
+PROMPTS, LENGTH, TOKENS, GROUP, WIDTH = 8, 3, 8, 32, 32
+STEPS, LEARNING_RATE, LAST, SEEDS = 200, 1e-2, 20, 3
 BITS = (5, 4, 3, 2)
 CORRECTIONS: Mapping[str, Mapping[str, Any]] = {
     "none": {"correction": "none"},
