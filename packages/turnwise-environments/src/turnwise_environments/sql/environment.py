@@ -35,9 +35,10 @@ from turnwise_environments.progress import (
     state_parts,
 )
 from turnwise_environments.rewards.cells import cells_match, share_of_cells
+from turnwise_environments.sql.questions import QuestionFile, told_tables
 from turnwise_environments.sql.requests import GRAMMARS
 from turnwise_environments.sql.tasks import STANDARD, MadeRequests, RecordFile, outcome, scene_of
-from turnwise_environments.tools.sql import MAX_ROWS, Database, Table, shown
+from turnwise_environments.tools.sql import MAX_ROWS, Database, DatabaseFile, Table, shown
 
 VARIANTS = 2
 """Variants of the tables on which statements are run besides."""
@@ -167,9 +168,11 @@ class SqlEnvironment(Environment):
 
     facts = EnvironmentSpec("sql", "1", parts=PARTS | TURN_PARTS)
 
-    def __init__(self, tasks: MadeRequests | RecordFile = STANDARD) -> None:
+    def __init__(self, tasks: MadeRequests | RecordFile | QuestionFile = STANDARD) -> None:
         """Raises DataError for a file that is broken."""
         self.task_set = tasks.load()
+        self._file = tasks.database_path if isinstance(tasks, QuestionFile) else None
+        self._told = f"{told_tables(self._file)} " if self._file else ""
         self._measures_turns = isinstance(tasks, MadeRequests)
         if not self._measures_turns:  # of records' questions no statement is known
             self.facts = EnvironmentSpec("sql", "1", parts=PARTS)
@@ -177,9 +180,12 @@ class SqlEnvironment(Environment):
     async def reset(self, task: Task, seed: int) -> Observation:
         del seed
         await self.close()
-        tables = [Table.of(plain) for plain in task.data["tables"]]
-        self._database = Database(tables)
-        return Observation(task.prompt, Source.USER)
+        self._database = (
+            DatabaseFile(self._file)
+            if self._file
+            else Database([Table.of(plain) for plain in task.data["tables"]])
+        )
+        return Observation(self._told + task.prompt, Source.USER)
 
     @tool
     async def sql(self, statement: str) -> str:
@@ -248,7 +254,10 @@ class SqlEnvironment(Environment):
         found = json.loads(state)
         if hasattr(self, "_database"):
             self._database.close()
-        self._database = Database.restored(base64.b64decode(found["dump"]), found["written"])
+        if self._file:
+            self._database = DatabaseFile(self._file)
+        else:
+            self._database = Database.restored(base64.b64decode(found["dump"]), found["written"])
 
     async def close(self) -> None:
         if hasattr(self, "_database"):

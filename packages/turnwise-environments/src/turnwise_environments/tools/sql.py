@@ -17,14 +17,17 @@ same way everywhere. Functions that differ from run to run are refused, but for 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from turnwise.errors import ToolError
+from turnwise.errors import DataError, ToolError
 
 MAX_ROWS = 20
 """Rows of a result that are shown, at most."""
 MAX_STEPS = 500_000
 """Steps of SQLite's machine that one statement may take: some hundredths of a second."""
+MAX_STEPS_A_PAGE = 40_000
+"""More steps for each page of a file: some looks at each of its rows."""
 MAX_VALUE_BYTES = 20_000
 MAX_STATEMENT_CHARACTERS = 5_000
 MAX_PAGES = 1024
@@ -78,6 +81,8 @@ class Table:
 
 class Database:
     """Some tables, and statements on them. Example: Database([Table(...)]).run("SELECT 1")."""
+
+    _steps = MAX_STEPS
 
     def __init__(self, tables: Sequence[Table] = ()) -> None:
         """Raises ValueError for tables that SQLite does not take."""
@@ -181,7 +186,7 @@ class Database:
     def _execute(self, statement: str) -> sqlite3.Cursor:
         _check_text(statement)
         self._why = ""
-        self._connection.set_progress_handler(lambda: 1, MAX_STEPS)
+        self._connection.set_progress_handler(lambda: 1, self._steps)
         try:
             return self._connection.execute(statement)
         except (sqlite3.Error, sqlite3.Warning) as error:
@@ -202,6 +207,49 @@ class Database:
         if isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted":
             return "the statement takes too long"
         return self._why or str(error)
+
+
+class DatabaseFile(Database):
+    """The tables of a file of SQLite's, which are read where they are and cannot be changed.
+    Example: DatabaseFile(Path("shop.sqlite")).run("SELECT count(*) FROM customers")."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises DataError as `open_file` does."""
+        self.written, self._why = 0, ""
+        self._connection = open_file(path)
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        self._steps = min(MAX_STEPS + MAX_STEPS_A_PAGE * pages, 2**31 - 1)
+        self._lock_up()
+
+    def state(self) -> dict[str, Any]:
+        """Nothing, as it is always the same."""
+        return {}
+
+    def dump(self) -> bytes:
+        return b""
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """A connection that reads a database's file and locks nothing. Raises DataError for a file that
+    is missing, is none of SQLite's, or has changes beside it that are not in it yet."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    beside = path.with_name(f"{path.name}-wal")
+    if beside.is_file() and beside.stat().st_size:
+        raise DataError(f"{path}: {beside.name} has changes that are not in it yet: close what "
+                        "writes to it")
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=ro&immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=0,
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise DataError(f"{path}: SQLite cannot read it: {error}") from None
+    return connection
 
 
 def _first(cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:

@@ -1,0 +1,1 @@
+"""Questions about the tables of a SQLite file, with their queries and answers."""
