@@ -78,7 +78,7 @@ OWN: dict[str, dict[str, str]] = {
     "synthesis": {
         "command": "synthesise",
         "section": "synthesis",
-        "synthesis_method": "webshaper",
+        "synthesis_method": "tables webshaper",
     },
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},
     "view": {"command": "top view", "monitor": "trackers"},

@@ -6,10 +6,14 @@ WING = Wing(
     commands={"synthesise": "turnwise_synthesis.command:synthesise"},
     parts={
         "synthesis_method": {
+            "tables": (
+                "turnwise_synthesis.tables.method:Tables",
+                "questions about the tables of a SQLite file, for the environment sql",
+            ),
             "webshaper": (
                 "turnwise_synthesis.webshaper.method:WebShaper",
                 "questions for the search environment out of formulas that are expanded by layers",
-            )
+            ),
         }
     },
     settings={"synthesis": "turnwise_synthesis.settings:SynthesisConfig"},

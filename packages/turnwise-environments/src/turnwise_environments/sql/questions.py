@@ -103,6 +103,6 @@ def _read_task(record: Mapping[str, Any], where: str, digest: str) -> Task:
     if answer is None or not all(cell.strip() for cell in cells) or not cells:
         raise DataError(f"{where}: 'answer' must be there, a value or a list of them")
     question = record["question"]
-    secret = {"statement": record.get("statement"), "answer": cells, "state": {}}
+    secret: dict[str, Any] = {"statement": record.get("statement"), "answer": cells, "state": {}}
     info = {"kind": str(record.get("kind", "question"))}
     return Task(identity([question, digest]), question, secret, {"database": digest}, info)

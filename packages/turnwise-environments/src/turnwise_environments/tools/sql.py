@@ -236,8 +236,9 @@ def open_file(path: Path) -> sqlite3.Connection:
         raise DataError(f"{path}: there is no such file")
     beside = path.with_name(f"{path.name}-wal")
     if beside.is_file() and beside.stat().st_size:
-        raise DataError(f"{path}: {beside.name} has changes that are not in it yet: close what "
-                        "writes to it")
+        raise DataError(
+            f"{path}: {beside.name} has changes that are not in it yet: close what writes to it"
+        )
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?mode=ro&immutable=1",
         uri=True,

@@ -8,6 +8,7 @@ The environment `sql` plays the items: `tasks = { database = "shop.sqlite", file
 """
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from turnwise.seeds import derive
 from turnwise_environments.sql.questions import digest_of
 from turnwise_environments.tools.sql import DatabaseFile, literal, quoted, shown
 from turnwise_synthesis.items import Item, Material, Refused
-from turnwise_synthesis.tables.questions import KINDS, MOST_SHARE, Question, Scene, is_plain
+from turnwise_synthesis.tables.questions import (
+    KINDS,
+    MOST_SHARE,
+    NothingToAsk,
+    Question,
+    Scene,
+    is_plain,
+)
 from turnwise_synthesis.tables.schema import read_tables
 
 
@@ -34,7 +42,7 @@ class Tables:
     def propose(self, attempt: int) -> Item:
         stream = random.Random(derive(self._seed, attempt))
         try:
-            question = stream.choice(KINDS)(stream, self._scene)
+            question = self._question(stream)
             answer = self._answer(question)
         except ToolError:
             raise Refused("too slow") from None
@@ -46,6 +54,13 @@ class Tables:
             "database": self._digest,
         }
         return Item(question.statement, data)
+
+    def _question(self, stream: random.Random) -> Question:
+        """A question of the first kind, in an order that is drawn, for which there is one."""
+        for make in stream.sample(KINDS, len(KINDS)):
+            with suppress(NothingToAsk):
+                return make(stream, self._scene)
+        raise Refused("nothing to ask")
 
     def _answer(self, question: Question) -> str:
         """The only answer, which neither the question tells nor a guess is likely to find."""

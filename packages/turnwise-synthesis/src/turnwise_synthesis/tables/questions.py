@@ -1,6 +1,7 @@
 """Kinds of questions about tables, each with the query that answers it.
 
-A maker draws a table, rows and columns of it; it raises Refused where the draw comes to nothing.
+A maker draws a table, rows and columns of it; it raises NothingToAsk where they have not what this
+kind is about, and Refused where they make no good question.
 What holds of all kinds, as that there is one answer, the method checks (`method.py`).
 """
 
@@ -26,6 +27,10 @@ TRIED = 6
 """Conditions of a row among which those are found that single it out."""
 
 Choice = TypeVar("Choice")
+
+
+class NothingToAsk(Exception):
+    """A draw of tables and rows that a kind of questions has nothing to ask about."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def is_plain(value: Any) -> bool:
 
 def chosen(stream: random.Random, found: Sequence[Choice]) -> Choice:
     if not found:
-        raise Refused("nothing to ask")
+        raise NothingToAsk
     return stream.choice(found)
 
 
@@ -161,7 +166,9 @@ def _counted(kind: str, scene: Scene, table: Table, where: Condition) -> Questio
     statement = f"SELECT count(*) FROM {quoted(table.name)} WHERE {where.sql}"
     if scene.count(table, where.sql) < FEWEST:
         raise Refused("guessable")
-    return Question(kind, f"In {table.name}, how many rows are there whose {where.words}?", statement)
+    return Question(
+        kind, f"In {table.name}, how many rows are there whose {where.words}?", statement
+    )
 
 
 def _check_sizes(scene: Scene, table: Table, column: Column, value: Any) -> None:
@@ -177,7 +184,7 @@ def _linked(stream: random.Random, scene: Scene, link: Link) -> Condition:
     """A condition on what a link names."""
     parent = scene.tables.get(link.parent)
     if parent is None:
-        raise Refused("nothing to ask")
+        raise NothingToAsk
     row = scene.row(stream, parent)
     column = chosen(stream, [one for one in parent.groups if one in row])
     return linked(link, equal(column, row[column]))
@@ -292,7 +299,7 @@ def _fewest(
 ) -> Condition:
     """A least set of two conditions or more that one row meets: none of them can go."""
     if len(conditions) < 2:
-        raise Refused("nothing to ask")
+        raise NothingToAsk
     met = ", ".join(f"ifnull({one.sql}, 0)" for one in conditions)
     places = ", ".join(str(place + 1) for place in range(len(conditions)))
     patterns = scene.database.rows(

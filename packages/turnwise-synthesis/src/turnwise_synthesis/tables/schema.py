@@ -31,7 +31,7 @@ class Column:
     words: str
     """The name in words, or as it is where two columns have the same words."""
     kind: str
-    """"text", "integer" or "real"; "" for values of several kinds, for blobs, and without any."""
+    """"text", "integer" or "real"; "" without values, and for blobs alone."""
     distinct: int
     filled: int
     """Rows that have a value."""
@@ -61,7 +61,7 @@ class Table:
 
     @cached_property
     def known(self) -> tuple[Column, ...]:
-        """Columns whose values are of one kind."""
+        """Columns that have values to ask about."""
         return tuple(column for column in self.columns if column.kind)
 
     @cached_property
@@ -118,7 +118,7 @@ def _read_table(
     }
     info = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
     declared = tuple(columns[one] for _, one, *_, place, _ in info if place and one in columns)
-    singles = [(one,) for one in columns.values() if one.distinct == rows]
+    singles = [(one,) for one in columns.values() if 1 < one.distinct == one.filled]
     keys = [*singles, *([declared] if len(declared) > 1 else [])]
     exact = (key for key in keys if all(one.kind in ("integer", "text") for one in key))
     links = tuple(_links(connection, name, columns))
@@ -130,8 +130,14 @@ def _read_column(database: DatabaseFile, table: str, name: str, words: str) -> C
     groups = f"SELECT count(*) AS n {source} GROUP BY {quoted(name)}"
     ((distinct, filled, most),) = database.rows(f"SELECT count(*), sum(n), max(n) FROM ({groups})")
     kinds = {kind for (kind,) in database.rows(f"SELECT DISTINCT typeof({quoted(name)}) {source}")}
-    kind = "real" if kinds == {"integer", "real"} else "".join(kinds) if len(kinds) == 1 else ""
-    return Column(name, words, "" if kind == "blob" else kind, distinct, filled or 0, most or 0)
+    return Column(name, words, _kind(kinds), distinct, filled or 0, most or 0)
+
+
+def _kind(kinds: set[str]) -> str:
+    """The kind of a column with values of these; what is mixed with text is only equal or not."""
+    if kinds <= {"integer", "real"}:
+        return "real" if "real" in kinds else "".join(kinds)
+    return "text" if kinds != {"blob"} else ""
 
 
 def _links(connection: sqlite3.Connection, name: str, columns: dict[str, Column]) -> Any:
