@@ -21,7 +21,7 @@ from turnwise_environments.common import check_texts, identity
 from turnwise_environments.tools.sql import open_file, quoted, shown
 
 MAX_TOLD = 4000
-"""Characters of the tables' columns; where there are more, tables alone are told."""
+"""Characters of the tables' columns; beyond them the names of tables stand alone."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -60,7 +60,7 @@ def digest_of(database: Path) -> str:
 
 
 def told_tables(database: Path) -> str:
-    """The tables as an agent is told of them. Example: "staff(name, age) pets(pet, owner)"."""
+    """The tables as a first message has them. Example: "staff(name, age) pets(pet, owner)"."""
     connection = open_file(database)
     found = tables_in(connection)
     connection.close()
