@@ -15,13 +15,14 @@ from turnwise.config import RolloutConfig
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.environments.search.library import QuestionFile
 from turnwise.errors import DataError
-from turnwise.types import Task, Trajectory, Turn
+from turnwise.types import Action, Task, Trajectory, Turn
 from turnwise_synthesis.heldout import HeldOut
 from turnwise_synthesis.items import Item, Material, Refused
 from turnwise_synthesis.settings import SynthesisConfig
 from turnwise_synthesis.webshaper.agent import AgentDescriber, ExpanderEnvironment, task_of
+from turnwise_synthesis.webshaper.environment import ShapedQuestions, ShapedSearch
 from turnwise_synthesis.webshaper.knowledge import Knowledge, read_knowledge
-from turnwise_synthesis.webshaper.method import WebShaper
+from turnwise_synthesis.webshaper.method import WebShaper, names_of
 from turnwise_synthesis.webshaper.projections import members, parsed, read_formulas, text_of
 from turnwise_synthesis.webshaper.validator import validate
 from turnwise_synthesis.webshaper.way import node_of
@@ -226,6 +227,23 @@ def test_questions_about_the_library_are_sound_and_none_is_held_out(tmp_path: Pa
     assert not any(map(heldout.holds, items.values()))
     planted: Mapping[str, Any] = {"question": library.tasks("heldout")[7].prompt.upper()}
     assert heldout.holds(planted)
+
+
+@pytest.mark.long
+def test_shaped_questions_of_both_kinds_are_held_out_and_share_no_name(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_CACHE", str(tmp_path))
+        environment = ShapedSearch(ShapedQuestions(count=20, heldout=5, kind="chain"))
+    train, heldout = environment.tasks("train"), environment.tasks("heldout")
+    assert [task.info["form"] for task in train] == ["chain"] * 20
+    assert [task.info["form"] for task in heldout] == ["chain"] * 5 + ["expanded"] * 5
+    assert names_of(train).isdisjoint(names_of(heldout))
+    assert all(solved(environment))
+    task = heldout[0]
+    short = Turn(Action("", answer=task.secret["answers"][0]))
+    guessed = Trajectory(task, group="g", episode=0, seed=0, turns=(short,))
+    verdict = asyncio.run(environment.verify(guessed))
+    assert (verdict.success, verdict.parts["fewer"]) == (True, 1.0)
 
 
 @pytest.mark.long

@@ -1,6 +1,10 @@
 """The wing: the command `synthesise`, its section and its methods."""
 
+from pathlib import Path
+
 from turnwise.wings import Wing
+
+STUDIES = Path(__file__).parent / "studies"
 
 WING = Wing(
     commands={"synthesise": "turnwise_synthesis.command:synthesise"},
@@ -16,5 +20,6 @@ WING = Wing(
             ),
         }
     },
+    files={"study": {path.stem: path for path in STUDIES.glob("*.toml")}},
     settings={"synthesis": "turnwise_synthesis.settings:SynthesisConfig"},
 )
