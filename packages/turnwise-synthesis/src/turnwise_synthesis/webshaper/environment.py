@@ -126,7 +126,7 @@ class ShapedSearch(SearchEnvironment):
         super().__init__(loads, top_k, result_tokens)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """As in the search environment; `fewer` says whether a success took fewer searches than are
+        """Judge as the search environment does; `fewer` says whether a success took fewer searches than are
         on the way."""
         verdict = await super().verify(trajectory)
         searches = sum(len(turn.action.calls) for turn in trajectory.turns)
