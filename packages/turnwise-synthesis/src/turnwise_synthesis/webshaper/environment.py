@@ -126,8 +126,8 @@ class ShapedSearch(SearchEnvironment):
         super().__init__(loads, top_k, result_tokens)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Judge as the search environment does; `fewer` says whether a success took fewer searches than are
-        on the way."""
+        """Judge as the search environment does; `fewer` says whether a success took fewer searches
+        than are on the way."""
         verdict = await super().verify(trajectory)
         searches = sum(len(turn.action.calls) for turn in trajectory.turns)
         fewer = verdict.success and searches < len(trajectory.task.secret["chain"])
