@@ -1,12 +1,16 @@
 """Replay: what differs in another process, in another order, and at once."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from asking import Asking, subject_for
 from turnwise.storage.audits import Finding
+from turnwise.types import Observation, Task
 from turnwise_trust.audit import replay as replayed
 from turnwise_trust.audit.calls import EnvironmentRaised
+from turnwise_trust.audit.plays import AT_ONCE, Script, played
 from turnwise_trust.audit.replay import DETERMINISM, ISOLATION, replay
 from turnwise_trust.audit.subject import subject_of
 
@@ -138,3 +142,28 @@ def test_a_process_that_fails_or_is_late_is_said(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(replayed, "SECONDS", 0.01)
     rows = found_in(tmp_path, "Sound")
     assert [one.passed for one in rows.values()] == [None, None]
+
+
+class Counted(Asking):
+    """Counts the episodes that are under way."""
+
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+        self.seen: list[int] = []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.inside.append(task.id)
+        self.seen.append(len(self.inside))
+        await asyncio.sleep(0.01)
+        return await super().reset(task, seed)
+
+    async def close(self) -> None:
+        self.inside.pop()
+
+
+def test_no_more_episodes_are_played_at_once_than_a_server_has_room_for():
+    environment = Counted()
+    subject = subject_for(environment)
+    idle = [Script("idle", task, []) for task in subject.tasks]
+    assert len(played(subject, idle, at_once=True)) == 12
+    assert max(environment.seen) == AT_ONCE

@@ -21,6 +21,9 @@ SHOWN = 60
 SECONDS = 5.0
 """Seconds that the episodes of one comparison may take together, as far as one can tell before."""
 
+AT_ONCE = 8
+"""Episodes, or verdicts, at the same time: a server may have room for no more."""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -84,14 +87,14 @@ def scripts(subject: Subject, tasks: Sequence[Task]) -> list[Script]:
 
 
 def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) -> list[Trajectory]:
-    """Play each script, one after the other, or all at once."""
+    """Play each script, one after the other, or AT_ONCE at once."""
     subject.in_time([])
     episodes = [Attempt(**one.planned(subject.environment, subject.seed)) for one in chosen]
 
     async def work() -> list[Trajectory]:
-        if at_once:
-            return await asyncio.gather(*(one.run() for one in episodes))
-        return [await one.run() for one in episodes]
+        size = AT_ONCE if at_once else 1
+        groups = (episodes[start : start + size] for start in range(0, len(episodes), size))
+        return [one for group in groups for one in await asyncio.gather(*(e.run() for e in group))]
 
     return subject.in_time(asyncio.run(work()))
 

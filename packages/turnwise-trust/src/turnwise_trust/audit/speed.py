@@ -9,12 +9,11 @@ from statistics import median, quantiles
 from turnwise.storage.audits import Finding
 from turnwise.times import Doing
 from turnwise.types import Trajectory
-from turnwise_trust.audit.plays import Held, compared, scripts
+from turnwise_trust.audit.plays import AT_ONCE, Held, compared, scripts
 from turnwise_trust.audit.subject import Subject
 
 SLOWEST = 10.0
 """Seconds of a verdict, in the median, beyond which a policy waits for its verifier."""
-AT_ONCE = 8
 LOOKED = 0.005
 """Seconds between two looks at the event loop."""
 TRIVIAL = 0.002
