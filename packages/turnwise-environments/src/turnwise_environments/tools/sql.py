@@ -213,10 +213,12 @@ class DatabaseFile(Database):
     """The tables of a file of SQLite's, which are read where they are and cannot be changed.
     Example: DatabaseFile(Path("shop.sqlite")).run("SELECT count(*) FROM customers")."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises DataError as `open_file` does."""
+    def __init__(self, path: Path, cache_kib: int = 2048) -> None:
+        """Keep at most so much of the file in memory, in KiB. Raises DataError as `open_file`
+        does."""
         self.written, self._why = 0, ""
         self._connection = open_file(path)
+        self._connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
         self._steps = min(MAX_STEPS + MAX_STEPS_A_PAGE * pages, 2**31 - 1)
         self._lock_up()

@@ -28,6 +28,9 @@ from turnwise_synthesis.tables.questions import (
 )
 from turnwise_synthesis.tables.schema import read_tables
 
+CACHE_KIB = 256 * 1024
+"""Memory for the file, which each question is looked for in several times."""
+
 
 class Tables:
     """Example: Tables(material, "shop.sqlite").propose(0)."""
@@ -36,7 +39,7 @@ class Tables:
         """Raises DataError for a file that cannot be read, or has nothing to ask about."""
         path = Path(database).expanduser()
         self._seed, self._digest = material.seed, digest_of(path)
-        self._database = DatabaseFile(path)
+        self._database = DatabaseFile(path, CACHE_KIB)
         self._scene = Scene(self._database, read_tables(self._database, path))
 
     def propose(self, attempt: int) -> Item:
