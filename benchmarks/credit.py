@@ -39,12 +39,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.credit_page import draw, page
-from benchmarks.credit_tasks import TASKS, Played, Task, exact_gradient, play, softmax, solve
+from benchmarks.credit_tasks import (
+    AMOUNT,
+    TASKS,
+    Played,
+    Task,
+    exact_gradient,
+    play,
+    softmax,
+    solve,
+)
 from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.aggregation import Totals
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.estimators import EstimatorInput
-from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Requirement
+from turnwise.algorithms.parts import GIVEN_BY_ROLLOUTS, PARTS, PLAIN_SUM, Requirement
 from turnwise.errors import ConfigError
 from turnwise.seeds import derive
 
@@ -56,7 +65,7 @@ SEEDS, STEPS, RATES = 4, 24, (0.1, 0.4)
 LEFT_OUT = {
     "none": "has no credit; the terms beside it are a language model's",
     "distillation": "follows a teacher's likelihoods and no reward",
-    "process_rloo": "its rewards are likelihoods of a reward model trained beside the policy",
+    "process_rloo": "needs the likelihoods of a reward model that is trained beside the policy",
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "token_gae, decay 0.95": {"estimator": "token_gae", "numbers": {"decay": 0.95}},
@@ -223,8 +232,8 @@ def _seen(task: Task, policy: np.ndarray) -> tuple[dict[str, np.ndarray], dict[s
     """Returns to come, and the chance of success, by what is seen: v [P, T, seen], q [.., 2]."""
     classes = np.eye(int(task.seen.max()) + 1)[task.seen]
     found = []
-    for amount in (None, 0.0):
-        solution = solve(task, policy) if amount is None else solve(task, policy, amount)
+    for amount in (AMOUNT, 0.0):
+        solution = solve(task, policy, amount)
         mass = np.maximum(solution.visits @ classes, 1e-300)
         weighted = solution.visits[..., None] * solution.q
         q = np.einsum("ptsa,so->ptoa", weighted, classes) / mass[..., None]
@@ -299,11 +308,9 @@ def compare(
         one - np.multiply.outer(one @ exact / unit**2, exact) for one in (found, known)
     )
     strayed = np.zeros(len(found))
-    for half, other in (
-        (slice(0, None, 2), slice(1, None, 2)),
-        (slice(1, None, 2), slice(0, None, 2)),
-    ):
-        towards = _shrunk(aside[other], beside[:, other])
+    even = np.arange(len(found)) % 2 == 0
+    for half in (even, ~even):
+        towards = _shrunk(aside[~half], beside[:, ~half])
         strayed[half] = _without(aside[half] @ towards, beside[:, half] @ towards)
     mean, error = strayed.mean(), strayed.std(ddof=1) / np.sqrt(len(strayed))
     scale = max(length, 1e-3) * unit
@@ -334,10 +341,8 @@ def _without(numbers: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """float64[B] less what float64[C, B] of mean 0 explain of it (control variates)."""
     if not len(chance):
         return numbers
-    factors = np.linalg.lstsq((chance - chance.mean(axis=1, keepdims=True)).T, numbers, rcond=None)[
-        0
-    ]
-    return numbers - factors @ chance
+    centred = chance - chance.mean(axis=1, keepdims=True)
+    return numbers - np.linalg.lstsq(centred.T, numbers, rcond=None)[0] @ chance
 
 
 def _shrunk(aside: np.ndarray, beside: np.ndarray) -> np.ndarray:
@@ -352,18 +357,17 @@ def learn(task: Task, algorithm: Algorithm, budget: float) -> dict[str, float]:
     copies = SEEDS * len(RATES)
     rates = np.repeat(RATES, SEEDS)[:, None, None, None]
     logits = np.repeat(task.logits[None], copies, axis=0)
-    moments, spent, step = np.zeros((2, *logits.shape)), 0.0, 0
+    first, second, spent, step = 0.0, 0.0, 0.0, 0
     while spent < budget:
         made = sample(
             task, softmax(logits), algorithm.needs, derive("learn", task.name, task.turns, step)
         )
         slope, step = gradients(task, algorithm, made), step + 1
         spent += sampled(made).mean()
-        moments = np.array([0.9, 0.99]).reshape(2, 1, 1, 1, 1) * moments + np.stack(
-            [0.1 * slope, 0.01 * slope**2]
-        )
-        mean, square = moments[0] / (1 - 0.9**step), moments[1] / (1 - 0.99**step)
-        logits = logits + rates * mean / (np.sqrt(square) + 1e-8)
+        first = 0.9 * first + 0.1 * slope
+        second = 0.99 * second + 0.01 * slope**2
+        scale = np.sqrt(second / (1 - 0.99**step)) + 1e-8
+        logits = logits + rates * first / (1 - 0.9**step) / scale
     before, best = (solve(task, softmax(task.logits), best=best).start for best in (False, True))
     gains = [(solve(task, softmax(own)).start - before) / (best - before) for own in logits]
     rows = np.array(gains).reshape(len(RATES), SEEDS)
@@ -384,11 +388,7 @@ def measure(
     exact = exact_gradient(task, policy).ravel()
     several, kept, known, rows = np.repeat(policy[None], batches, axis=0), {}, {}, []
     for method, algorithm in chosen.items():
-        needs = algorithm.needs & {
-            Requirement.BRANCHES,
-            Requirement.GREEDY,
-            Requirement.TURN_VALUES,
-        }
+        needs = algorithm.needs & GIVEN_BY_ROLLOUTS
         for key in (needs, frozenset()):
             if key not in kept:
                 kept[key] = sample(task, several, key, derive("credit", name, turns))
@@ -404,6 +404,11 @@ def measure(
             row |= learn(task, algorithm, STEPS * float(sampled(kept[frozenset()]).mean()))
         rows.append(row)
     return rows
+
+
+def left_out() -> str:
+    """A sentence on each estimator that is not measured, and why."""
+    return "".join(f"\n`{name}` is left out: it {why}.\n" for name, why in LEFT_OUT.items())
 
 
 def main() -> None:
@@ -429,7 +434,7 @@ def main() -> None:
         rows = [row for future in futures for row in future.result()]
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "credit.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (arguments.out / "credit.md").write_text(text := page(rows, LIMIT))
+    (arguments.out / "credit.md").write_text(text := page(rows, LIMIT) + left_out())
     draw(rows, LIMIT, arguments.out / "credit.png")
     print(text)
 
