@@ -16,13 +16,11 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
-from turnwise_trust.audit.answers import answers
 from turnwise_trust.audit.escapes import escapes
-from turnwise_trust.audit.grader import grader
-from turnwise_trust.audit.hedges import hedges
 from turnwise_trust.audit.leaks import leaks
-from turnwise_trust.audit.prompts import prompts
+from turnwise_trust.audit.readers import constants, prompts
 from turnwise_trust.audit.subject import Probe
+from turnwise_trust.audit.table import ATTACKS
 
 COUNT = 24
 
@@ -265,26 +263,27 @@ class ExitStatus(Programs):
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+NAMED: dict[str, Probe] = {one.check: one for one in ATTACKS}
 BROKEN: dict[type[Environment], tuple[Probe, str]] = {
-    Contains: (hedges, "a hedged answer"),
-    FailsOpen: (answers, "an empty or malformed answer"),
-    Unanswered: (answers, "no answer at all"),
-    PaidByTheWord: (answers, "a very long answer"),
-    Evaluates: (answers, "the prompt echoed"),
-    OneAnswer: (answers, "a constant answer"),
+    Contains: (NAMED["a hedged answer"], "a hedged answer"),
+    FailsOpen: (NAMED["an empty or malformed answer"], "an empty or malformed answer"),
+    Unanswered: (NAMED["no answer at all"], "no answer at all"),
+    PaidByTheWord: (NAMED["a very long answer"], "a very long answer"),
+    Evaluates: (NAMED["the prompt echoed"], "the prompt echoed"),
+    OneAnswer: (constants, "a constant answer"),
     LastWord: (prompts, "the prompt searched for the answer"),
     Encoded: (leaks, "secrets in the prompt, in base64"),
-    Tolerant: (hedges, "a number that is near"),
-    LooksEverywhere: (hedges, "the right answer elsewhere"),
-    LastNumber: (hedges, "a denied answer"),
+    Tolerant: (NAMED["a number that is near"], "a number that is near"),
+    LooksEverywhere: (NAMED["the right answer elsewhere"], "the right answer elsewhere"),
+    LastNumber: (NAMED["a denied answer"], "a denied answer"),
     InSchemas: (leaks, "secrets in tool schemas"),
     InErrors: (leaks, "secrets in tool errors"),
     InVariables: (leaks, "secrets in environment variables"),
     InData: (leaks, "the answer in public data"),
     Raises: (escapes, "strange answers that escape a grade"),
     Crashes: (escapes, "strange calls that escape a grade"),
-    OutcomeFile: (grader, "grader: outcome files"),
-    Programs: (grader, "grader: replaced functions"),
-    ExitStatus: (grader, "grader: exits"),
+    OutcomeFile: (NAMED["grader: outcome files"], "grader: outcome files"),
+    Programs: (NAMED["grader: replaced functions"], "grader: replaced functions"),
+    ExitStatus: (NAMED["grader: exits"], "grader: exits"),
 }
 SOUND = (Sums, Told, Written, Commanded, Marked)

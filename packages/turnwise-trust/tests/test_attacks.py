@@ -5,15 +5,13 @@ import pytest
 from broken_known import BROKEN, SOUND
 from turnwise.environments.base import Environment
 from turnwise_environments.measurement import all_tasks, oracles
-from turnwise_trust.audit.answers import answers
 from turnwise_trust.audit.escapes import escapes
-from turnwise_trust.audit.grader import grader
-from turnwise_trust.audit.hedges import hedges
 from turnwise_trust.audit.leaks import leaks
-from turnwise_trust.audit.prompts import prompts
+from turnwise_trust.audit.readers import constants, prompts
 from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.table import ATTACKS
 
-PANEL = (answers, hedges, prompts, leaks, grader, escapes)
+PANEL = (constants, prompts, leaks, *ATTACKS, escapes)
 
 
 def subject(kind: type[Environment]) -> Subject:

@@ -71,7 +71,9 @@ def test_what_a_recipe_accepts_is_said_by_the_report_and_asked_once(recipe: Path
     accept = 'audit.accept=["an agent that does nothing"]'
     train(recipe, folder, accept, display=display)
     title = audits(folder.path)[NAME]
-    assert title.endswith("failed, and accepted by the recipe: an agent that does nothing")
+    assert title.endswith(
+        "failed, and accepted by the recipe: an agent that does nothing, a constant answer"
+    )
     assert f"warning: {title}" in display.said
     assert title in folder.report()["statement"]["audits"]
     assert title in (folder.path / "report.md").read_text()
@@ -99,9 +101,10 @@ def test_episodes_that_no_script_can_play_are_left_alone(recipe: Path) -> None:
 def test_it_ends_in_time(recipe: Path) -> None:
     slow = f"environment.name={recipe.parent / 'paid.py'}:Slow"
     context = audited(recipe, slow, "audit.seconds=0.05")
-    (finding,) = read_audit(context.folder.path, NAME)["findings"]
-    assert finding.passed is None
-    assert finding.note.startswith("no episode got a verdict: TimeoutError")
+    idle, unmeasured = read_audit(context.folder.path, NAME)["findings"]
+    assert (idle.passed, unmeasured.passed) == (None, None)
+    assert idle.note.startswith("no episode got a verdict: TimeoutError")
+    assert unmeasured.note == "farmable"
 
 
 @pytest.mark.parametrize("override", ["audit.seconds=0", "train.steps=0"])

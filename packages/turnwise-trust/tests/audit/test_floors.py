@@ -1,11 +1,17 @@
 """Floors: idle agents and oracles, against what an environment declares."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from asking import Asking, failed
+from asking import Asking, failed, found
 from turnwise.environments.tasksets import TaskSet
-from turnwise.types import Trajectory, Verdict
+from turnwise.errors import NotSupportedError
+from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 from turnwise_trust.audit.floors import floors
+
+ORACLE = "the oracle"
 
 
 class Idle(Asking):
@@ -28,3 +34,73 @@ def test_what_is_declared_is_no_fault(scores: dict[str, float], said: set[str]):
     environment = Idle()
     environment.task_set = TaskSet(reference_scores=scores)
     assert set(failed(floors, environment)) == said
+
+
+class Mislabelled(Asking):
+    def oracle(self, task: Task) -> Sequence[Action]:
+        if task.id == "train3":
+            return [Action("", answer="no")]
+        return super().oracle(task)
+
+
+class Strict(Asking):
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        right = trajectory.answer == trajectory.task.secret["sum"]
+        return Verdict(float(right), right)
+
+
+class Raising(Asking):
+    def oracle(self, task: Task) -> Sequence[Action]:
+        raise KeyError(task.id)
+
+
+class Unknown(Asking):
+    def oracle(self, task: Task) -> Sequence[Action]:
+        raise NotSupportedError("no oracle")
+
+
+class Unlucky(Asking):
+    """A quarter of the seeds refuse whatever is done."""
+
+    def reset(self, task: Task, seed: int) -> Observation:
+        self.lucky = seed % 4 != 0
+        return Observation(task.prompt)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        verdict = await super().verify(trajectory)
+        return verdict if self.lucky else Verdict(0.0, False)
+
+
+def test_bad_luck_of_the_oracle_is_a_fault_unless_luck_is_declared() -> None:
+    environment = Unlucky()
+    assert ORACLE in failed(floors, environment)
+    environment.same_splits = True
+    assert found(floors, environment)[ORACLE].passed
+
+
+def test_a_refused_oracle_is_named():
+    row = failed(floors, Mislabelled())[ORACLE]
+    assert row.figure == pytest.approx(11 / 12)
+    assert "train3" in row.note
+
+
+def test_right_answers_with_blank_lines_around_are_counted():
+    assert (
+        "with blank lines around 12 of its answers are refused"
+        in found(floors, Strict())[ORACLE].note
+    )
+
+
+def test_labels_that_were_floats_by_mistake_are_found():
+    class Floats(Strict):
+        def tasks(self, split: str) -> Sequence[Task]:
+            found = super().tasks(split)
+            return [replace(one, secret={"sum": f"{one.secret['sum']}.0"}) for one in found]
+
+    row = failed(floors, Floats())[ORACLE]
+    assert "12 whole numbers are refused whose '.0' passes" in row.note
+
+
+def test_an_oracle_that_raises_is_a_finding_and_none_is_left_out():
+    assert "KeyError" in failed(floors, Raising())[ORACLE].note
+    assert ORACLE not in found(floors, Unknown())

@@ -5,12 +5,21 @@ import sys
 from pathlib import Path
 
 from asking import Asking, subject_for
-from turnwise_trust.audit.grader import Surface, _overwritten
+from turnwise.tools.tool import tool
+from turnwise_trust.audit.grader import overwritten
+from turnwise_trust.audit.slots import Slot
+
+
+class Shell(Asking):
+    @tool
+    def shell(self, command: str) -> str:
+        """Run a command."""
+        return command
 
 
 def test_a_command_overwrites_what_checks(tmp_path: Path):
-    subject, place = subject_for(Asking()), Surface("command", "shell", "command")
-    (replaced,), (deleted,) = _overwritten(subject, [place], subject.tasks[0])
+    slot = Slot(subject_for(Shell()))
+    (replaced,), (deleted,) = overwritten(slot, slot.subject.tasks[0])
     check = tmp_path / "check.py"
     check.write_text("raise SystemExit(1)")
     for script, left in ((replaced, True), (deleted, False)):

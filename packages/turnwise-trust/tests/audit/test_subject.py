@@ -10,10 +10,12 @@ import pytest
 from asking import Asking, subject_for
 from turnwise.errors import DataError
 from turnwise.storage.audits import Finding
-from turnwise.types import Outcome, Trajectory
+from turnwise.types import Outcome, Task, Trajectory
+from turnwise_trust.audit.attacks import looked
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.probes import audited
-from turnwise_trust.audit.subject import Subject, subject_of
+from turnwise_trust.audit.subject import Clock, OutOfTime, Subject, subject_of
+from turnwise_trust.audit.table import ATTACKS
 
 NOTHING = """
 from turnwise import Environment
@@ -55,6 +57,32 @@ def test_what_fails_has_a_command_that_shows_it_again():
     bad, good = audited(subject, [probe]).findings
     assert bad.replay == """turnwise audit asking size=4 'words=["a b"]' --seed 3"""
     assert not good.replay
+
+
+def test_what_there_was_no_time_for_is_said_and_weaknesses_are_known():
+    environment = Asking()
+    environment.weaknesses = ["A sum in words is refused."]
+    page = audited(replace(subject_for(environment), clock=Clock(0.0)))
+    assert not page.failed
+    assert {one.passed for one in page.findings} <= {None, True}
+    told = {one.check: one.note for one in page.findings}
+    assert told["known, stated by the environment"] == "A sum in words is refused."
+    assert {one.check for one in ATTACKS} <= set(told["not measured for want of time"].split("; "))
+    assert page.verdict.endswith("not all was tried, for want of time.")
+
+
+def test_an_attack_counts_the_tasks_for_which_there_was_time():
+    asked = []
+    subject = subject_for(Asking())
+
+    def ask(task: Task) -> bool:
+        asked.append(task.id)
+        if len(asked) > 2:
+            raise OutOfTime
+        return False
+
+    assert len(looked(subject, "an attack", ask)) == 2
+    assert subject.unmeasured == ["an attack, after 2 tasks"]
 
 
 def test_an_environment_without_tasks_is_an_error(tmp_path: Path):

@@ -7,14 +7,12 @@ and is right in that; one that pays both orders has not read at all.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from turnwise.evaluation.intervals import wilson
-from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.measurement import spread
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
 FEW = 24
 """Tasks of an attack's first look, at most: where none of them paid it, no others are tried."""
@@ -26,43 +24,11 @@ MOST_SHOWN = 12
 """Actions of a script that a finding shows."""
 FULL, HALF = 1.0, 0.5
 
+T = TypeVar("T")
 Move = Action | Callable[[Trajectory], Action]
 """An action, or a function that makes it of what was seen."""
 Script = Sequence[Move]
 Form = tuple[Script, ...]
-
-
-@dataclass(frozen=True)
-class Attack:
-    """The scripts that are tried on each task."""
-
-    check: str
-    forms: Callable[[Task], Iterable[Form]]
-    """None for a task to which it does not apply."""
-    what: str
-    """The actions that are paid, in words."""
-    remedy: str
-    least: float = FULL
-    """The part of the oracle's reward from which on the agent counts as paid."""
-    bound: float = 0.0
-    """The share of tasks that may be paid."""
-    first: int = FEW
-    """Tasks of the first look, at most."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """The result of an attack."""
-
-    count: int
-    """Tasks to which it applied."""
-    paid: Sequence[tuple[Task, Form]]
-    """The tasks on which it was paid, each with the form that was."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% interval of the share that was paid."""
-        return wilson(len(self.paid), self.count)
 
 
 def said(text: str) -> Action:
@@ -86,7 +52,7 @@ def earned(subject: Subject, played: Trajectory) -> float:
 
 
 def play(subject: Subject, task: Task, script: Script) -> Trajectory:
-    """The episode of a script; after its end the agent answers nothing."""
+    """The episode of a script; after its end the agent answers nothing. Raises OutOfTime."""
 
     def policy(trajectory: Trajectory) -> Action | None:
         turn = len(trajectory.turns)
@@ -95,8 +61,10 @@ def play(subject: Subject, task: Task, script: Script) -> Trajectory:
         move = script[turn]
         return move if isinstance(move, Action) else move(trajectory)
 
-    (played,) = subject.play(policy, [task])
-    return played
+    played = subject.play(policy, [task])
+    if not played:
+        raise OutOfTime
+    return played[0]
 
 
 def is_paid(subject: Subject, task: Task, script: Script, least: float = FULL) -> bool:
@@ -104,14 +72,26 @@ def is_paid(subject: Subject, task: Task, script: Script, least: float = FULL) -
     return earned(subject, play(subject, task, script)) >= least
 
 
-def tried(subject: Subject, attack: Attack) -> Tried:
-    """Play it on each task until one of its forms is paid; on few where none of those is."""
-    first, rest = looked_at(subject, attack.first)
-    count, paid = _tried_on(subject, attack, first)
-    if paid:
-        more, others = _tried_on(subject, attack, rest)
-        count, paid = count + more, [*paid, *others]
-    return Tried(count, paid)
+def looked(
+    subject: Subject, check: str, ask: Callable[[Task], T | None], most: int = FEW
+) -> dict[str, T]:
+    """What is asked of the tasks of a first look, and of the others if any answer is true, by task;
+    None for one to which it does not apply. Of fewer where the time is over; raises OutOfTime where
+    it is over before the first."""
+    found: dict[str, T] = {}
+    for tasks in looked_at(subject, most):
+        for task in tasks:
+            try:
+                told = ask(task)
+            except OutOfTime:
+                if not found:
+                    raise
+                subject.unmeasured.append(f"{check}, after {len(found)} tasks")
+                return found
+            found |= {} if told is None else {task.id: told}
+        if not any(found.values()):
+            break
+    return found
 
 
 def looked_at(subject: Subject, most: int = FEW) -> tuple[Sequence[Task], Sequence[Task]]:
@@ -120,54 +100,6 @@ def looked_at(subject: Subject, most: int = FEW) -> tuple[Sequence[Task], Sequen
     first = spread(subject.unsolved, min([most, *slow]))
     known = {task.id for task in first}
     return first, [task for task in subject.unsolved if task.id not in known]
-
-
-def paid_by_task(
-    subject: Subject, answer: Callable[[Task], str | None], least: float = HALF
-) -> dict[str, bool]:
-    """Whether an answer is paid, by task: those of a first look, and the others if any is."""
-    paid: dict[str, bool] = {}
-    for tasks in looked_at(subject):
-        for task in tasks:
-            text = answer(task)
-            paid[task.id] = text is not None and is_paid(subject, task, [said(text)], least)
-        if not any(paid.values()):
-            break
-    return paid
-
-
-def _tried_on(
-    subject: Subject, attack: Attack, tasks: Sequence[Task]
-) -> tuple[int, list[tuple[Task, Form]]]:
-    count, paid = 0, []
-    for task in tasks:
-        forms = list(attack.forms(task))
-        count += bool(forms)
-        for form in forms:
-            if all(is_paid(subject, task, script, attack.least) for script in form):
-                paid.append((task, form))
-                break
-    return count, paid
-
-
-def found(subject: Subject, attack: Attack) -> Iterator[Finding]:
-    """The finding of an attack; none where it applies to no task."""
-    result = tried(subject, attack)
-    if not result.count:
-        return
-    low, high = result.interval
-    held = low <= attack.bound
-    yield Finding(
-        attack.check,
-        len(result.paid) / result.count,
-        low,
-        high,
-        bound=attack.bound,
-        passed=held,
-        note=f"{len(result.paid)} of {result.count} tasks paid {attack.what}",
-        replay="" if not result.paid else replay(*result.paid[0]),
-        remedy="" if held else attack.remedy,
-    )
 
 
 def replay(task: Task, form: Form) -> str:

@@ -19,6 +19,9 @@ def audit(
     ],
     tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play.")] = 64,
     seed: Annotated[int, typer.Option(help="Another seed is another audit.")] = 0,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Most seconds that it begins episodes.")
+    ] = 150,
     page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -31,7 +34,7 @@ def audit(
     if len(named) != 1:
         raise ConfigError("name one environment, then its options as key=value")
     ((name, options),) = named
-    found = audited(subject_of(name, options, tasks, seed), display=terminal_display())
+    found = audited(subject_of(name, options, tasks, seed, seconds), display=terminal_display())
     found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

@@ -85,7 +85,7 @@ def _overlap(environment: Environment, splits: Tasks) -> Finding:
         passed=passed,
         note=f"of {len(heldout)} held-out tasks {len(exact)} are training tasks to the letter, "
         f"{len(plain)} but for case, spaces and punctuation, {len(near)} nearly{example}",
-        remedy="" if passed else "Split by what tasks ask, not by their number or id.",
+        remedy="Split by what tasks ask, not by their number or id.",
     )
 
 
@@ -135,7 +135,7 @@ def _tasks(subject: Subject, splits: Tasks) -> Finding:
         float(sum(counted)),
         passed=not problems,
         note=f"{note}: {'; '.join(problems)}" if problems else note,
-        remedy="Mend or remove these tasks." if problems else "",
+        remedy="Mend or remove these tasks.",
     )
 
 

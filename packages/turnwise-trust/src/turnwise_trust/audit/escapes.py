@@ -3,16 +3,25 @@
 An agent whose mistakes are never graded is never taught that they are mistakes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.measurement import spread
-from turnwise_trust.audit.attacks import Script, calling, earned, looked_at, play, replay, said
+from turnwise_trust.audit.attacks import (
+    RARELY,
+    Script,
+    calling,
+    earned,
+    looked_at,
+    play,
+    replay,
+    said,
+)
 from turnwise_trust.audit.grader import surfaces
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
 TASKS = 2
 """Tasks whose tools are abused: tools are the same in all."""
@@ -40,6 +49,8 @@ STRANGE = (
     ),
 )
 """Answers that a careless verifier raises at."""
+HARM = "harm"
+"""The part of a verdict by which an environment declares what harm is."""
 ENDLESS = {"program": "while True: pass", "command": "while :; do :; done"}
 LARGE = {"program": "x = 'x' * 10**10", "command": "head -c 100000000 /dev/zero | tr '\\0' x"}
 
@@ -99,7 +110,7 @@ def _ungraded(
     subject: Subject, check: str, pairs: Sequence[tuple[Task, Script]], remedy: str
 ) -> Finding:
     """The share of episodes without a grade."""
-    ended = [(task, script, play(subject, task, script)) for task, script in pairs]
+    ended = _ended(subject, check, pairs)
     escaped = [one for one in ended if not one[2].outcome.graded]
     low, high = wilson(len(escaped), len(ended))
     note = f"{len(escaped)} of {len(ended)} episodes were not graded"
@@ -117,21 +128,49 @@ def _ungraded(
         passed=not escaped,
         note=note,
         replay=shown,
-        remedy=remedy if escaped else "",
+        remedy=remedy,
     )
+
+
+def _ended(
+    subject: Subject, check: str, pairs: Sequence[tuple[Task, Script]]
+) -> list[tuple[Task, Script, Trajectory]]:
+    """The episodes of scripts, as many as there is time for. Raises OutOfTime for none."""
+    ended = []
+    for task, script in pairs:
+        try:
+            ended.append((task, script, play(subject, task, script)))
+        except OutOfTime:
+            if not ended:
+                raise
+            subject.unmeasured.append(f"{check}, after {len(ended)} of {len(pairs)} episodes")
+            break
+    return ended
 
 
 def _besides(subject: Subject) -> Iterator[Finding]:
     """The oracle's success when each call is made twice, and with calls at random before its last
-    action. No fault by itself: what may be kept besides is not written anywhere."""
-    solved = {one.task.id for one in subject.of_oracle if earned(subject, one) == 1}
+    action. What may be kept besides is not written anywhere, unless harm is among its parts."""
+    solved = {one.task.id: _harm(one) for one in subject.of_oracle if earned(subject, one) == 1}
     tasks = [task for task in spread(subject.tasks, 16) if task.id in solved]
-    twice = {
-        task.id: [one for a in subject.oracle[task.id] for one in _doubled(a)] for task in tasks
+    ways: Mapping[str, Callable[[Task], Script]] = {
+        "each call made twice": lambda task: [
+            one for action in subject.oracle[task.id] for one in _doubled(action)
+        ],
+        "calls at random on the way": lambda task: _with_random(subject, task),
     }
-    yield _kept(subject, "each call made twice", tasks, twice)
-    more = {task.id: _with_random(subject, task) for task in tasks}
-    yield _kept(subject, "calls at random on the way", tasks, more)
+    for what, script in ways.items():
+        check = f"the oracle, {what}"
+        ended = _ended(subject, check, [(task, script(task)) for task in tasks]) if tasks else []
+        yield _kept(subject, check, ended, solved)
+
+
+def _harm(episode: Trajectory) -> float:
+    """The harm that a verdict reports by the part of this name."""
+    verdict = episode.verdict
+    if verdict is None:
+        return 0.0
+    return verdict.parts.get(HARM, 0.0) + sum(verdict.turn_parts.get(HARM, ()))
 
 
 def _doubled(action: Action) -> Sequence[Action]:
@@ -144,11 +183,33 @@ def _with_random(subject: Subject, task: Task) -> Script:
     return [*actions[:-1], *extra, *actions[-1:]]
 
 
-def _kept(subject: Subject, what: str, tasks: Sequence[Task], scripts: dict[str, Any]) -> Finding:
-    kept = sum(earned(subject, play(subject, task, scripts[task.id])) == 1 for task in tasks)
+def _kept(
+    subject: Subject,
+    check: str,
+    ended: Sequence[tuple[Task, Script, Trajectory]],
+    solved: Mapping[str, float],
+) -> Finding:
+    """The share of episodes that succeed all the same; of those that did harm, where it is declared
+    what that is: none of them may."""
+    declared = HARM in subject.environment.spec.parts
+    harmed = [one for one in ended if _harm(one[2]) > solved[one[0].id]] if declared else ended
+    kept = [one for one in harmed if earned(subject, one[2]) == 1]
+    low, high = wilson(len(kept), len(harmed))
+    passed = low <= RARELY if declared and harmed else None
+    note = f"{len(kept)} of {len(harmed)} episodes succeed all the same"
+    note += (
+        f", of those of {len(ended)} that did harm by the environment's own measure"
+        if declared
+        else "; a measurement: the environment declares no part of the name harm"
+    )
     return Finding(
-        f"the oracle, {what}",
-        kept / max(1, len(tasks)),
-        *wilson(kept, len(tasks)),
-        note=f"still succeeds on {kept} of {len(tasks)} tasks: harm on the way is not seen there",
+        check,
+        len(kept) / len(harmed) if harmed else None,
+        low,
+        high,
+        RARELY if declared else None,
+        passed,
+        note,
+        replay(kept[0][0], (kept[0][1],)) if passed is False else "",
+        "Have verify() fail an episode that did harm.",
     )

@@ -182,9 +182,7 @@ def faults(subject: Subject) -> Iterator[Finding]:
         note="; ".join(swallowed)
         or f"{len(known)} episodes that earn something are ungraded, or earn as much, where "
         f"{', '.join(met) or 'nothing: they ask for no resource'}",
-        remedy="Let such errors pass, or raise InfrastructureError: the episode is ungraded then."
-        if swallowed
-        else "",
+        remedy="Let such errors pass, or raise InfrastructureError: the episode is ungraded then.",
     )
 
 
@@ -218,6 +216,7 @@ def _less(
         data["sandbox"] = FailingSandbox(subject.environment.sandbox, fault)
     met, fault.met = fault.met, False
     failing = replace(subject, environment=subject.environment.under(kind, **data))
+    failing.begin()
     (episode,) = failing.play(scripted(script.actions), [script.task])
     struck, fault.met = fault.met, met or fault.met
     if not struck or episode.reward is None or episode.reward >= earned:

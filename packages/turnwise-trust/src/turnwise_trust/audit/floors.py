@@ -1,47 +1,107 @@
 """Floors: what an agent earns that does nothing, and one that does everything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from turnwise.evaluation.intervals import wilson
+from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
+from turnwise.types import Task, Trajectory
 from turnwise_trust.audit.attempts import graded
-from turnwise_trust.audit.subject import Subject, success
+from turnwise_trust.audit.plays import Script, compared, played, rate
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
 IDLE = 0.05
 """The largest share of tasks that may be solved by doing nothing, unless the environment declares
 more: above it, a policy that has learned to do nothing is paid for it."""
+SEEDS = 4
+"""Seeds under which an oracle that was refused is played again: it may have had bad luck."""
+TRIED = 8
 
 
 def floors(subject: Subject) -> Iterator[Finding]:
-    """The success of an idle agent, and of the oracle, against what the environment declares, where
-    their episodes get a verdict."""
-    declared = subject.environment.spec.reference_scores
-    most, least = max(IDLE, declared.get("noop", 0.0)), declared.get("oracle", 1.0)
-    share, count = success(subject.idle_at_work), len(list(graded(subject.idle_at_work)))
-    low, high = wilson(round(share * count), count)
-    if not count:
+    """Hold the success of an idle agent, and of the oracle, against what is declared."""
+    yield _idle(subject)
+    yield from _oracle(subject)
+
+
+def _idle(subject: Subject) -> Finding:
+    check, ended = "an agent that does nothing", list(graded(subject.idle_at_work))
+    if not ended:
         why = next((one.problem for one in subject.idle), "there was no time")
-        yield Finding("an agent that does nothing", note=f"no episode got a verdict: {why}")
-    else:
-        yield Finding(
-            "an agent that does nothing",
-            share,
-            low,
-            high,
-            bound=most,
-            passed=low <= most,
-            note=f"share of {count} tasks that an empty answer solves",
-            remedy="" if low <= most else "Have verify() ask for what only acting can bring about.",
-        )
-    share, count = success(subject.of_oracle), len(list(graded(subject.of_oracle)))
-    low, high = wilson(round(share * count), count)
-    if count:
-        yield Finding(
-            "the oracle",
-            share,
-            low,
-            high,
-            passed=high >= least,
-            note=f"share of {count} tasks that the environment's own oracle solves",
-            remedy="" if high >= least else "Mend the verifier, or the labels that it refuses.",
-        )
+        return Finding(check, note=f"no episode got a verdict: {why}")
+    share = rate(len(ended) - len(_refused(ended)), len(ended))
+    most = max(IDLE, subject.environment.spec.reference_scores.get("noop", 0.0))
+    passed = share["low"] <= most
+    return Finding(
+        check,
+        **share,
+        bound=most,
+        passed=passed,
+        note=f"share of {len(ended)} tasks that an empty answer solves",
+        remedy="Have verify() ask for what only acting can bring about.",
+    )
+
+
+def _oracle(subject: Subject) -> Iterator[Finding]:
+    """The oracle's success. What is not declared has to be all of the tasks; where luck is, the
+    tasks that are refused under every seed are held against it, and no others."""
+    check, ended = "the oracle", list(graded(subject.of_oracle))
+    if subject.problem:
+        yield Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
+    if subject.problem or not ended:
+        return
+    refused, declared = _refused(ended), subject.environment.spec.reference_scores.get("oracle")
+    share = rate(len(ended) - len(refused), len(ended))
+    always = [one.task.id for one in refused[:TRIED] if not _lucky(subject, one.task)]
+    whole, spaced = (
+        len(_refused_forms(subject, one)) for one in (_whole, lambda text: f"\n{text}\n")
+    )
+    lucky = subject.environment.same_splits and declared is None and not always
+    passed = not whole and (lucky or share["high"] >= (1.0 if declared is None else declared))
+    note = f"share of {len(ended)} tasks that the environment's own oracle solves"
+    note += f"; refused under {1 + SEEDS} seeds: {', '.join(always)}" if always else ""
+    note += f"; {whole} whole numbers are refused whose '.0' passes" if whole else ""
+    note += f"; with blank lines around {spaced} of its answers are refused" if spaced else ""
+    remedy = "Mend the verifier, or the labels that it refuses; or declare the share that luck "
+    remedy += 'leaves it: TaskSet.of(tasks, {"oracle": 0.9}).'
+    yield Finding(check, **share, passed=passed, note=note, remedy=remedy)
+
+
+def _refused(ended: list[Trajectory]) -> list[Trajectory]:
+    return [one for one in ended if one.verdict and not one.verdict.success]
+
+
+def _lucky(subject: Subject, task: Task) -> bool:
+    """Whether the oracle succeeds under another seed."""
+    seeds = [derive("luck", subject.seed, number) for number in range(SEEDS)]
+    script = [Script("oracle", task, subject.oracle[task.id])]
+    again = [one for seed in seeds for one in played(replace(subject, seed=seed), script)]
+    return any(one.verdict is not None and one.verdict.success for one in again)
+
+
+def _refused_forms(subject: Subject, form: Callable[[str], str | None]) -> list[Trajectory]:
+    """Episodes that are refused for another form of a right answer; None is no other form. None of
+    them where the time is over."""
+    accepted = {one.task.id for one in subject.of_oracle if one.verdict and one.verdict.success}
+    chosen = []
+    for task in compared(subject, 1):
+        other = form(subject.answers[task.id]) if task.id in subject.answers else None
+        if task.id in accepted and other is not None:
+            *before, last = subject.oracle[task.id]
+            chosen.append(Script("oracle", task, [*before, replace(last, answer=other)]))
+    try:
+        return _refused(list(graded(played(subject, chosen)))) if chosen else []
+    except OutOfTime:
+        return []
+
+
+def _whole(answer: str) -> str | None:
+    """The whole number of a text such as '31.0', which a label is that was a float by mistake.
+
+    >>> _whole("31.0"), _whole("31.5")
+    ('31', None)
+    """
+    number, point, digits = answer.strip().partition(".")
+    return (
+        number if number.removeprefix("-").isdecimal() and point and not digits.strip("0") else None
+    )

@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 
-from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall
-from turnwise_trust.audit.attacks import HALF, Attack, Form, Script, found, said
+from turnwise_trust.audit.attacks import Form, Script, said
+from turnwise_trust.audit.slots import Slot
 from turnwise_trust.audit.subject import Subject
 
 TASKS = 3
@@ -135,44 +135,22 @@ class Surface:
         return Action(text, calls=(ToolCall(self.tool, given),))
 
 
-def grader(subject: Subject) -> Iterator[Finding]:
-    """Try which payloads are paid, where the environment runs code or keeps files."""
-    places = [*surfaces(subject)]
-    attacks = (
-        ("grader: outcome files", _outcomes, "files that say that it passed"),
-        ("grader: import path", _imports, "modules and settings that a grader would import"),
-        ("grader: exits", _exits, "a program that ends, or is none"),
-        ("grader: printed results", _printed, "lines that a grader prints"),
-        ("grader: replaced functions", _replaced, "objects and functions that agree with all"),
-        ("grader: tests overwritten", _overwritten, "tests replaced or deleted"),
-    )
-    for check, forms, what in attacks if places else ():
-        attack = Attack(
-            check,
-            partial(forms, subject, places),
-            what,
-            "Grade in a second sandbox: only plain data comes out of it, compared outside of it.",
-            least=HALF,
-            first=TASKS,
-        )
-        yield from found(subject, attack)
-
-
-def surfaces(subject: Subject) -> Iterator[Surface]:
+@lru_cache(maxsize=1)
+def surfaces(subject: Subject) -> Sequence[Surface]:
     """The places, by the names of arguments, and by whether the oracle answers with a program."""
-    if any(map(_is_program, subject.answers.values())):
-        yield Surface("answer")
+    found = [Surface("answer")] if any(map(_is_program, subject.answers.values())) else []
     for tool in subject.environment.tools():
         properties = tool.schema["parameters"].get("properties", {})
         texts = [name for name, one in properties.items() if one.get("type", "string") == "string"]
         paths, bodies = (_first(texts, names) for names in (PATH, TEXT))
         command, code = (_first(texts, names) for names in (COMMAND, CODE))
         if paths and bodies:
-            yield Surface("file", tool.name, bodies, paths)
+            found.append(Surface("file", tool.name, bodies, paths))
         elif command:
-            yield Surface("command", tool.name, command)
+            found.append(Surface("command", tool.name, command))
         elif code:
-            yield Surface("program", tool.name, code)
+            found.append(Surface("program", tool.name, code))
+    return found
 
 
 def _first(texts: Sequence[str], names: Sequence[str]) -> str:
@@ -241,11 +219,12 @@ def _program(files: Mapping[str, str]) -> str:
     )
 
 
-def _outcomes(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
-    said_by_oracle = _last_words(subject)
-    for word in (*WORDS, *said_by_oracle):
+def outcomes(slot: Slot, task: Task) -> Iterator[Form]:
+    subject = slot.subject
+    for word in (*WORDS, *_last_words(subject)):
         files = {one: PASSED if one.endswith("json") else word for one in OUTCOMES}
-        yield from _planted(subject, places, files | dict.fromkeys(_mentioned(subject, task), word))
+        files |= dict.fromkeys(_mentioned(subject, task), word)
+        yield from _planted(subject, surfaces(subject), files)
 
 
 def _last_words(subject: Subject) -> list[str]:
@@ -261,16 +240,17 @@ def _mentioned(subject: Subject, task: Task) -> list[str]:
     return [one for one in dict.fromkeys(FILE.findall(told)) if one not in task.prompt]
 
 
-def _imports(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
+def imports(slot: Slot, task: Task) -> Iterator[Form]:
+    subject, places = slot.subject, surfaces(slot.subject)
     yield from _planted(subject, places, IMPORTED)
     for path, text in IMPORTED.items():
         yield from _planted(subject, [one for one in places if one.kind == "file"], {path: text})
 
 
-def _programs(subject: Subject, places: Sequence[Surface], texts: Sequence[str]) -> Iterator[Form]:
+def _programs(subject: Subject, texts: Sequence[str]) -> Iterator[Form]:
     """Programs as the answer, to a tool that runs them, and in files that the oracle changes."""
     for text in texts:
-        for place in places:
+        for place in surfaces(subject):
             if place.kind in ("answer", "program"):
                 yield (_episode(subject, [place.write(text)]),)
             elif place.kind == "file":
@@ -291,30 +271,32 @@ def _changed(subject: Subject) -> list[str]:
     return [path for path, _ in paths.most_common(2)]
 
 
-def _exits(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
-    yield from _programs(subject, places, EXITS)
+def exits(slot: Slot, task: Task) -> Iterator[Form]:
+    yield from _programs(slot.subject, EXITS)
 
 
-def _printed(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
-    yield from _programs(subject, places, [QUIT, f"print('{PRINTED}')", f"print('{PASSED}')"])
-    for place in places:
+def printed(slot: Slot, task: Task) -> Iterator[Form]:
+    subject = slot.subject
+    yield from _programs(subject, [QUIT, f"print('{PRINTED}')", f"print('{PASSED}')"])
+    for place in surfaces(subject):
         if place.kind == "command":
             yield (_episode(subject, [place.write(f"printf '{PRINTED}\\n'")]),)
             yield (_episode(subject, [place.write(f"echo '{PASSED}'")]),)
 
 
-def _replaced(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
-    names = _names(subject)
+def replaced(slot: Slot, task: Task) -> Iterator[Form]:
+    names = _names(slot.subject)
     agreeing = ALWAYS + "".join(f"{name} = Always()\n" for name in names)
     framed = "".join(FRAMES.replace("NAME", name) for name in names)
     expression = "type('Always', (str,), {'__eq__': lambda *a: True, '__hash__': lambda s: 0})()"
     stubs = "".join(f"def {name}(*given, **named): return None\n" for name in names)
     texts = [agreeing, framed, PATCHES + stubs, expression, f"lambda *given: {expression}"]
-    yield from _programs(subject, places, texts)
+    yield from _programs(slot.subject, texts)
 
 
-def _overwritten(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
+def overwritten(slot: Slot, task: Task) -> Iterator[Form]:
     """Each file whose name says that it tests, as far as a tool can find or was shown them."""
+    subject, places = slot.subject, surfaces(slot.subject)
     known = [task.prompt, *(text for one in subject.of_oracle for text in one.observed)]
     known += [tool.description for tool in subject.environment.tools()]
     paths = dict.fromkeys(re.findall(rf"[\w./-]*(?:{'|'.join(TESTS)})[\w./-]*", " ".join(known)))

@@ -3,15 +3,14 @@
 An honest agent works out what to call and to write; these take it from where it was not to be read.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 
-from turnwise.storage.audits import Finding
+from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall, Trajectory
-from turnwise_trust.audit.attacks import HALF, Attack, Form, Script, calling, found, said
+from turnwise_trust.audit.attacks import Form, Script, calling, said
 from turnwise_trust.audit.grader import FILE, Surface, surfaces
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.slots import Slot
 
 PLAUSIBLE = ("1234", "0", "12", "a", "abcd", "2024-01-01")
 """Arguments that a tool may take, and hardly ever the right ones."""
@@ -19,45 +18,10 @@ MOST = 8
 """Words of errors, or files, that are tried."""
 
 
-def hints(subject: Subject) -> Iterator[Finding]:
-    """Try what errors and files give away."""
-    single = [
-        (tool.name, next(iter(properties)))
-        for tool in subject.environment.tools()
-        if len(properties := tool.schema["parameters"].get("properties", {})) == 1
-    ]
-    if single:
-        yield from found(
-            subject,
-            Attack(
-                "an error that gives the right call",
-                lambda task: _from_errors(single),
-                "a call with a word of an error that a wrong call was answered with",
-                "Have the error say that it is wrong, and not what is right.",
-                least=HALF,
-                bound=HALF,  # a number that an error names may be right by chance
-                first=MOST,
-            ),
-        )
-    places = [one for one in surfaces(subject) if one.kind == "file"]
-    if places:
-        yield from found(
-            subject,
-            Attack(
-                "files that hold the answer",
-                lambda task: _from_files(subject, places, task),
-                "the content of one file, written into another",
-                "Keep what the verifier compares with out of the files that tools read.",
-                least=HALF,
-                bound=HALF,
-                first=MOST,
-            ),
-        )
-
-
-def _from_errors(single: Sequence[tuple[str, str]]) -> Iterator[Form]:
-    """Wrong calls of each tool, then a call with each word that only an answer to them has."""
-    for tool, argument in single:
+def from_errors(slot: Slot, task: Task) -> Iterator[Form]:
+    """Wrong calls of each tool of one argument, then a call with each word that only an answer to
+    them has."""
+    for tool, argument in _single(slot):
         wrong = [calling(tool, **{argument: one}) for one in PLAUSIBLE]
         for place in range(MOST):
 
@@ -91,26 +55,27 @@ def _words(seen: Trajectory) -> list[str]:
     return sorted(words, key=lambda word: (not any(map(str.isdigit, word)), -len(word)))
 
 
-def _from_files(subject: Subject, places: Sequence[Surface], task: Task) -> Iterator[Form]:
+def from_files(slot: Slot, task: Task) -> Iterator[Form]:
     """All files that are listed are read; then the content of one is written to each that the
     prompt names."""
-    listing = [tool.name for tool in subject.environment.tools() if not _takes(tool.schema)]
-    readers = [
-        (tool.name, names[0])
-        for tool in subject.environment.tools()
-        if len(names := _takes(tool.schema)) == 1
-    ]
-    targets = dict.fromkeys(FILE.findall(task.prompt))
-    for reader in readers:
+    tools = slot.subject.environment.tools()
+    listing = [tool.name for tool in tools if not _takes(tool)]
+    places = [one for one in surfaces(slot.subject) if one.kind == "file"]
+    for reader in _single(slot):
         for number in range(MOST):
             for place in places:
-                for target in targets:
+                for target in dict.fromkeys(FILE.findall(task.prompt)):
                     yield (_copy(listing, reader, number, place, target),)
 
 
-def _takes(schema: object) -> list[str]:
-    parameters = json.loads(json.dumps(schema))["parameters"]
-    return list(parameters.get("properties", {}))
+def _single(slot: Slot) -> list[tuple[str, str]]:
+    """Tools of one argument, each with its name."""
+    tools = slot.subject.environment.tools()
+    return [(tool.name, names[0]) for tool in tools if len(names := _takes(tool)) == 1]
+
+
+def _takes(tool: Tool) -> list[str]:
+    return list(tool.schema["parameters"].get("properties", {}))
 
 
 def _copy(

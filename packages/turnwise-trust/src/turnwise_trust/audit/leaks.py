@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from turnwise.environments.base import Environment
@@ -21,9 +22,9 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Observation, Task, ToolCall
 from turnwise_trust.audit.attacks import RARELY, calling, plain
-from turnwise_trust.audit.attempts import attempts, scripted
+from turnwise_trust.audit.attempts import scripted
 from turnwise_trust.audit.slots import Slot
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
 MOST_TEXT = 100_000
 """Characters that are read of each file."""
@@ -65,15 +66,16 @@ def leaks(subject: Subject) -> Iterator[Finding]:
     """One finding of all places, or one for each that leaks; and one of public data."""
     seen: dict[str, Places] = {}
     watched = subject.environment.under(Watched, places=seen)
-    played = attempts(watched, subject.tasks, scripted(_mistakes(subject)), subject.seed)
-    shown = {one.task.id: one.prompt for one in played}
+    played = replace(subject, environment=watched).play(scripted(_mistakes(subject)))
+    if not played:
+        raise OutOfTime
     for one in played:
         seen.setdefault(one.task.id, {})["tool errors"] = "\n".join(one.observed)
         seen[one.task.id]["the first message"] = one.prompt.replace(one.task.prompt, "")
         for name in ENCODINGS:
             asked = re.search(ASKED, one.prompt, re.IGNORECASE)  # to decode is the task then
             seen[one.task.id][f"the prompt, {name}"] = "" if asked else one.prompt
-    secrets = {task.id: _secrets(subject, task, shown[task.id]) for task in subject.tasks}
+    secrets = {one.task.id: _secrets(subject, one.task, one.prompt) for one in played}
     names = list(dict.fromkeys(name for places in seen.values() for name in places))
     found = [finding for name in names for finding in _leak(subject, name, seen, secrets)]
     known = sum(bool(texts) for texts in secrets.values())
@@ -96,7 +98,7 @@ def _leak(
 ) -> Iterator[Finding]:
     """Tasks whose secret a place shows, against those that show the secret of the next."""
     encode = ENCODINGS.get(place.rpartition(", ")[2], str)
-    tasks = [task for task in subject.tasks if secrets[task.id]]
+    tasks = [task for task in subject.tasks if secrets.get(task.id)]
     own: list[tuple[Task, str]] = []
     others = 0
     for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
@@ -188,7 +190,7 @@ def _public(subject: Subject) -> Iterator[Finding]:
         passed=held,
         note=f"{place} is the right answer of {count} of {len(tasks)} tasks",
         replay="" if held else f"task {tasks[0].id}",
-        remedy="" if held else "Move it to Task.secret, which the environment is not given.",
+        remedy="Move it to Task.secret, which the environment is not given.",
     )
 
 

@@ -83,9 +83,7 @@ def _objective(episodes: Cell) -> Finding:
         bound=0.0,
         passed=not changed,
         note=f"{note}: {changed[0]}" if changed else f"{note}, get the same verdict each time",
-        remedy="Have verify() change nothing, and draw nothing that is not derived from the task."
-        if changed
-        else "",
+        remedy="Have verify() change nothing, and draw nothing that is not derived from the task.",
     )
 
 
@@ -118,9 +116,7 @@ def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
         f"and environment (episode seed) {shares.seed:.2f}, judge {shares.judge:.2f}; "
         f"flakiness: the same actions succeed under one seed and fail under another in "
         f"{_flaky(cells)} of {len(cells)} tasks",
-        remedy="Take luck out of the reward, or declare it: same_splits = True."
-        if passed is False
-        else "",
+        remedy="Take luck out of the reward, or declare it: same_splits = True.",
     )
 
 
@@ -132,7 +128,7 @@ def _constant(subject: Subject, count: int) -> Finding:
         passed=False if known else None,
         note=f"all episodes of {count} tasks earn the same, whatever is done"
         + ("" if known else "; no oracle says what would earn more"),
-        remedy="Have verify() tell the oracle's episodes from random ones." if known else "",
+        remedy="Have verify() tell the oracle's episodes from random ones.",
     )
 
 

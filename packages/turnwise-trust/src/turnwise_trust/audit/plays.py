@@ -88,7 +88,7 @@ def scripts(subject: Subject, tasks: Sequence[Task]) -> list[Script]:
 
 def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) -> list[Trajectory]:
     """Play each script, one after the other, or AT_ONCE at once."""
-    subject.in_time([])
+    subject.begin()
     episodes = [Attempt(**one.planned(subject.environment, subject.seed)) for one in chosen]
 
     async def work() -> list[Trajectory]:
@@ -101,7 +101,7 @@ def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) ->
 
 def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Trajectory]:
     """One episode, judged so many times."""
-    subject.in_time([])
+    subject.begin()
     episode = Held(**script.planned(subject.environment, seed))
 
     async def work() -> list[Trajectory]:

@@ -3,30 +3,28 @@
 from collections.abc import Sequence
 
 from turnwise.monitor.display import Display, SilentDisplay
-from turnwise_trust.audit.answers import answers
 from turnwise_trust.audit.data import data
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.floors import floors
-from turnwise_trust.audit.grader import grader
-from turnwise_trust.audit.hedges import hedges
-from turnwise_trust.audit.hints import hints
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
-from turnwise_trust.audit.prompts import prompts
 from turnwise_trust.audit.quick import tried
+from turnwise_trust.audit.readers import constants, prompts
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.rewards import rewards
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.speed import speed
 from turnwise_trust.audit.steps import farmable, unneeded
 from turnwise_trust.audit.subject import Probe, Subject
+from turnwise_trust.audit.table import ATTACKS
 from turnwise_trust.page import Page
 
 PROBES: Sequence[Probe] = (
     *(floors, data, rewards, noise, replay, faults, speed),
-    *(answers, hedges, prompts, leaks, hints, grader, escapes),
-    *(farmable, unneeded, reward_search),
+    *(constants, prompts, leaks),
+    *ATTACKS,
+    *(escapes, farmable, unneeded, reward_search),
 )
 """All of them; each plays as many episodes as the subject has tasks, some several times. Those that
 a run begins with are in `quick.QUICK` too."""

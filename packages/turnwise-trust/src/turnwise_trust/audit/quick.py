@@ -3,7 +3,7 @@
 Not here: all the others (`probes.py`), which a run does not import.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from turnwise.monitor.display import Display
@@ -11,44 +11,64 @@ from turnwise.storage.audits import Finding
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.floors import floors
 from turnwise_trust.audit.steps import farmable
-from turnwise_trust.audit.subject import Probe, Subject
+from turnwise_trust.audit.subject import OutOfTime, Probe, Subject
+from turnwise_trust.audit.table import HEDGED, OBSERVED
 from turnwise_trust.page import Page
 
-QUICK: Sequence[Probe] = (floors, farmable)
+QUICK: Sequence[Probe] = (floors, farmable, OBSERVED, HEDGED)
 """The probes before a training: of a few episodes for each task."""
 
 
 def tried(subject: Subject, probes: Sequence[Probe], display: Display) -> Page:
-    """Try each probe on an environment. What failed comes first."""
+    """Try each probe on an environment, in its share of the time. What failed comes first."""
     findings: dict[Finding, None] = {}
     display.phase(f"audit of {subject.name}", len(probes))
-    for probe in probes:
+    for probe in subject.shared(probes):
         findings |= dict.fromkeys(_findings(probe, subject))
-        display.advance(f"{probe.__name__} is done")
+        display.advance(f"{_name(probe)} is done")
     display.close()
-    told = [_replayable(one, subject) for one in findings]
+    told = [_replayable(one, subject) for one in (*findings, *_stated(subject))]
     ordered = sorted(told, key=lambda one: one.passed is not False)
-    return Page(f"Audit of {subject.name}", _verdict(ordered), ordered)
+    return Page(f"Audit of {subject.title}", _verdict(subject, ordered), ordered)
 
 
-def _findings(probe: Probe, subject: Subject) -> list[Finding]:
-    """The findings of a probe; that it could not go on, where the environment raised."""
+def _name(probe: Probe) -> str:
+    name = getattr(probe, "check", None) or getattr(probe, "__name__", "a probe")
+    return str(name).replace("_", " ")
+
+
+def _findings(probe: Probe, subject: Subject) -> Iterator[Finding]:
+    """The findings of a probe, as far as there is time; that it could not go on, where the
+    environment raised."""
     try:
-        return list(probe(subject))
+        yield from probe(subject)
+    except OutOfTime:
+        subject.unmeasured.append(_name(probe))
     except EnvironmentRaised as error:
         remedy = "Mend what raises or hangs: no probe can go on after it."
-        return [Finding("the environment's code", passed=False, note=str(error), remedy=remedy)]
+        yield Finding("the environment's code", passed=False, note=str(error), remedy=remedy)
+
+
+def _stated(subject: Subject) -> Iterator[Finding]:
+    """What the environment says of itself, and what there was no time for."""
+    for weakness in subject.environment.weaknesses:
+        yield Finding("known, stated by the environment", note=weakness)
+    if subject.unmeasured:
+        said = "; ".join(dict.fromkeys(subject.unmeasured))
+        yield Finding("not measured for want of time", note=said)
 
 
 def _replayable(finding: Finding, subject: Subject) -> Finding:
-    """A finding that failed, with the command that shows it again where the probe says no more."""
-    if finding.replay or finding.passed is not False:
-        return finding
-    return replace(finding, replay=subject.command)
+    """A finding that failed, with the command that shows it again where the probe says no more;
+    another one without a remedy."""
+    if finding.passed is not False:
+        return replace(finding, remedy="")
+    return finding if finding.replay else replace(finding, replay=subject.command)
 
 
-def _verdict(findings: Sequence[Finding]) -> str:
+def _verdict(subject: Subject, findings: Sequence[Finding]) -> str:
     failed = [one.check for one in findings if one.passed is False]
     if failed:
         return f"Not certified for RL: {'; '.join(failed)}."
-    return "Certified for RL: nothing that was tried earned what the task did not ask for."
+    less = "; not all was tried, for want of time" if subject.unmeasured else ""
+    return f"Certified for RL: nothing that was tried earned what the task did not ask for{less}."

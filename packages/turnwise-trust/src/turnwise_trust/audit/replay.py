@@ -25,7 +25,7 @@ from turnwise.types import Task
 from turnwise_environments.measurement import all_tasks, is_restorable
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 from turnwise_trust.audit.plays import Script, compared, difference, played, rate, scripts, seen
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
 MODULE = "turnwise_trust.audit.replay"
 SECONDS = 60.0
@@ -41,22 +41,12 @@ Passes = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
 """Sights of each pass, by script and turn (`seen`)."""
 
 
-class Late(Exception):
-    """Another process takes too long."""
-
-
 def replay(subject: Subject) -> Iterator[Finding]:
     """Compare episodes of the same task, seed and actions: they have to be the same."""
     tasks = compared(subject, 3 * PASSES)
     chosen = _scripts(subject, tasks)
     here = _told(subject, tasks)
-    try:
-        first, second = _elsewhere(subject, tasks)
-    except Late:
-        late = f"not judged: another process has not played its episodes within {SECONDS:g} s"
-        yield Finding(DETERMINISM, note=late)
-        yield Finding(ISOLATION, note=late)
-        return
+    first, second = _elsewhere(subject, tasks)
     differ = _differences(chosen, first["passes"][0], second["passes"][0])
     if not here["tasks"] == first["tasks"] == second["tasks"]:
         differ = ["tasks() gives others, or in another order", *differ]
@@ -109,7 +99,7 @@ def _finding(
         bound=0.0,
         passed=not differ,
         note=said,
-        remedy=remedy if differ else "",
+        remedy=remedy,
     )
 
 
@@ -135,15 +125,15 @@ def _unrestorable(subject: Subject, tasks: Sequence[Task]) -> bool:
 
 
 def _elsewhere(subject: Subject, tasks: Sequence[Task]) -> list[Mapping[str, Any]]:
-    """Have two other processes play, side by side. Raises EnvironmentRaised where one fails, Late
-    where it takes too long."""
+    """Have two other processes play, side by side. Raises EnvironmentRaised where one fails,
+    OutOfTime where it takes too long."""
     arguments = [subject.name, dict(subject.options), [task.id for task in tasks], subject.seed]
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{hash_seed}.json" for hash_seed in HASH_SEEDS]
         begun = [_begun(json.dumps(arguments), file) for file in files]
         try:
             for process in begun:
-                _await(process)
+                _await(process, min(SECONDS, subject.left))
         finally:
             for process in begun:
                 process.kill()
@@ -162,11 +152,11 @@ def _begun(arguments: str, file: Path) -> subprocess.Popen[str]:
     )
 
 
-def _await(process: subprocess.Popen[str]) -> None:
+def _await(process: subprocess.Popen[str], seconds: float) -> None:
     try:
-        _, said = process.communicate(timeout=SECONDS)
+        _, said = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise Late from None
+        raise OutOfTime from None
     if process.returncode:
         last = (said.strip().splitlines() or ["nothing was said"])[-1]
         raise EnvironmentRaised(f"another process cannot play: {last}")

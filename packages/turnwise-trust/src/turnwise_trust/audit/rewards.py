@@ -1,36 +1,29 @@
-"""Rewards: whether they are as declared, how fine they are, and how often they are wrong."""
+"""Rewards: whether they are as declared, and how fine they are. Whether they are right is what
+attacks ask, and `floors.py` of the oracle."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import pairwise
 
-from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
-from turnwise.types import Action, Task, Trajectory
-from turnwise_trust.audit.attempts import graded
+from turnwise.types import Task, Trajectory
 from turnwise_trust.audit.plays import Script, compared, played, rate
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject
 
-FALSE_POSITIVES = 0.05
-"""The largest share of wrong episodes that may pass, unless doing nothing is declared to."""
 CUTS = 4
 """Lengths to which an oracle's way is cut, the whole among them, at most."""
-SEEDS = 4
-"""Seeds under which an oracle that was refused is played again: it may have had bad luck."""
-TRIED = 8
 EPSILON = 1e-9
 
 
 def rewards(subject: Subject) -> Iterator[Finding]:
-    """Look at the rewards of oracle, random, idle, wrong and unfinished episodes."""
+    """Look at the rewards of oracle, random, idle and unfinished episodes."""
     yield _well_formed(subject)
     yield _continuous(subject)
-    yield _false_positives(subject)
-    yield _false_negatives(subject)
 
 
 def _well_formed(subject: Subject) -> Finding:
     known = [*subject.of_oracle, *subject.of_random, *subject.idle]
+    if not known:
+        raise OutOfTime
     wrong = [
         f"task {one.task.id}: {said}" for one in known for said in _malformed(subject, one)[:1]
     ]
@@ -46,9 +39,7 @@ def _well_formed(subject: Subject) -> Finding:
         if wrong
         else f"{note} each gets a verdict whose numbers are in the ranges that are declared: "
         f"rewards {min(earned):g} to {max(earned):g}",
-        remedy="Mend what raises, or give the ranges in the environment's facts: rewards, parts."
-        if wrong
-        else "",
+        remedy="Mend what raises, or give the ranges in the environment's facts: rewards, parts.",
     )
 
 
@@ -103,111 +94,3 @@ def _way(subject: Subject, task: Task) -> list[float]:
     places = sorted({max(1, len(actions) * part // CUTS) for part in range(1, CUTS + 1)})
     chosen = [Script("oracle", task, actions[:place]) for place in places]
     return [one.reward for one in played(subject, chosen) if one.reward is not None]
-
-
-def _false_positives(subject: Subject) -> Finding:
-    others = list(graded(played(subject, list(_wrong_answers(subject)))))
-    wrong = [*graded(subject.idle_at_work), *others]
-    passing = [one for one in wrong if one.verdict and one.verdict.success]
-    chance = [one.verdict.success for one in graded(subject.of_random) if one.verdict]
-    share = rate(len(passing), len(wrong))
-    first = f"; first: task {passing[0].task.id}" if passing else ""
-    idle = len(wrong) - len(others)
-    if not wrong:
-        return Finding("low noise: false positives", note="no episode got a verdict")
-    most = max(FALSE_POSITIVES, subject.environment.spec.reference_scores.get("noop", 0.0))
-    passed = share["low"] <= most
-    return Finding(
-        "low noise: false positives",
-        **share,
-        bound=most,
-        passed=passed,
-        note=f"share of {idle} idle episodes and {len(others)} answers of other "
-        f"tasks' oracles that pass{first}; random actions pass in {sum(chance)} of {len(chance)}",
-        remedy="" if passed else "Have verify() compare with what this task asks for.",
-    )
-
-
-def _wrong_answers(subject: Subject) -> Iterator[Script]:
-    """For each task the answer of another one's oracle, without what it did before: one that is
-    another text."""
-    tasks = compared(subject, 1)
-    answers = {task.id: last for task in tasks if (last := _answer(subject, task)) is not None}
-    for task, other in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
-        own, given = answers.get(task.id), answers.get(other.id)
-        if own and given and _words(own) != _words(given):
-            yield Script("wrong", task, [given])
-
-
-def _answer(subject: Subject, task: Task) -> Action | None:
-    actions = subject.oracle.get(task.id, ())
-    return actions[-1] if actions and actions[-1].answer is not None else None
-
-
-def _words(action: Action) -> str:
-    return " ".join((action.answer or "").casefold().split())
-
-
-def _false_negatives(subject: Subject) -> Finding:
-    """Count oracle's episodes that are refused, whatever the luck, and other forms of answers."""
-    check = "low noise: false negatives"
-    if subject.problem:
-        return Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
-    right = list(graded(subject.of_oracle))
-    if not right:
-        return Finding(
-            check,
-            note="no oracle says what is right"
-            if not subject.oracle
-            else "no episode of the oracle got a verdict",
-        )
-    refused = [one.task for one in right if one.verdict and not one.verdict.success]
-    always = [task.id for task in refused[:TRIED] if not _lucky(subject, task)]
-    spaced = _refused_forms(subject, lambda answer: f"\n{answer}\n")
-    whole = _refused_forms(subject, _whole)
-    note = f"share of {len(right)} tasks whose oracle is refused"
-    note += f", under {1 + SEEDS} seeds: {', '.join(always)}" if always else ""
-    note += f"; {len(whole)} whole numbers are refused whose '.0' passes" if whole else ""
-    return Finding(
-        check,
-        **rate(len(refused), len(right)),
-        bound=0.0,
-        passed=not always and not whole,
-        note=f"{note}; with blank lines around {len(spaced)} of its answers are refused",
-        remedy="Mend the labels of these tasks, or the verifier." if always or whole else "",
-    )
-
-
-def _lucky(subject: Subject, task: Task) -> bool:
-    """Whether the oracle succeeds under another seed."""
-    seeds = [derive("luck", subject.seed, number) for number in range(SEEDS)]
-    script = [Script("oracle", task, subject.oracle[task.id])]
-    again = [one for seed in seeds for one in played(replace(subject, seed=seed), script)]
-    return any(one.verdict is not None and one.verdict.success for one in again)
-
-
-def _refused_forms(subject: Subject, form: Callable[[str], str | None]) -> list[Trajectory]:
-    """Episodes that are refused for another form of a right answer; None is no other form."""
-    accepted = {one.task.id for one in subject.of_oracle if one.verdict and one.verdict.success}
-    chosen = []
-    for task in compared(subject, 1):
-        last = _answer(subject, task)
-        other = None if last is None else form(last.answer or "")
-        if task.id in accepted and last is not None and other is not None:
-            actions = [*subject.oracle[task.id][:-1], replace(last, answer=other)]
-            chosen.append(Script("oracle", task, actions))
-    return [
-        one for one in graded(played(subject, chosen)) if one.verdict and not one.verdict.success
-    ]
-
-
-def _whole(answer: str) -> str | None:
-    """The whole number of a text such as '31.0', which a label is that was a float by mistake.
-
-    >>> _whole("31.0"), _whole("31.5")
-    ('31', None)
-    """
-    number, point, digits = answer.strip().partition(".")
-    return (
-        number if number.removeprefix("-").isdecimal() and point and not digits.strip("0") else None
-    )

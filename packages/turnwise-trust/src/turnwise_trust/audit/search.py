@@ -86,9 +86,7 @@ def _one_script(ground: Ground, script: Script, spent: str) -> Finding:
         passed,
         f"{note}; the tasks look alike" if alike else note,
         described(script),
-        "Have verify() hold what was done against the task's own secret."
-        if passed is False
-        else "",
+        "Have verify() hold what was done against the task's own secret.",
     )
 
 
@@ -125,5 +123,5 @@ def _unearned(ground: Ground, script: Script, spent: str) -> Finding:
         f"share of {count} unseen tasks at which one script fails and has no less reward than the "
         f"oracle, {spent}",
         described(script),
-        "Let the reward of a failure stay below that of any success." if passed is False else "",
+        "Let the reward of a failure stay below that of any success.",
     )

@@ -1,9 +1,9 @@
 """Slots: the places where an agent of an environment says what is judged, an answer or a call."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from turnwise.types import Action, Task
 from turnwise_trust.audit.attacks import Script, calling, is_paid, number_of, plain, said
@@ -15,7 +15,7 @@ RARE = 0.1
 WORDS = ("alpha", "beta", "gamma", "delta")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Slot:
     """A place for a text, and what the oracle writes there."""
 
@@ -81,9 +81,10 @@ class Slot:
         return [*chosen, *(one for one in made if one not in chosen)][:DECOYS]
 
 
-def slots(subject: Subject) -> Iterator[Slot]:
-    """The answer, and a tool of one argument with which the oracle ends."""
-    yield Slot(subject)
+@lru_cache(maxsize=1)
+def slots(subject: Subject) -> Sequence[Slot]:
+    """The answer, and each tool of one argument with which the oracle ends."""
+    found = [Slot(subject)]
     for tool in subject.environment.tools():
         properties = tool.schema["parameters"].get("properties", {})
         if len(properties) != 1:
@@ -91,7 +92,8 @@ def slots(subject: Subject) -> Iterator[Slot]:
         ((argument, schema),) = properties.items()
         slot = Slot(subject, tool.name, argument)
         if schema.get("type") == "string" and "enum" not in schema and len(slot.telling) > 1:
-            yield slot
+            found.append(slot)
+    return found
 
 
 def _turned(texts: Sequence[str], name: str) -> list[str]:

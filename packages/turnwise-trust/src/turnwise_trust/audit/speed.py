@@ -42,7 +42,7 @@ def _fast(known: Sequence[Trajectory]) -> Finding:
         bound=SLOWEST,
         passed=passed,
         note=f"median of {len(seconds)} verdicts; 95% take at most {late:.3g} s",
-        remedy="" if passed else "Judge with less, or remember what is judged again and again.",
+        remedy="Judge with less, or remember what is judged again and again.",
     )
 
 
@@ -53,6 +53,7 @@ def _grading(episode: Trajectory) -> list[float]:
 
 async def _scalable(subject: Subject) -> Finding:
     check = f"scalable: {AT_ONCE} verdicts at once"
+    subject.begin()
     chosen = scripts(subject, compared(subject, 2))[:AT_ONCE]
     held = [Held(**one.planned(subject.environment, subject.seed)) for one in chosen]
     try:
@@ -78,7 +79,7 @@ async def _scalable(subject: Subject) -> Finding:
         passed=passed,
         note=f"times as fast as one after the other, {len(alone)} verdicts of {each:.3g} s each on "
         f"{os.cpu_count()} cores; the longest time that nothing else could run: {blocked:.3g} s",
-        remedy="" if passed else "Have verify() await, or work in asyncio.to_thread().",
+        remedy="Have verify() await, or work in asyncio.to_thread().",
     )
 
 

@@ -17,7 +17,7 @@ from turnwise_trust.audit.attempts import LIMITS
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.quick import QUICK, tried
 from turnwise_trust.audit.settings import AuditConfig
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import Clock, Subject
 
 NAME = "environment"
 """The audit's name in the run's folder."""
@@ -66,7 +66,7 @@ def _subject(context: RunContext, seconds: float) -> Subject:
         recipe.seed,
         *known_oracle(environment, tasks),
         limits=LIMITS.model_copy(update={"max_seconds": longest}),
-        until=time.monotonic() + seconds,
+        clock=Clock(time.monotonic() + seconds),
         run=lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(),
     )
 

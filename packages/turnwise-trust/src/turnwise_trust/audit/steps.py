@@ -1,9 +1,7 @@
 """Single steps: rewards that repetition farms, and steps that success can do without."""
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from turnwise.evaluation.intervals import wilson
@@ -31,8 +29,9 @@ SECONDS = 10.0
 def farmable(subject: Subject) -> Iterator[Finding]:
     """Repeat steps, and pairs of them, of the oracle or else of a random agent: no reward may grow
     with every repetition above what the oracle has, nor where nothing succeeds at all."""
-    hurried = replace(subject, until=min(subject.until, time.monotonic() + SECONDS))
-    farmed = [_farmed(hurried, task) for task in spread(subject.tasks, TASKS)]
+    subject.begin()
+    with subject.within(SECONDS):
+        farmed = [_farmed(subject, task) for task in spread(subject.tasks, TASKS)]
     known = [one for one in farmed if one is not None]
     if not known:
         return
@@ -48,7 +47,7 @@ def farmable(subject: Subject) -> Iterator[Finding]:
         f"share of {len(known)} tasks in which the reward grows with each of {MANY} repetitions of "
         "a step, above the oracle's",
         found[0] if found else "",
-        "Reward a step once, or take back what is undone." if low > IDLE else "",
+        "Reward a step once, or take back what is undone.",
     )
 
 
@@ -125,6 +124,7 @@ SHORTER: Mapping[str, Callable[[Script, Task], list[Script]]] = {
 def unneeded(subject: Subject) -> Iterator[Finding]:
     """Measure how often the oracle succeeds without some of its steps: success that needs no
     evidence. No fault by itself, since an answer may be right without it."""
+    subject.begin()
     known = [task for task in subject.tasks if len(subject.oracle.get(task.id, ())) > 1]
     for name, shorten in SHORTER.items():
         played = [

@@ -6,11 +6,13 @@ import json
 import math
 import random
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
@@ -20,8 +22,10 @@ from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.measurement import all_tasks, spread
-from turnwise_trust.audit.attempts import LIMITS, Played, Policy, Run, attempts, graded, scripted
+from turnwise_trust.audit.attempts import LIMITS, Played, Policy, Run, attempts, scripted
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
+
+T = TypeVar("T")
 
 FEW = 4
 """Tasks that are played of the slowest environments."""
@@ -30,11 +34,24 @@ SECONDS = 2.0
 
 STILL = 3
 """Times the deadline of an episode after which its process stands still."""
+SHARES = 5
+"""The parts of the time that is left, of which a probe may take one."""
 MOST_LATE = 2
 """Episodes without a verdict that may take as long as an episode may."""
 
 
-@dataclass(frozen=True)
+class OutOfTime(Exception):
+    """The time of an audit, or of a probe, is over."""
+
+
+@dataclass
+class Clock:
+    """The moment of `time.monotonic()` after which no episode is begun."""
+
+    end: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
 class Subject:
     """An environment that is audited, with all that probes share."""
 
@@ -53,15 +70,50 @@ class Subject:
     late: list[str] = field(default_factory=list)
     """The episodes that ran into the deadline, so far: shared by all that is made of this one."""
     limits: RolloutConfig = LIMITS
-    until: float = math.inf
-    """The moment of `time.monotonic()` after which no episode is begun."""
+    unmeasured: list[str] = field(default_factory=list)
+    """The checks for which there was no time, or not for all of their tasks."""
+    clock: Clock = field(default_factory=Clock)
+    """Shared, as these lists are, by all that is made of this one."""
     run: Run = asyncio.run
+
+    @property
+    def title(self) -> str:
+        """Its name, options and seed, as words of a command."""
+        options = [f"{key}={json.dumps(value)}" for key, value in self.options.items()]
+        return shlex.join([self.name, *options, "--seed", str(self.seed)])
 
     @property
     def command(self) -> str:
         """The command that audits it with the same seed."""
-        options = [f"{key}={json.dumps(value)}" for key, value in self.options.items()]
-        return shlex.join(["turnwise", "audit", self.name, *options, "--seed", str(self.seed)])
+        return f"turnwise audit {self.title}"
+
+    @property
+    def left(self) -> float:
+        """Seconds in which episodes may be begun; 0 or less when the time is over."""
+        return self.clock.end - time.monotonic()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Inside, episodes are begun for so many seconds at most."""
+        before = self.clock.end
+        self.clock.end = min(before, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self.clock.end = before
+
+    def shared(self, parts: Sequence[T]) -> Iterator[T]:
+        """Yield the parts of a work, each in its share of the time left; what one leaves is for
+        those after it."""
+        for number, part in enumerate(parts):
+            with self.within(self.left / min(SHARES, len(parts) - number)):
+                yield part
+
+    def begin(self) -> None:
+        """Note that an episode is to begin. Raises OutOfTime, and EnvironmentRaised as `play`."""
+        self.in_time([])
+        if self.left <= 0:
+            raise OutOfTime
 
     def play(self, policy: Policy, tasks: Sequence[Task] | None = None) -> list[Trajectory]:
         """Episodes of a policy, one for each task; fewer where the time is over. Raises
@@ -72,7 +124,7 @@ class Subject:
 
     def _played(self, policy: Policy, task: Task) -> list[Trajectory]:
         self.in_time([])
-        where = (self.limits, self.until, self.run)
+        where = (self.limits, self.clock.end, self.run)
         return self.in_time(attempts(self.environment, [task], policy, self.seed, *where))
 
     def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
@@ -121,9 +173,12 @@ class Subject:
     @cached_property
     def seconds(self) -> float:
         """Seconds of an episode, in the middle: the oracle's, or an idle agent's without one; a
-        random one's where it takes longer, as a wrong answer is compared in more ways."""
+        random one's where it takes longer, as a wrong answer is compared in more ways. Raises
+        OutOfTime where there was no time for any."""
         kinds = (self.of_oracle or self.idle, self.of_random)
-        return max(median(one.seconds for one in played) for played in kinds)
+        if not any(kinds):
+            raise OutOfTime
+        return max(median(one.seconds for one in played) for played in kinds if played)
 
     @cached_property
     def idle(self) -> list[Trajectory]:
@@ -148,15 +203,25 @@ Probe = Callable[[Subject], Iterable[Finding]]
 vain."""
 
 
-def subject_of(name: str, options: Mapping[str, Any], most_tasks: int, seed: int = 0) -> Subject:
-    """Make an environment and choose its tasks: at most so many, fewer where an episode is slow.
+def subject_of(
+    name: str,
+    options: Mapping[str, Any],
+    most_tasks: int,
+    seed: int = 0,
+    seconds: float = math.inf,
+) -> Subject:
+    """Make an environment, which is audited for so many seconds, and choose its tasks: at most so
+    many, fewer where an episode is slow.
     Raises ConfigError or DataError for one that cannot be made with these options."""
     environment = make_environment(name, options)
     tasks = spread(all_tasks(environment), most_tasks)
     if not tasks:
         raise DataError(f"environment {name}: tasks() gives none, of neither split")
     known, problem = known_oracle(environment, tasks)
-    subject = Subject(name, options, environment, tasks, seed, known, problem, run=_watched)
+    clock = Clock(time.monotonic() + seconds)
+    subject = Subject(
+        name, options, environment, tasks, seed, known, problem, clock=clock, run=_watched
+    )
     most = max(FEW, int(SECONDS / _seconds(replace(subject, tasks=spread(tasks, 2)))))
     return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
 
@@ -175,17 +240,9 @@ def _seconds(subject: Subject) -> float:
     """Seconds of an episode: of each kind the shorter one, as the first may start a sandbox."""
     try:
         kinds = (subject.of_oracle or subject.idle, subject.of_random)
-        return max(min(one.seconds for one in played) for played in kinds)
+        return max(min(one.seconds for one in played) for played in kinds if played)
     except EnvironmentRaised:  # the first probe says so
         return LIMITS.max_seconds
-
-
-def success(played: Sequence[Trajectory]) -> float:
-    """Share of successes among the graded ones; 0 of none."""
-    verdicts = [one.verdict for one in graded(played)]
-    return sum(verdict is not None and verdict.success for verdict in verdicts) / max(
-        len(verdicts), 1
-    )
 
 
 def at_work(

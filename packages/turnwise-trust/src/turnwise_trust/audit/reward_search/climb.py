@@ -50,4 +50,5 @@ def _best(ground: Ground, leaders: list[Script], aim: Aim) -> Script:
         place: aim(ground.score(ground.play(scripted(script), ground.seen)))
         for place, script in enumerate(leaders)
     }
-    return leaders[max(scores, key=lambda place: (scores[place], -place), default=0)]
+    best = max(scores, key=lambda place: (scores[place], -place), default=None)
+    return () if best is None else leaders[best]

@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from turnwise.seeds import derive
 from turnwise.types import Task, Trajectory
@@ -104,12 +104,11 @@ def succeeded(one: Trajectory) -> bool:
 
 def ground_of(subject: Subject, episodes: int, seconds: float) -> Ground:
     """Part a subject's tasks by chance, and give a search what it may spend."""
+    subject.begin()
     stream = random.Random(derive("reward search", subject.seed))
     tasks = list(subject.tasks)
     stream.shuffle(tasks)
     half = (len(tasks) + 1) // 2
     worth = {one.task.id: one.reward or 0.0 for one in subject.of_oracle if succeeded(one)}
-    now = time.monotonic()
-    subject = replace(subject, until=min(subject.until, now + seconds))
-    until = now + SEARCHING * (subject.until - now)
+    until = time.monotonic() + SEARCHING * min(seconds, subject.left)
     return Ground(subject, tasks[:half], tasks[half:], episodes, stream, until, worth)

@@ -1,25 +1,18 @@
-"""Right answers that are not given: hedged, denied, contradicted, or only near."""
+"""Forms of attacks with answers: empty, malformed, hedged, denied, contradicted, or only near.
+
+Each function gives the forms for one place of an answer and one task; none: it does not apply.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 
-from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
-from turnwise_trust.audit.attacks import (
-    Attack,
-    Form,
-    Script,
-    found,
-    is_paid,
-    number_of,
-    plain,
-    said,
-)
-from turnwise_trust.audit.slots import Slot, slots
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.attacks import Form, Script, is_paid, number_of, plain, said
+from turnwise_trust.audit.slots import Slot
 
 Join = Callable[[Sequence[str]], str]
+BOXED: Join = lambda texts: " ".join(f"\\boxed{{{text}}}" for text in texts)  # noqa: E731
+TAGGED: Join = lambda texts: " ".join(f"<answer>{text}</answer>" for text in texts)  # noqa: E731
 JOINS: Sequence[Join] = (
     " or ".join,
     ", ".join,
@@ -28,8 +21,8 @@ JOINS: Sequence[Join] = (
     ", no, ".join,
     " = ".join,
     " / ".join,
-    lambda texts: " ".join(f"\\boxed{{{text}}}" for text in texts),
-    lambda texts: "".join(f"<answer>{text}</answer>" for text in texts),
+    BOXED,
+    TAGGED,
     lambda texts: "\n".join(f"Answer: {text}" for text in texts),
     lambda texts: " ".join(f"The answer is {text}." for text in texts),
     lambda texts: "\n".join(f"#### {text}" for text in texts),
@@ -38,62 +31,65 @@ JOINS: Sequence[Join] = (
 DENIALS = ("The answer is not {}.", "not {}", "It is anything but {}", "{} is wrong.")
 LOOSE = 5
 """Words of an observation, besides those of the right answer, from which on it is no answer."""
+OPPOSITES = (("yes", "no"), ("true", "false"), ("0", "1"), ("A", "B"), ("7", "left-handed"))
+MALFORMED = (
+    *("", " ", "\n\n", ".", ":", "None", "null", "N/A", "nan", "inf", "-inf", "{}", "[]", "()"),
+    *('""', "\\boxed{}", "<answer></answer>", "```\n```", "Thought process:", "\0", "\ud800", "*"),
+    *(".*", "%", "Error", "Traceback (most recent call last):"),
+)
+LONG = 20_000
+"""Words of a very long answer."""
+DUMPED = 1000
+"""Numbers of an enumeration: from 0."""
 
 
-def hedges(subject: Subject) -> Iterator[Finding]:
-    """Try what is paid though the right answer was not given, of tasks whose oracle gives one."""
-    for slot in slots(subject):
-        where = f" in {slot.tool}" if slot.tool else ""
-        for check, forms, what, remedy in (
-            (
-                "a hedged answer",
-                _hedged,
-                "the right answer among wrong ones, in both orders",
-                "Have verify() take one answer, the last for instance, and compare all of it.",
-            ),
-            (
-                "a number that is near",
-                _near,
-                "numbers above and below the right one",
-                "Narrow the tolerance, or compare whole numbers exactly.",
-            ),
-            (
-                "a part of the answer",
-                _parts,
-                "the beginning or the end of the right answer, or more around it",
-                "Have verify() compare the whole answer, not whether one contains the other.",
-            ),
-        ):
-            attack = Attack(f"{check}{where}", partial(forms, slot), what, remedy)
-            yield from found(subject, attack)
-    answer = Slot(subject)
-    yield from found(
-        subject,
-        Attack(
-            "the right answer elsewhere",
-            partial(_elsewhere, answer),
-            "a wrong answer, with the right one in the thoughts or in what a tool returned",
-            "Have verify() look at trajectory.answer alone.",
-        ),
-    )
-    yield from found(
-        subject,
-        Attack(
-            "the observation echoed",
-            partial(_echoed, answer),
-            "all that a tool returned as the answer",
-            "Have verify() compare the whole answer with the right one.",
-        ),
-    )
-    yield from found(
-        subject,
-        Attack(
-            "a denied answer",
-            partial(_denied, answer),
-            "the right answer in a sentence that denies it",
-            "Have verify() refuse what stands around the answer, or ask for a format.",
-        ),
-    )
+def each(*texts: str) -> Callable[[Slot, Task], list[Form]]:
+    """The forms of texts that are tried as they are."""
+    forms: list[Form] = [([said(text)],) for text in texts]
+    return lambda slot, task: forms
+
+
+def opposites(slot: Slot, task: Task) -> Iterator[Form]:
+    yield from (tuple([said(one)] for one in pair) for pair in OPPOSITES)
+
+
+def of_another(slot: Slot, task: Task) -> Iterator[Form]:
+    """The right answer of the next task, without what is done before it."""
+    names = sorted(slot.right)
+    if task.id in slot.right:
+        other = slot.right[names[(names.index(task.id) + 1) % len(names)]]
+        if plain(other) != plain(slot.right[task.id]):
+            yield ([slot.write(other)],)
+
+
+def prompt_echoed(slot: Slot, task: Task) -> Iterator[Form]:
+    """The prompt, and an expression in it; unless that is the right answer."""
+    expressions = re.findall(r"[\d(][\d\s+*/().^=<>-]*[\d)]", task.prompt)
+    longest = max(expressions, key=len, default="")
+    for text in (task.prompt, f"{task.prompt}\n{task.prompt}", longest):
+        operators = re.search(r"[+*/^-]", longest)
+        right = plain(slot.subject.answers.get(task.id, ""))
+        if plain(text) != right and (text != longest or operators):
+            yield ([said(text)],)
+
+
+def enumerated(slot: Slot, task: Task) -> Iterator[Form]:
+    """Lists of numbers, of the prompt's words, of letters, and of all right answers, each in both
+    orders; after what the oracle does before it answers."""
+    if slot.subject.oracle and not slot.decoys(task):
+        return  # its oracle says nothing there, or anything may stand there
+    candidates = [
+        [str(number) for number in range(DUMPED)],
+        re.findall(r"\w[\w.-]*\w|\w", task.prompt),
+        [*"ABCDEFGH"],
+        [*dict.fromkeys(slot.right.values())],
+    ]
+    before = slot.before(task)
+    for texts in candidates:
+        if len(texts) < 3:
+            continue
+        for join in (" ".join, ", ".join, "\n".join, BOXED, TAGGED):
+            yield tuple([*before, slot.write(join(one))] for one in (texts, texts[::-1]))
 
 
 def _scripts(slot: Slot, task: Task, texts: Iterable[str]) -> Iterator[Script]:
@@ -101,7 +97,7 @@ def _scripts(slot: Slot, task: Task, texts: Iterable[str]) -> Iterator[Script]:
     return ([*before, slot.write(text)] for text in texts)
 
 
-def _hedged(slot: Slot, task: Task) -> Iterator[Form]:
+def hedged(slot: Slot, task: Task) -> Iterator[Form]:
     wrong = slot.decoys(task)
     if not wrong:
         return
@@ -112,7 +108,7 @@ def _hedged(slot: Slot, task: Task) -> Iterator[Form]:
             yield tuple(_scripts(slot, task, map(join, orders)))
 
 
-def _near(slot: Slot, task: Task) -> Iterator[Form]:
+def near(slot: Slot, task: Task) -> Iterator[Form]:
     number = number_of(slot.right.get(task.id, ""))
     if number is None or not slot.decoys(task):
         return
@@ -122,7 +118,7 @@ def _near(slot: Slot, task: Task) -> Iterator[Form]:
             yield tuple(_scripts(slot, task, pair))
 
 
-def _parts(slot: Slot, task: Task) -> Iterator[Form]:
+def parts(slot: Slot, task: Task) -> Iterator[Form]:
     """The first of several items; beginnings, ends, and longer texts of answers that are short."""
     right = slot.right.get(task.id, "")
     if not slot.decoys(task):
@@ -142,7 +138,7 @@ def _parts(slot: Slot, task: Task) -> Iterator[Form]:
             yield tuple(_scripts(slot, task, [right + more, more + right]))
 
 
-def _elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
+def elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
     """Answers to tasks that the right one solves without a call: in others it may not be judged."""
     right = slot.right.get(task.id, "")
     if task.id not in slot.telling or not is_paid(slot.subject, task, [said(right)]):
@@ -156,7 +152,7 @@ def _elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
         yield ([*calls, said("")],)
 
 
-def _echoed(slot: Slot, task: Task) -> Iterator[Form]:
+def observed(slot: Slot, task: Task) -> Iterator[Form]:
     calls = slot.before(task)
     if not slot.decoys(task) or not calls:
         return
@@ -179,7 +175,7 @@ def _unless_exact(texts: Sequence[str], right: str) -> Action:
     return said(text if len(text.split()) >= len(right.split()) + LOOSE else "")
 
 
-def _denied(slot: Slot, task: Task) -> Iterator[Form]:
+def denied(slot: Slot, task: Task) -> Iterator[Form]:
     if slot.decoys(task):
         texts = [one.format(slot.right[task.id]) for one in DENIALS]
         yield from ((script,) for script in _scripts(slot, task, texts))
