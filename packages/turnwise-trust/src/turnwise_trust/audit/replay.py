@@ -94,12 +94,7 @@ def _finding(
     note = f"{count} episodes of the same task, seed and actions in {how}"
     said = f"{note}: {differ[0]}" if differ else f"{note} show and earn the same"
     return Finding(
-        check,
-        **rate(found, count),
-        bound=0.0,
-        passed=not differ,
-        note=said,
-        remedy=remedy,
+        check, **rate(found, count), bound=0.0, passed=not differ, note=said, remedy=remedy
     )
 
 

@@ -204,11 +204,7 @@ vain."""
 
 
 def subject_of(
-    name: str,
-    options: Mapping[str, Any],
-    most_tasks: int,
-    seed: int = 0,
-    seconds: float = math.inf,
+    name: str, options: Mapping[str, Any], most_tasks: int, seed: int = 0, seconds: float = math.inf
 ) -> Subject:
     """Make an environment, which is audited for so many seconds, and choose its tasks: at most so
     many, fewer where an episode is slow.
