@@ -75,9 +75,9 @@ def is_paid(subject: Subject, task: Task, script: Script, least: float = FULL) -
 def looked(
     subject: Subject, check: str, ask: Callable[[Task], T | None], most: int = FEW
 ) -> dict[str, T]:
-    """What is asked of the tasks of a first look, and of the others if any answer is true, by task;
-    None for one to which it does not apply. Of fewer where the time is over; raises OutOfTime where
-    it is over before the first."""
+    """Ask of each task of a first look, and of the others if any answer is true: the answers by
+    task, without None, for one to which it does not apply. Asks of fewer where the time is over;
+    raises OutOfTime where it is over before the first."""
     found: dict[str, T] = {}
     for tasks in looked_at(subject, most):
         for task in tasks:

@@ -50,7 +50,7 @@ def _findings(probe: Probe, subject: Subject) -> Iterator[Finding]:
 
 
 def _stated(subject: Subject) -> Iterator[Finding]:
-    """What the environment says of itself, and what there was no time for."""
+    """Weaknesses that the environment states itself, and checks for which there was no time."""
     for weakness in subject.environment.weaknesses:
         yield Finding("known, stated by the environment", note=weakness)
     if subject.unmeasured:
