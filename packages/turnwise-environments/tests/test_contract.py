@@ -46,12 +46,15 @@ class Case(NamedTuple):
 
 
 CASES = {  # by name, and a word for its options where it is there twice
+    "attempts": Case({"name": "doors", "options": {"rooms": 2}}),
+    "attempts at sums": Case({"name": "mathematics", "memory": "trajectory"}, hidden=("answer",)),
     "bandit": Case(),
     "bandit again": Case({"pulls": 3}),
     "code": Case(few={"tasks": {"count": SANDBOXED}}, most=24, compared=4, hidden=("solution",)),
     "deep_research": Case(compared=8, counted=True, hidden=("answers", "open")),
     "desk": Case(few={"count": 16}, counted=True),
     "desk short": Case({"short": True, "count": 16}),
+    "doors": Case(),
     "frozen_lake": Case({"maps": 60}, package="gymnasium"),
     "frozen_lake slippery": Case({"maps": 40, "slippery": True}, package="gymnasium"),
     "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),

@@ -257,6 +257,7 @@ def joined(steps: Sequence[Step]) -> Step:
         done=any(step.done for step in steps),
         abort=any(step.abort for step in steps),
         truncated=any(step.truncated for step in steps),
+        forgets=any(step.forgets for step in steps),
         reward=sum(rewards) if rewards else None,
     )
 

@@ -69,6 +69,11 @@ COMPACTIONS: dict[str, Callable[[Tokens, int], Places]] = {
 """The functions by `rollout.context`: (record, tokens that should be left) -> places, in order."""
 
 
+def forget(tokens: Tokens) -> Places:
+    """The episode's first message alone."""
+    return np.arange(np.argmax(np.isin(tokens.source, SAMPLED)))
+
+
 def _parts(tokens: Tokens) -> tuple[Places, Places]:
     """Places of the last context: its prompt, and what follows from the first sampled token on."""
     span = tokens.spans[-1]

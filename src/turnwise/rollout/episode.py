@@ -17,7 +17,7 @@ from functools import partial
 from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
+from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST, forget
 from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
@@ -187,6 +187,8 @@ class Episode(EpisodeLoop):
 
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
         """Show what came back; in a new context if this one has no room for it and what follows."""
+        if step.forgets:
+            self.tokens = self.tokens.with_context(forget(self.tokens))
         extend = partial(self.scaffold.extend, observation, self._written, step.results)
         segments = self._rendered(extend, Outcome.INFRASTRUCTURE_STEP)
         if not self._fits(segments) and self.limits.context != "fail":

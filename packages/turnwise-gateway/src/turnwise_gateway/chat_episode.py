@@ -110,7 +110,9 @@ class ChatEpisode(EpisodeLoop):
 
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
         """A message for each call, which endpoints insist on; else one of the user's."""
-        calls = self._said.calls
+        if step.forgets:
+            del self.messages[2:]
+        calls = () if step.forgets else self._said.calls
         if not calls:
             self.messages.append({"role": "user", "content": observation.content})
         texts = texts_for_calls(observation, step.results, len(calls))
