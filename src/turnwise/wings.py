@@ -77,7 +77,7 @@ OWN: dict[str, dict[str, str]] = {
     },
     "synthesis": {
         "command": "synthesise",
-        "section": "synthesis",
+        "section": "cpt synthesis",
         "synthesis_method": "tables webshaper",
     },
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},

@@ -1,10 +1,13 @@
-"""Settings of a synthesis: `[synthesis]`."""
+"""Settings of a synthesis and of what learns from its texts: `[synthesis]`, `[cpt]`."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from turnwise.config.section import IS_PATH
 from turnwise.config.wing_section import WingSection
+from turnwise.errors import DataError
 from turnwise_judges.settings import AnyJudgeModel, PolicyJudgeModel
 
 
@@ -23,3 +26,34 @@ class SynthesisConfig(WingSection):
     """Arguments of the method."""
     model: AnyJudgeModel = PolicyJudgeModel()
     """The model that a method asks, if it asks one."""
+
+
+class CptConfig(WingSection):
+    """Continual pre-training before all else of a run: the next token, on all tokens of texts."""
+
+    file: tuple[Annotated[str, IS_PATH], ...] = Field(min_length=1)
+    """Files of JSON lines, each with a `text`, as a synthesis writes them."""
+    steps: int = Field(ge=1)
+    """Updates."""
+    batch_size: int = Field(64, ge=1)
+    """Texts of an update; one longer than `rollout.max_tokens` is cut, and counts as several."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """Highest rate, after a warm-up; then it falls to a tenth along half a cosine."""
+
+    @property
+    def policy_updates(self) -> int:
+        return self.steps
+
+    @property
+    def trains(self) -> str:
+        return f"continual pre-training, {self.steps} steps"
+
+    def check_new_run(self, folder: Path) -> None:
+        for source in map(Path, self.file):
+            if source.resolve().is_relative_to(folder.resolve()):
+                raise DataError(
+                    f"cpt.file: {source} lies in {folder}, which the new run replaces: choose "
+                    "another folder with --run"
+                )
+            if not source.is_file():
+                raise DataError(f"cpt.file: there is no {source}")

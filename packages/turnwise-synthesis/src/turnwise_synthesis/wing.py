@@ -1,4 +1,4 @@
-"""The wing: the command `synthesise`, its section and its methods."""
+"""The wing: the command `synthesise`, its section and its methods; the stage of texts."""
 
 from pathlib import Path
 
@@ -21,5 +21,9 @@ WING = Wing(
         }
     },
     files={"study": {path.stem: path for path in STUDIES.glob("*.toml")}},
-    settings={"synthesis": "turnwise_synthesis.settings:SynthesisConfig"},
+    settings={
+        "cpt": "turnwise_synthesis.settings:CptConfig",
+        "synthesis": "turnwise_synthesis.settings:SynthesisConfig",
+    },
+    stages={"cpt": ("turnwise_synthesis.cpt:ContinualPretraining", "first")},
 )
