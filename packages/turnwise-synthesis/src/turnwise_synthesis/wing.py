@@ -10,6 +10,14 @@ WING = Wing(
     commands={"synthesise": "turnwise_synthesis.command:synthesise"},
     parts={
         "synthesis_method": {
+            "first_order": (
+                "turnwise_synthesis.founder:FirstOrder",
+                "texts for [cpt]: first calls that are not executed, reasoning from knowledge",
+            ),
+            "higher_order": (
+                "turnwise_synthesis.founder:HigherOrder",
+                "texts for [cpt]: a run's trajectories with alternatives at each step",
+            ),
             "tables": (
                 "turnwise_synthesis.tables.method:Tables",
                 "questions about the tables of a SQLite file, for the environment sql",
