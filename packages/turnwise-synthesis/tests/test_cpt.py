@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import small_runs
 from tests.small_runs import assert_same, interrupted, write_recipe
 from tests.training.test_stages import TABLES, resume, train
 from turnwise.config import ModelConfig
@@ -49,7 +50,7 @@ def test_a_run_goes_on_exactly_from_the_texts_and_after_them(tmp_path: Path) -> 
         "train.steps=0",
         "sft.steps=2",
     )
-    whole = train(recipe, tmp_path / "whole", *learns, "sft.checkpoint_every=1")
+    whole = train(recipe, tmp_path / "whole", *learns)
     lines = whole.lines("cpt.jsonl")
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert lines[2]["cpt/loss"] < lines[0]["cpt/loss"]
@@ -57,7 +58,7 @@ def test_a_run_goes_on_exactly_from_the_texts_and_after_them(tmp_path: Path) -> 
     after = interrupted(whole, tmp_path / "after", "cold_start")
     assert_same(whole, resume(after), last)
     with pytest.raises(asyncio.CancelledError):
-        train(recipe, tmp_path / "early", *learns, "sft.checkpoint_every=1", display=Stopping())
+        small_runs.train(recipe, RunFolder.new(tmp_path / "early"), *learns, display=Stopping())
     early = resume(RunFolder.open(tmp_path / "early"))
     assert_same(whole, early, last)
     assert early.lines("cpt.jsonl") == lines

@@ -16,7 +16,7 @@ from turnwise_synthesis.settings import SynthesisConfig
 
 
 def material(method: str, **model: Any) -> Material:
-    recipe = load_recipe("search", ["model.name=tiny_search", f"synthesis.method={method}"])
+    recipe = load_recipe("search", "model.name=tiny_search", f"synthesis.method={method}")
     settings = SynthesisConfig.model_validate({"method": method, **model})
     return Material(recipe, settings)
 

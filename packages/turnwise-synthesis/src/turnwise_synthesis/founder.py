@@ -74,7 +74,7 @@ class FirstOrder:
         return Item(normalised(text), {"text": text, "kind": kind})
 
     def _asked(self, prompt: str, instruction: str, attempt: int) -> Action | None:
-        """What the model does; None where the oracle is to do it. Raises Refused."""
+        """The action that the model writes; None where the oracle is to act. Raises Refused."""
         if self.by == "oracle":
             return None
         messages = [
