@@ -94,7 +94,7 @@ class FirstOrder:
 
     def _prompt(self, words: str) -> str:
         segments = self.scaffold.begin(Observation(words, Source.USER))
-        return self.tokenizer.decode([token for one in segments for token in one.tokens])
+        return str(self.tokenizer.decode([token for one in segments for token in one.tokens]))
 
     def _knowledge(self, task: Task) -> str:
         """The beginnings of the documents on a question's way."""
