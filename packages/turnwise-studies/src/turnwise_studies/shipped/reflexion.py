@@ -24,11 +24,6 @@ def reflecting(script: Script, other: Script) -> Script:
     return _explored(script, other, "reflection")
 
 
-def vague(script: Script, other: Script) -> Script:
-    """Says after each failure that it failed, and remembers nothing."""
-    return _explored(script, other, "nothing said")
-
-
 def _explored(script: Script, other: Script, memory: str) -> Script:
     right = [str(action.calls[0].arguments["door"]) for action in script]
     guessed = [str(action.calls[0].arguments["door"]) for action in other]
@@ -36,7 +31,7 @@ def _explored(script: Script, other: Script, memory: str) -> Script:
     excluded: list[set[str]] = [set() for _ in right]
     known, actions = 0, list[Action]()
     for _ in range(ATTEMPTS):
-        if memory not in ("trajectory", "reflection"):
+        if memory == "none":
             known, excluded = 0, [set() for _ in right]
         for room, door in enumerate(right):
             left = [colour for colour in COLOURS if colour not in excluded[room]]
@@ -52,8 +47,6 @@ def _explored(script: Script, other: Script, memory: str) -> Script:
         excluded[room].add(opened)
         if memory == "reflection":
             actions.append(_calling("reflect", text=_told(right[:known], excluded[known])))
-        if memory == "nothing said":
-            actions.append(_calling("reflect", text="failed"))
     return actions
 
 
