@@ -22,6 +22,8 @@ Policy = Callable[[Trajectory], Action | None]
 """A function from the episode so far, its first message included, to the next action; None when it
 is done: then it answers nothing until the episode ends."""
 
+Script = tuple[Action, ...]
+
 Played = Coroutine[Any, Any, list[Trajectory]]
 Run = Callable[[Played], list[Trajectory]]
 """Runs a coroutine to its end, as `asyncio.run`."""
@@ -89,3 +91,21 @@ def scripted(actions: Sequence[Action]) -> Policy:
 def graded(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
     """The trajectories that have a verdict."""
     return (one for one in trajectories if one.verdict is not None)
+
+
+def succeeded(one: Trajectory) -> bool:
+    return one.verdict is not None and bool(one.verdict.success)
+
+
+def described(script: Script, most: int = 300) -> str:
+    """A script in a line, cut where it is long."""
+    said = "; ".join(map(_described, script)) or "nothing at all"
+    return said if len(said) <= most else f"{said[:most]}… ({len(script)} actions)"
+
+
+def _described(action: Action) -> str:
+    calls = [
+        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+        for call in action.calls
+    ]
+    return " and ".join(calls) or f"answer {action.answer!r}"

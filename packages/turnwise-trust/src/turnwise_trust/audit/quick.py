@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from turnwise.monitor.display import Display
 from turnwise.storage.audits import Finding
+from turnwise_trust.audit.attack import HEDGED, OBSERVED
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.floors import floors
 from turnwise_trust.audit.steps import farmable
 from turnwise_trust.audit.subject import OutOfTime, Probe, Subject
-from turnwise_trust.audit.table import HEDGED, OBSERVED
 from turnwise_trust.page import Page
 
 QUICK: Sequence[Probe] = (floors, farmable, OBSERVED, HEDGED)

@@ -13,11 +13,10 @@ from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Trajectory
-from turnwise_trust.audit.attempts import graded, scripted
+from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
 from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.audit.reward_search.climb import climb
-from turnwise_trust.audit.reward_search.edits import Script, described
-from turnwise_trust.audit.reward_search.ground import Ground, ground_of, succeeded
+from turnwise_trust.audit.reward_search.ground import Ground, ground_of
 from turnwise_trust.audit.reward_search.rules import Rule, blind, follows, trained
 from turnwise_trust.audit.subject import Subject
 

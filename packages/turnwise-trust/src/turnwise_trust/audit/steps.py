@@ -9,10 +9,8 @@ from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
 from turnwise_environments.measurement import spread
-from turnwise_trust.audit.attempts import graded, scripted
+from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
 from turnwise_trust.audit.floors import IDLE
-from turnwise_trust.audit.reward_search.edits import Script, described
-from turnwise_trust.audit.reward_search.ground import succeeded
 from turnwise_trust.audit.subject import Subject
 
 TIMES, MANY = (4, 8, 16), 64

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from turnwise_trust.audit.attempts import scripted
-from turnwise_trust.audit.reward_search.edits import Script, edited
+from turnwise_trust.audit.attempts import Script, scripted
+from turnwise_trust.audit.reward_search.edits import edited
 from turnwise_trust.audit.reward_search.ground import Ground, Score
 
 LEADERS = 6

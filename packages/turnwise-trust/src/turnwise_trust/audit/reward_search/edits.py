@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from turnwise.types import Action
+from turnwise_trust.audit.attempts import Script
 
-Script = tuple[Action, ...]
 LONGEST = 400
 """Actions of an edited script."""
 PLAIN = (str, int, float)
@@ -92,17 +92,3 @@ EDITS: Sequence[Callable[[Script, Sequence[Script], random.Random], Script]] = (
     _splice,
     _mutate,
 )
-
-
-def described(script: Script, most: int = 300) -> str:
-    """A script in a line, cut where it is long."""
-    said = "; ".join(map(_described, script)) or "nothing at all"
-    return said if len(said) <= most else f"{said[:most]}… ({len(script)} actions)"
-
-
-def _described(action: Action) -> str:
-    calls = [
-        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
-        for call in action.calls
-    ]
-    return " and ".join(calls) or f"answer {action.answer!r}"

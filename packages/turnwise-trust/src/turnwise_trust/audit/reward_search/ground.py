@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from turnwise.seeds import derive
 from turnwise.types import Task, Trajectory
-from turnwise_trust.audit.attempts import Policy, graded, scripted
-from turnwise_trust.audit.reward_search.edits import Script
+from turnwise_trust.audit.attempts import Policy, Script, graded, scripted, succeeded
 from turnwise_trust.audit.subject import Subject
 
 PANEL, FIRST = 6, 2
@@ -96,10 +95,6 @@ class Ground:
             for task in self.unseen
             for one in self.play(scripted(self.subject.random_actions(task)), [task])
         ]
-
-
-def succeeded(one: Trajectory) -> bool:
-    return one.verdict is not None and bool(one.verdict.success)
 
 
 def ground_of(subject: Subject, episodes: int, seconds: float) -> Ground:

@@ -17,8 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from turnwise.types import Action, Trajectory
-from turnwise_trust.audit.attempts import Policy
-from turnwise_trust.audit.reward_search.edits import Script, described
+from turnwise_trust.audit.attempts import Policy, Script, described
 from turnwise_trust.audit.reward_search.ground import Ground, Score
 
 MACROS = 40
