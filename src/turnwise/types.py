@@ -171,11 +171,11 @@ class Step:
     truncated: bool = False
     """With `done`: a limit of the environment's own ended the episode, nothing that was done in it;
     outcome truncated_turns, graded."""
+    reward: float | None = None
+    """Reward of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
     forgets: bool = False
     """The policy's next context begins anew, with the episode's first message and what comes back
     now."""
-    reward: float | None = None
-    """Reward of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
 
 
 @dataclass(frozen=True)

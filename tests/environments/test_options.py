@@ -58,7 +58,7 @@ TOGETHER: list[tuple[str, dict[str, Any], str]] = [
     ("proofs", {"tasks": {"min_steps": 3, "max_steps": 2}}, "min_steps is above max_steps"),
     ("repair", {"tasks": {"file": "a", "runner": "pytest"}}, "goes with tasks.repositories"),
     ("repair", {"tasks": {"file": "a", "repositories": "x", "runner": "nose"}}, "is 'nose'"),
-    ("search", {"tasks": {"heldout_share": 0.3}}, "goes with tasks.documents and tasks.file"),
+    ("search", {"tasks": {"heldout_share": 0.3}}, "goes with tasks.file"),
     ("search", {"tasks": {"documents": "a"}}, "'tasks.documents' goes with tasks.file"),
     ("search", {"tasks": {"documents": "a", "file": "b", "inverse": False}}, "does not go with"),
     ("search", {"documents": "a"}, "unknown option 'documents': did you mean 'tasks.documents'"),

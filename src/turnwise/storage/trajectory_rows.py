@@ -294,6 +294,7 @@ def _step_values(step: Step | None) -> dict[str, Any] | None:
         "results": [[vars(one.call), one.content, one.ok] for one in step.results],
         "ended": [step.done, step.abort, step.truncated],
         "reward": step.reward,
+        "forgets": step.forgets,
     }
 
 
@@ -303,7 +304,8 @@ def step_of(values: Mapping[str, Any]) -> Step:
     results = (ToolResult(ToolCall(**call), content, ok) for call, content, ok in values["results"])
     observation = None if shown is None else Observation(shown[0], Source(shown[1]))
     done, abort, truncated = values["ended"]
-    return Step(observation, tuple(results), done, abort, truncated, values["reward"])
+    forgets = values.get("forgets", False)  # earlier versions did not write it
+    return Step(observation, tuple(results), done, abort, truncated, values["reward"], forgets)
 
 
 def _action_of(values: Mapping[str, Any]) -> Action:
