@@ -6,6 +6,7 @@ It holds what the log tells, without tokens, and no run can go on from it.
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import tomli_w
@@ -63,15 +64,17 @@ def _metrics(log: Log) -> dict[int, dict[str, float]]:
 
 
 def _groups(rollouts: list[Rollout]) -> list[Group]:
-    ordered = sorted(rollouts, key=lambda one: one.group or "")
+    """The groups that the log compares; a rollout of no group is one by itself."""
+    named = [(one.group or f"rollout {place}", one) for place, one in enumerate(rollouts)]
     return [
-        Group(name, tuple(_trajectory(one, name, place) for place, one in enumerate(members)))
-        for name, members in groupby(ordered, key=lambda one: one.group or "")
+        Group(name, tuple(_trajectory(one, name, place) for place, (_, one) in enumerate(members)))
+        for name, members in groupby(sorted(named, key=itemgetter(0)), key=itemgetter(0))
     ]
 
 
 def _trajectory(rollout: Rollout, group: str, place: int) -> Trajectory:
-    """An episode of one turn; not graded where the log has no reward."""
+    """An episode of one turn; not graded where the log has no reward, and a success at any reward
+    above 0 where the log does not say."""
     verdict = None
     outcome = Outcome.TRUNCATED_TOKENS if rollout.truncated else Outcome.FAILURE
     if rollout.reward is None:
