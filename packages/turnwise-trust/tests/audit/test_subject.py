@@ -13,7 +13,7 @@ from turnwise.storage.audits import Finding
 from turnwise.types import Outcome, Task, Trajectory
 from turnwise_trust.audit.attacks import looked
 from turnwise_trust.audit.calls import EnvironmentRaised
-from turnwise_trust.audit.probes import audited
+from turnwise_trust.audit.probes import PROBES, audited
 from turnwise_trust.audit.subject import Clock, OutOfTime, Subject, subject_of
 from turnwise_trust.audit.table import ATTACKS
 
@@ -54,7 +54,7 @@ def test_what_fails_has_a_command_that_shows_it_again():
     def probe(_: Subject) -> list[Finding]:
         return [Finding("good", passed=True), Finding("bad", passed=False)]
 
-    bad, good = audited(subject, [probe]).findings
+    bad, good = audited(subject, {"two": probe}).findings
     assert bad.replay == """turnwise audit asking size=4 'words=["a b"]' --seed 3"""
     assert not good.replay
 
@@ -67,7 +67,8 @@ def test_what_there_was_no_time_for_is_said_and_weaknesses_are_known():
     assert {one.passed for one in page.findings} <= {None, True}
     told = {one.check: one.note for one in page.findings}
     assert told["known, stated by the environment"] == "A sum in words is refused."
-    assert {one.check for one in ATTACKS} <= set(told["not measured for want of time"].split("; "))
+    unmeasured = told["not measured for want of time"].split("; ")
+    assert {one.check for one in ATTACKS} < {*unmeasured} < {*PROBES}
     assert page.verdict.endswith("not all was tried, for want of time.")
 
 

@@ -3,7 +3,7 @@
 Not here: all the others (`probes.py`), which a run does not import.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.monitor.display import Display
@@ -15,35 +15,35 @@ from turnwise_trust.audit.steps import farmable
 from turnwise_trust.audit.subject import OutOfTime, Probe, Subject
 from turnwise_trust.page import Page
 
-QUICK: Sequence[Probe] = (floors, farmable, OBSERVED, HEDGED)
-"""The probes before a training: of a few episodes for each task."""
+QUICK: Mapping[str, Probe] = {
+    "an agent that does nothing, and the oracle": floors,
+    "a repeated step": farmable,
+    OBSERVED.check: OBSERVED,
+    HEDGED.check: HEDGED,
+}
+"""The probes before a training, by their names: of a few episodes for each task."""
 
 
-def tried(subject: Subject, probes: Sequence[Probe], display: Display) -> Page:
+def tried(subject: Subject, probes: Mapping[str, Probe], display: Display) -> Page:
     """Try each probe on an environment, in its share of the time. What failed comes first."""
     findings: dict[Finding, None] = {}
     display.phase(f"audit of {subject.name}", len(probes))
-    for probe in subject.shared(probes):
-        findings |= dict.fromkeys(_findings(probe, subject))
-        display.advance(f"{_name(probe)} is done")
+    for name in subject.shared([*probes]):
+        findings |= dict.fromkeys(_findings(name, probes[name], subject))
+        display.advance(f"{name}: done")
     display.close()
     told = [_replayable(one, subject) for one in (*findings, *_stated(subject))]
     ordered = sorted(told, key=lambda one: one.passed is not False)
     return Page(f"Audit of {subject.title}", _verdict(subject, ordered), ordered)
 
 
-def _name(probe: Probe) -> str:
-    name = getattr(probe, "check", None) or getattr(probe, "__name__", "a probe")
-    return str(name).replace("_", " ")
-
-
-def _findings(probe: Probe, subject: Subject) -> Iterator[Finding]:
+def _findings(name: str, probe: Probe, subject: Subject) -> Iterator[Finding]:
     """The findings of a probe, as far as there is time; that it could not go on, where the
     environment raised."""
     try:
         yield from probe(subject)
     except OutOfTime:
-        subject.unmeasured.append(_name(probe))
+        subject.unmeasured.append(name)
     except EnvironmentRaised as error:
         remedy = "Mend what raises or hangs: no probe can go on after it."
         yield Finding("the environment's code", passed=False, note=str(error), remedy=remedy)
