@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 
 BUDGETS = (2, 4, 8, 16, 32, 64, 128)
 _RESULT = re.compile(r"^\[(.+?)\]", re.MULTILINE)

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from turnwise import open_run
 from turnwise.storage.run_folder import RunFolder
-from turnwise_trust.alarms.monitor import Alarms
+from turnwise_trust.alarms import Alarms
 
 HELDOUT = "exact_match"
 WINDOW = 5

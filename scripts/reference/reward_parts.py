@@ -78,10 +78,10 @@ def _lines(parts: Mapping[str, RewardPart]) -> str:
 
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
     """Name, setting and part of what models measure."""
-    from turnwise_judges.reward_model.settings import RewardModelConfig
     from turnwise_judges.settings import (
         PairwiseJudgeConfig,
         PointwiseJudgeConfig,
+        RewardModelConfig,
         RubricJudgeConfig,
         ScriptedJudgeModel,
     )

@@ -21,19 +21,17 @@ from turnwise.environments.registry import make_environment
 from turnwise.rewards.measuring import SLACK
 from turnwise.rewards.parts import Scope
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.choosing import COMPARED, all_tasks, spread
 from turnwise_environments.measurement import (
-    COMPARED,
     MODULE,
     NOTHING,
     Play,
-    all_tasks,
     fingerprint,
     is_concurrent,
     is_restorable,
     oracles,
     played_all,
     random_script,
-    spread,
     success,
 )
 

@@ -22,7 +22,7 @@ from environment_playing import opened, theorem
 from turnwise.environments.registry import environment_names
 from turnwise.environments.tasksets import SPLITS
 from turnwise.types import Task
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.multi_tool.tasks import towns
 
 SANDBOXED = 3

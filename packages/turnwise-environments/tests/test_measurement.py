@@ -16,12 +16,13 @@ from turnwise.errors import ConfigError
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Task
+from turnwise_environments.choosing import COMPARED, spread
 from turnwise_environments.commands import (
     environments_table,
     named_with_options,
     write_measurements,
 )
-from turnwise_environments.measurement import COMPARED, Measurement, measure, measure_all, spread
+from turnwise_environments.measurement import Measurement, measure, measure_all
 
 OWN = '''
 import asyncio, json, os

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from turnwise.environments.registry import make_environment
-from turnwise_environments.measurement import (
-    NOTHING,
-    all_tasks,
-    oracles,
-    played_all,
-    spread,
-    success,
-)
+from turnwise_environments.choosing import all_tasks, spread
+from turnwise_environments.measurement import NOTHING, oracles, played_all, success
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 PLAYED = 6

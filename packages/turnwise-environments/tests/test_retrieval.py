@@ -14,7 +14,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.types import Action, ToolCall
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.retrieval import (
     DenseIndex,
     Embedder,

@@ -16,8 +16,9 @@ from turnwise.environments.base import Environment
 from turnwise.environments.derived import equipped, guarded
 from turnwise.environments.turn_parts import results_of
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn
+from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.function_calling.applications import DAYS
-from turnwise_environments.measurement import all_tasks, played_all, spread
+from turnwise_environments.measurement import played_all
 from turnwise_environments.progress import changes_of, is_harm, share_of_changes
 from turnwise_environments.rewards.toolrl import write_calls
 from turnwise_environments.shop.environment import BACK, BUY

@@ -8,7 +8,8 @@ pytest.importorskip("turnwise_environments", reason="turnwise[environments] is n
 
 from turnwise.errors import MissingExtraError
 from turnwise.registry import load_module
-from turnwise_environments.measurement import all_tasks, played_all, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import played_all, success
 from turnwise_studies.shipped import gigpo
 
 

@@ -13,7 +13,8 @@ import pytest
 from turnwise.api import load_recipe
 from turnwise.environments.splits import shared_tasks
 from turnwise.errors import DataError
-from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import NOTHING, played_all, success
 from turnwise_environments.sql.environment import SqlEnvironment
 from turnwise_environments.sql.questions import QuestionFile
 from turnwise_environments.tools.sql import quoted

@@ -7,7 +7,7 @@ from turnwise.environments.base import Environment
 from turnwise.storage.audits import Finding
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.subject import Subject
 

@@ -4,7 +4,8 @@ import pytest
 
 from broken_known import BROKEN, SOUND
 from turnwise.environments.base import Environment
-from turnwise_environments.measurement import all_tasks, oracles
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import oracles
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.readers import constants, prompts

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from turnwise_trust.doctor.copying import copied_share
+from turnwise_trust.copying import copied_share
 
 
 def row(*turns: tuple[str, str | None]) -> dict[str, str]:

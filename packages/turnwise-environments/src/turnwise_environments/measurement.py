@@ -30,9 +30,8 @@ from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
+from turnwise_environments.choosing import COMPARED, all_tasks, spread
 
-COMPARED = 16
-"""Tasks that are played again: in another process, from snapshots, and all at once."""
 MOST_STEPS = 1000
 PLAYED = ("oracle", "noop", "random")
 MODULE = "turnwise_environments.measurement"
@@ -131,19 +130,6 @@ def measure_all(names: Sequence[str], most_tasks: int) -> Iterator[Measurement]:
             yield measure(name, {}, most_tasks)
         except (UserError, DeadlineError, InfrastructureError) as error:
             yield Measurement(name, note=str(error))
-
-
-def all_tasks(environment: Environment) -> list[Task]:
-    """The tasks of both splits, each once."""
-    found = [*environment.tasks("train"), *environment.tasks("heldout")]
-    return list({task.id: task for task in found}.values())
-
-
-def spread(tasks: Sequence[Task], count: int) -> list[Task]:
-    """At most `count` of them, at even distances."""
-    if len(tasks) <= count:
-        return list(tasks)
-    return [tasks[place * len(tasks) // count] for place in range(count)]
 
 
 def oracles(

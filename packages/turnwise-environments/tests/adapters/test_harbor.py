@@ -18,8 +18,9 @@ from turnwise_environments.adapters.dockerfile import (
     read_dockerfile,
 )
 from turnwise_environments.adapters.harbor import WEAKNESS, _copied, _files, moved
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.folders import leads_out
-from turnwise_environments.measurement import NOTHING, all_tasks
+from turnwise_environments.measurement import NOTHING
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry
 

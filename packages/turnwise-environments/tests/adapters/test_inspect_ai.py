@@ -14,7 +14,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.inspect_ai import Inspect
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 
 OWN = '''
 from inspect_ai import Task, task

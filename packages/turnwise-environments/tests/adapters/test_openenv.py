@@ -19,7 +19,8 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.openenv import OpenEnv, ResetFile, Seeds, Session, shown
-from turnwise_environments.measurement import all_tasks, played_all, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import played_all, success
 
 pytest.importorskip(
     "websockets", reason="websockets is not installed: pip install 'turnwise[openenv]'"

@@ -11,7 +11,7 @@ from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action, Task
 from turnwise_environments.adapters.reasoning_gym import ReasoningGym
 from turnwise_environments.adapters.reasoning_gym_program import is_tame
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 
 
 def needed(test: Any) -> Any:

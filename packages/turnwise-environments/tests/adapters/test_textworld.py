@@ -15,7 +15,8 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.textworld import GameFolder, MadeGames, TextWorld, _is_won
-from turnwise_environments.measurement import all_tasks, is_concurrent, is_restorable
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import is_concurrent, is_restorable
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action
 from turnwise_environments.adapters.verifiers import Verifiers
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 
 pytestmark = [
     pytest.mark.long,

@@ -13,6 +13,7 @@ from environment_playing import answered, calling, judged, prototype, write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.code.environment import Code, program_of
 from turnwise_environments.code.tasks import (
     ENDS,
@@ -22,7 +23,7 @@ from turnwise_environments.code.tasks import (
     ProgramFile,
     inputs,
 )
-from turnwise_environments.measurement import all_tasks, played_all, random_script, success
+from turnwise_environments.measurement import played_all, random_script, success
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 RECORD: dict[str, Any] = {

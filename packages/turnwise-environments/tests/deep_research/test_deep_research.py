@@ -8,9 +8,9 @@ import pytest
 from benchmarks.browsing import conditions, success
 from environment_playing import calling, played, prototype, verdict_of
 from turnwise.types import Action
+from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.deep_research.environment import DeepResearch
 from turnwise_environments.deep_research.tasks import FEWEST, Classes, Condition
-from turnwise_environments.measurement import all_tasks, spread
 
 made = prototype("deep_research")
 

@@ -8,10 +8,11 @@ import pytest
 
 from environment_playing import answered, calling, judged, played, prototype, said
 from turnwise.tokens import Source
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.desk.environment import ServiceDesk
 from turnwise_environments.desk.tasks import Policy, Wish, WishKind, forbidden_by
 from turnwise_environments.desk.users import User
-from turnwise_environments.measurement import NOTHING, all_tasks, played_all, random_script, success
+from turnwise_environments.measurement import NOTHING, played_all, random_script, success
 
 made = prototype("desk")
 

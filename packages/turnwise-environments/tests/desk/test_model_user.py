@@ -22,8 +22,9 @@ from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.desk.users import STOP, Dialogue, ModelUser, ModelUserSettings
-from turnwise_environments.measurement import all_tasks, is_restorable, played_all, success
+from turnwise_environments.measurement import is_restorable, played_all, success
 
 
 def words(body: dict[str, Any], number: int) -> str:

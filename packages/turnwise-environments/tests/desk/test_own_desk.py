@@ -13,9 +13,10 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError, UserError
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.desk.own import was_told
 from turnwise_environments.desk.own_tools import differences, write
-from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
+from turnwise_environments.measurement import NOTHING, played_all, success
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from environment_contract import keeps_its_word
 from environment_playing import judged, write
 from turnwise.errors import DataError
 from turnwise.types import Action, ToolCall
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.function_calling.bfcl import LeaderboardFile, is_accepted
 from turnwise_environments.function_calling.recorded import RecordedCalls
-from turnwise_environments.measurement import all_tasks
 
 QUESTION: dict[str, Any] = {
     "id": "parallel_0",

@@ -17,9 +17,10 @@ from environment_playing import (
 )
 from turnwise.tokens import Source
 from turnwise.types import Action, Task, ToolCall
+from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.function_calling.applications import application_tools, signature
 from turnwise_environments.function_calling.environment import MAX_CALLS, FunctionCalling
-from turnwise_environments.measurement import all_tasks, played_all, random_script, spread
+from turnwise_environments.measurement import played_all, random_script
 from turnwise_environments.rewards.toolrl import read_calls, write_calls
 
 made = prototype("function_calling")

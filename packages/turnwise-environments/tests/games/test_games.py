@@ -24,11 +24,12 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import REWARD_PARTS
 from turnwise.types import Action, Step, Task, ToolCall
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.games.long_walk import LongWalk
 from turnwise_environments.games.sokoban import LevelFile, MadeBoards, Sokoban, read_levels, solve
-from turnwise_environments.measurement import all_tasks, oracles, played_all, random_script, success
+from turnwise_environments.measurement import oracles, played_all, random_script, success
 
 BOXOBAN = Path(__file__).parents[5] / "shared" / "data" / "boxoban"
 GAMES: dict[str, dict[str, Any]] = {

@@ -14,9 +14,9 @@ import pytest
 from environment_playing import answered, calling, judged, played, prototype, reward, write
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Step, Task, Trajectory, Turn
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.mathematics.environment import Mathematics
 from turnwise_environments.mathematics.tasks import MadeProblems, QuestionFile, Sums, numbers_in
-from turnwise_environments.measurement import all_tasks
 from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
 

@@ -9,7 +9,7 @@ import pytest
 from environment_playing import answered, calling, judged, played, prototype, reward, theorem
 from truth_tables import follows
 from turnwise.types import Task
-from turnwise_environments.measurement import all_tasks, spread
+from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.proofs.environment import HOLDS, INSTRUCTIONS, Proofs
 from turnwise_environments.proofs.tasks import Theorem, results
 from turnwise_environments.rewards.proofs import FALSE, RULES, check, parse, written

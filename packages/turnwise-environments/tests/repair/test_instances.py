@@ -14,7 +14,8 @@ from tests.sandboxes import working
 from turnwise.commands.cli import main
 from turnwise.errors import DataError
 from turnwise.sandbox.settings import Limits, SandboxSettings
-from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import NOTHING, played_all, success
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.injection import inject
 from turnwise_environments.repair.instances import InstanceFile

@@ -9,14 +9,8 @@ import pytest
 
 from environment_playing import calling, judged, played, prototype
 from turnwise.types import Task
-from turnwise_environments.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    random_script,
-    spread,
-    success,
-)
+from turnwise_environments.choosing import all_tasks, spread
+from turnwise_environments.measurement import NOTHING, played_all, random_script, success
 from turnwise_environments.repair.environment import Repair
 from turnwise_environments.repair.instances import git_folder
 from turnwise_environments.repair.mutations import mutants

@@ -13,7 +13,8 @@ from environment_playing import answered, calling, judged, prototype, write
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.seeds import derive
 from turnwise.types import Action, Task
-from turnwise_environments.measurement import NOTHING, all_tasks, is_restorable, played_all
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import NOTHING, is_restorable, played_all
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell.environment import Shell
 from turnwise_environments.shell.os_interaction import WEAKNESS, RecordFile

@@ -7,14 +7,8 @@ import pytest
 
 from environment_playing import calling, judged, played, prototype
 from turnwise.types import Action, ToolCall
-from turnwise_environments.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    random_script,
-    spread,
-    success,
-)
+from turnwise_environments.choosing import all_tasks, spread
+from turnwise_environments.measurement import NOTHING, played_all, random_script, success
 from turnwise_environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
 from turnwise_environments.shop.web import ShopWeb
 

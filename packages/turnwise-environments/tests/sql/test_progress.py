@@ -7,7 +7,7 @@ import pytest
 from environment_playing import answered, calling, judged, prototype
 from turnwise.environments.base import Environment
 from turnwise.types import Task
-from turnwise_environments.measurement import all_tasks
+from turnwise_environments.choosing import all_tasks
 from turnwise_environments.sql.environment import Wanted
 from turnwise_environments.sql.tasks import make_task, outcome
 from turnwise_environments.tools.sql import Table, literal

@@ -11,7 +11,8 @@ import pytest
 from environment_playing import answered, calling, judged, opened, reward, write
 from turnwise.errors import DataError
 from turnwise.types import Action, Task
-from turnwise_environments.measurement import NOTHING, all_tasks, played_all, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import NOTHING, played_all, success
 from turnwise_environments.sql.environment import SqlEnvironment
 from turnwise_environments.sql.requests import GRAMMARS
 from turnwise_environments.sql.tasks import MadeRequests, RecordFile, for_sqlite

@@ -8,7 +8,8 @@ from turnwise.conflicts import check
 from turnwise.errors import ConfigError
 from turnwise.parts.components import claims_of_sight
 from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.measurement import all_tasks, success
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import success
 from turnwise_environments.web_forms.environment import WebForms
 from turnwise_environments.web_forms.kinds import KINDS
 

@@ -1,4 +1,5 @@
-"""Settings of a judge, its form, its model, and its bounds: `[judge]`."""
+"""Settings of a judge, of learned rewards and of preferences: `[judge]`, `[reward_model]`,
+`[preferences]`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,17 +12,27 @@ from turnwise.config.loading import check_section, parse_override, read_toml, se
 from turnwise.config.section import IS_PATH, Choice, Section
 from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
+from turnwise.errors import ConfigError, DataError
+from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.seeds import derive
-from turnwise_judges.preferences.settings import A_JUDGE, PreferencesConfig
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.rewards.parts import RewardPart
 
 OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
 """Signals that replies of one turn have too, of whatever task."""
+A_JUDGE = "a judge"
+"""The need of a judge, which a recipe without the section `judge` denies."""
 MODELS = {"judge": A_JUDGE, "reward_model": "a reward model"}
 """The need of each part of the reward that such a model measures."""
+LEARNED_PARTS: Mapping[str, RewardPart] = {
+    "outcome": RewardPart(0, 1, "chance of success, by a reward model"),
+    "process": RewardPart(
+        -1, 1, "change of the chance of success, by a reward model", Scope.TURNS, (-1, 1)
+    ),
+    "pairs": RewardPart(0, 1, "chance of being preferred, by a reward model"),
+}
+"""Parts of a reward model by its form, known before any is loaded."""
 
 
 class SampledModel(Section):
@@ -127,7 +138,7 @@ class JudgeConfig(WingSection):
         refinement = self.refinement
         return {} if refinement is None else {"judge.refinement.replies": refinement.replies}
 
-    def reward_parts(self, recipe: "Recipe") -> Mapping[str, "RewardPart"]:
+    def reward_parts(self, recipe: "Recipe") -> Mapping[str, RewardPart]:
         from turnwise_judges.making import unasked_part
 
         return {"judge": unasked_part(cast("AnyJudgeConfig", self), derive(recipe.seed, "judge"))}
@@ -229,6 +240,116 @@ def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
     for override in overrides:
         set_key(values, *parse_override(override))
     return check_section(JudgeFile, values, str(file)).judge
+
+
+class PreferencesConfig(WingSection):
+    """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
+
+    always: ClassVar[bool] = True
+
+    steps: int = Field(0, ge=0)
+    """Updates."""
+    pairs: int = Field(256, ge=1)
+    """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
+    a pair, its best and its worst."""
+    by: Literal["reward", "judge"] = "reward"
+    """The numbers that best and worst are found by: rewards, or those of `[judge]` in their place
+    (RLAIF)."""
+    batch_size: int = Field(16, ge=1)
+    """Pairs per update."""
+    beta: float = Field(0.1, gt=0)
+    """Strength that holds the policy to the one that the stage began with."""
+    learning_rate: float = Field(5e-6, gt=0)
+    """The rate of this stage: see `learning.learning_rate`."""
+
+    @property
+    def policy_updates(self) -> int:
+        return self.steps
+
+    @property
+    def trains(self) -> str:
+        return f"preferences, {self.steps} steps" if self.steps else ""
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether best and worst are found by a judge."""
+        return self.by == "judge" and self.steps > 0
+
+    def misfits(self, recipe: "Recipe") -> Iterator[str]:
+        """A group without a pair."""
+        size = recipe.train.group_size
+        if self.steps and size < 2:
+            yield (
+                f"train.group_size is {size}, and preferences are learned from pairs of one group: "
+                "give at least 2"
+            )
+
+    def claims(self) -> Iterator[Claim]:
+        if self.steps:
+            needs = (Need.ONE_CONTEXT, A_JUDGE) if self.asks_judge else (Need.ONE_CONTEXT,)
+            yield Claim("preferences.steps", needs)
+
+
+class RewardModelConfig(WingSection):
+    """A learned reward: the part `reward_model` of the reward, trained before anything else."""
+
+    form: Literal["outcome", "process", "pairs"] = "outcome"
+    """The chance of success after an episode (`outcome`), the change of that chance by each turn
+    (`process`), or the chance of being preferred to the mean episode (`pairs`: Bradley-Terry)."""
+    data: tuple[Annotated[str, IS_PATH], ...] = Field(min_length=1)
+    """Run folders, whose RL steps are read, files of trajectories (.parquet), and files of
+    conversations (.jsonl): `messages` with `success`, or `prompt`, `chosen` and `rejected`."""
+    steps: int = Field(200, ge=1)
+    """Updates before the run's other stages."""
+    batch_size: int = Field(16, ge=1)
+    """Episodes, or pairs, of an update."""
+    learning_rate: float = Field(1e-4, gt=0)
+    """Constant learning rate of AdamW, after a warm-up."""
+    heldout_share: float = Field(0.1, ge=0, lt=1)
+    """Share of the data's tasks on which the model is measured and not trained."""
+    beside_policy: bool = False
+    """One more update in each step of RL, on that step's episodes and what the verifier says of
+    them; without it the model is frozen."""
+
+    @property
+    def trains(self) -> str:
+        return f"reward model ({self.form}), {self.steps} steps"
+
+    def misfits(self, recipe: "Recipe") -> Iterator[str]:
+        """A reward model without a use."""
+        if recipe.reward is None or "reward_model" not in recipe.reward.used:
+            yield (
+                "nothing asks the reward model: name it in reward.parts, as in "
+                "reward.parts.reward_model = 0.5 (a weight of 0 measures it alone), or leave "
+                "[reward_model] out"
+            )
+
+    def reward_parts(self, recipe: "Recipe") -> Mapping[str, RewardPart]:
+        return {"reward_model": LEARNED_PARTS[self.form]}
+
+    def check_new_run(self, folder: Path) -> None:
+        for source in map(Path, self.data):
+            if source.resolve().is_relative_to(folder.resolve()):
+                raise DataError(
+                    f"reward_model.data: {source} lies in {folder}, which the new run replaces: "
+                    "choose another folder with --run"
+                )
+            if not source.exists():
+                raise DataError(f"reward_model.data: there is no {source}")
+
+    def for_evaluation(self, of_run: bool) -> Self:
+        if of_run:
+            return self
+        raise ConfigError(
+            "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
+            "folder, or leave it out with reward=false reward_model=false evaluation.best_of="
+        )
+
+    def claims(self) -> Iterator[Claim]:
+        yield Claim("reward_model", (Need.WORDS,))
+        if self.beside_policy:
+            later = {Need.FIXED_REWARD: "would leave the best policy with a later one"}
+            yield Claim("reward_model.beside_policy", (Need.STILL_POLICY,), later)
 
 
 def claims_of(recipe: "Recipe") -> Iterator[Claim]:

@@ -6,8 +6,8 @@ WING = Wing(
     commands={"judge": "turnwise_judges.command:judge"},
     settings={
         "judge": "turnwise_judges.settings:AnyJudgeConfig",
-        "preferences": "turnwise_judges.preferences.settings:PreferencesConfig",
-        "reward_model": "turnwise_judges.reward_model.settings:RewardModelConfig",
+        "preferences": "turnwise_judges.settings:PreferencesConfig",
+        "reward_model": "turnwise_judges.settings:RewardModelConfig",
     },
     sections={
         "judge": "turnwise_judges.section:with_judge",

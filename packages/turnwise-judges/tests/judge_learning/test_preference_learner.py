@@ -26,7 +26,7 @@ from turnwise_judges.preferences.learner import (
     dpo,
     saved_pairs,
 )
-from turnwise_judges.preferences.settings import PreferencesConfig
+from turnwise_judges.settings import PreferencesConfig
 
 CONFIG = PreferencesConfig(steps=6, batch_size=2, learning_rate=1e-3, beta=0.2)
 REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.7], [0.0, 1.0]]

@@ -15,7 +15,7 @@ from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Trajectory, Turn
 from turnwise_judges.reward_model.model import FORMS, RewardModel
-from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
+from turnwise_judges.settings import LEARNED_PARTS, RewardModelConfig
 
 pytestmark = pytest.mark.numbers
 
@@ -161,7 +161,7 @@ def test_it_learns_to_tell_success_from_failure(
     signs = [margin > 0 for margin in model.margins(lessons)]
     assert signs == [lesson.success for lesson in lessons]
     scores = [score(model, with_turns(m)) for m in groups[0].graded]
-    low, high = PARTS[form].low, PARTS[form].high
+    low, high = LEARNED_PARTS[form].low, LEARNED_PARTS[form].high
     numbers = [n for one in scores for n in (one if isinstance(one, list) else [one])]
     assert all(low <= number <= high for number in numbers)
 

@@ -24,7 +24,7 @@ from turnwise.types import Group
 from turnwise_cluster.learners.learner import DistributedOffline
 from turnwise_cluster.resources import ClusterResources
 from turnwise_cluster.settings import ClusterConfig
-from turnwise_judges.preferences.settings import PreferencesConfig
+from turnwise_judges.settings import PreferencesConfig
 
 pytestmark = pytest.mark.numbers
 

@@ -28,7 +28,7 @@ from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.preferences.settings import PreferencesConfig
+from turnwise_judges.settings import PreferencesConfig
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""

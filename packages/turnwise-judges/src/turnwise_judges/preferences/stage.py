@@ -14,8 +14,8 @@ from turnwise_judges.preferences.learner import (
     preferences_of,
     saved_pairs,
 )
-from turnwise_judges.preferences.settings import PreferencesConfig
 from turnwise_judges.section import JudgeOfRun, regraded
+from turnwise_judges.settings import PreferencesConfig
 
 STAGE = "preferences"
 

@@ -32,7 +32,7 @@ from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
-from turnwise_judges.reward_model.settings import RewardModelConfig
+from turnwise_judges.settings import RewardModelConfig
 
 HEAD_SPREAD = 1e-3
 """Standard deviation of the head's first weights."""

@@ -14,7 +14,7 @@ from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.tensors import read
 from turnwise.types import Group
 from turnwise_judges.reward_model.model import FORMS, RewardModel
-from turnwise_judges.reward_model.settings import PARTS, RewardModelConfig
+from turnwise_judges.settings import LEARNED_PARTS, RewardModelConfig
 
 NAME = "reward_model"
 """The name of section, stage, and part, and of its state in checkpoints."""
@@ -30,7 +30,7 @@ class RewardModelOfRun(RewardSource):
     @property
     def parts(self) -> Mapping[str, RewardPart]:
         """The part `reward_model` of the reward."""
-        return {NAME: replace(PARTS[self.settings.form], function=self.model.part_of)}
+        return {NAME: replace(LEARNED_PARTS[self.settings.form], function=self.model.part_of)}
 
     def learn(self, groups: Sequence[Group]) -> dict[str, float]:
         """Make one update on the groups of a step, by what the verifier says of them, where the

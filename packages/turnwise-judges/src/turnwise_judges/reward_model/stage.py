@@ -18,7 +18,7 @@ from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.reward_model.data import parted, read_lessons
 from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
 from turnwise_judges.reward_model.section import NAME, RewardModelOfRun
-from turnwise_judges.reward_model.settings import RewardModelConfig
+from turnwise_judges.settings import RewardModelConfig
 
 
 class RewardModelLearner(OneProcess):

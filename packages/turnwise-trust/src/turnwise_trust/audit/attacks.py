@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from turnwise.types import Action, Task, ToolCall, Trajectory
-from turnwise_environments.measurement import spread
+from turnwise_environments.choosing import spread
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
 FEW = 24

@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall, Trajectory
-from turnwise_environments.measurement import spread
+from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attacks import (
     RARELY,
     Script,

@@ -12,7 +12,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.rollout.runner import within
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Task, Trajectory, Turn, Verdict
-from turnwise_environments.measurement import COMPARED, spread
+from turnwise_environments.choosing import COMPARED, spread
 from turnwise_trust.audit.attempts import LIMITS, Attempt, scripted
 from turnwise_trust.audit.subject import Subject
 

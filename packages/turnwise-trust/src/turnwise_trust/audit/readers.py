@@ -10,7 +10,7 @@ from functools import partial
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
-from turnwise_environments.measurement import spread
+from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attacks import HALF, RARELY, is_paid, looked, plain, replay, said
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.slots import Slot

@@ -22,7 +22,8 @@ from typing import Any
 from turnwise.environments.registry import make_environment
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
-from turnwise_environments.measurement import all_tasks, is_restorable
+from turnwise_environments.choosing import all_tasks
+from turnwise_environments.measurement import is_restorable
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 from turnwise_trust.audit.plays import Script, compared, difference, played, rate, scripts, seen
 from turnwise_trust.audit.subject import OutOfTime, Subject

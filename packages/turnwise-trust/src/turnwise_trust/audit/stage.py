@@ -12,12 +12,12 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.training.context import RunContext
-from turnwise_environments.measurement import spread
+from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attempts import LIMITS
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.quick import QUICK, tried
-from turnwise_trust.audit.settings import AuditConfig
 from turnwise_trust.audit.subject import Clock, Subject
+from turnwise_trust.settings import AuditConfig
 
 NAME = "environment"
 """The audit's name in the run's folder."""

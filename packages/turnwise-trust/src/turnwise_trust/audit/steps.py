@@ -8,7 +8,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
-from turnwise_environments.measurement import spread
+from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
 from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.audit.subject import Subject

@@ -21,7 +21,7 @@ from turnwise.errors import DataError
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
-from turnwise_environments.measurement import all_tasks, spread
+from turnwise_environments.choosing import all_tasks, spread
 from turnwise_trust.audit.attempts import LIMITS, Played, Policy, Run, attempts, scripted
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from turnwise.storage.audits import Finding
-from turnwise_trust.doctor.copying import NGRAM, ngrams
+from turnwise_trust.copying import NGRAM, ngrams
 from turnwise_trust.doctor.log import (
     Alarm,
     Broken,

@@ -14,7 +14,8 @@ from turnwise.errors import ConfigError
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.runner import RolloutRunner, members_of, new_groups, within
 from turnwise.types import Action, Group, Outcome, Task, Trajectory
-from turnwise_environments.measurement import oracles, spread
+from turnwise_environments.choosing import spread
+from turnwise_environments.measurement import oracles
 from turnwise_trust.audit.attempts import LIMITS, Attempt, scripted
 from turnwise_trust.audit.subject import at_work
 

@@ -10,8 +10,8 @@ from turnwise.errors import DataError
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
-from turnwise_trust.doctor.copying import COLUMNS as COPYING
-from turnwise_trust.doctor.copying import COPIED, copied_share
+from turnwise_trust.copying import COLUMNS as COPYING
+from turnwise_trust.copying import COPIED, copied_share
 from turnwise_trust.doctor.log import Alarm, Event, Measured, Reason, Remark, Rollout, Setting
 from turnwise_trust.doctor.readers.lines import numbers, objects, whole
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from turnwise.monitor.echo_trap import EchoTrap, Thresholds, detect
-from turnwise_trust.doctor.copying import COPIED
+from turnwise_trust.copying import COPIED
 from turnwise_trust.doctor.log import Log
 from turnwise_trust.doctor.rules.base import Cause, Rule, cause, fallen, learns, outcome
 from turnwise_trust.doctor.trends import Change, change

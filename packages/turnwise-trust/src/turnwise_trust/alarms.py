@@ -14,9 +14,9 @@ from turnwise.parts.components import Components
 from turnwise.storage.audits import Finding, audits, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns
-from turnwise_trust.alarms.heldout import WINDOW, Judged, falls, judged, refused
-from turnwise_trust.alarms.settings import AlarmsConfig
-from turnwise_trust.doctor.copying import COLUMNS, COPIED, copied_share
+from turnwise_trust.copying import COLUMNS, COPIED, copied_share
+from turnwise_trust.heldout import WINDOW, Judged, falls, judged, refused
+from turnwise_trust.settings import AlarmsConfig
 
 NAME = "alarms"
 """The audit's name in the run's folder."""

@@ -8,7 +8,7 @@ from tests.small_runs import Listening, train, write_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
-from turnwise_trust.alarms.monitor import Alarms
+from turnwise_trust.alarms import Alarms
 from turnwise_trust.doctor.diagnosis import diagnosed
 from turnwise_trust.doctor.reading import read
 

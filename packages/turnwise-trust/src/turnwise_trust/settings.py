@@ -1,4 +1,4 @@
-"""Settings of the audit before a training: `[audit]`."""
+"""Settings of the audit before a training and of the alarms in it: `[audit]`, `[alarms]`."""
 
 from typing import ClassVar
 
@@ -17,3 +17,13 @@ class AuditConfig(WingSection):
     accept: tuple[str, ...] = ()
     """Checks that may fail, by their names; the report says so. Any other that fails refuses the
     run."""
+
+
+class AlarmsConfig(WingSection):
+    """Alarms while a run trains."""
+
+    always: ClassVar[bool] = True
+
+    heldout_reward: str = ""
+    """A held-out verifier, which is measured and not trained on: a number of the environment's
+    verdicts, or a part of the reward with weight 0. Without it success alone is watched."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from turnwise_trust.alarms.heldout import Judged, falls, judged, refused
+from turnwise_trust.heldout import Judged, falls, judged, refused
 
 Rate = Callable[[int], float]
 STEPS, GROUPS, SIZE = 20, 8, 8

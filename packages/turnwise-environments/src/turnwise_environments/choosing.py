@@ -1,0 +1,22 @@
+"""Tasks of an environment that are played to know it."""
+
+from collections.abc import Sequence
+
+from turnwise.environments.base import Environment
+from turnwise.types import Task
+
+COMPARED = 16
+"""Tasks that are played again: in another process, from snapshots, and all at once."""
+
+
+def all_tasks(environment: Environment) -> list[Task]:
+    """The tasks of both splits, each once."""
+    found = [*environment.tasks("train"), *environment.tasks("heldout")]
+    return list({task.id: task for task in found}.values())
+
+
+def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+    """At most `count` of them, at even distances."""
+    if len(tasks) <= count:
+        return list(tasks)
+    return [tasks[place * len(tasks) // count] for place in range(count)]

@@ -1,1 +1,0 @@
-"""Alarms while a run trains: when it learns something else than its task."""
