@@ -191,7 +191,8 @@ class Environment:
         return copy.copy(self)
 
     def tools(self) -> list[Tool]:
-        """The action space: the methods marked @tool, in alphabetical order."""
+        """The action space, all that a call may name: the methods marked @tool, in alphabetical
+        order."""
         return list(tools_of(self).values())
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -266,12 +267,8 @@ class Environment:
     async def close(self) -> None:
         """Release what the episode holds. Idempotent, bounded."""
 
-    def _callable(self) -> Mapping[str, Tool]:
-        """The tools that a call may name."""
-        return tools_of(self)
-
     async def _run(self, call: ToolCall) -> ToolResult:
-        tools = self._callable()
+        tools = {one.name: one for one in self.tools()}
         start = time.monotonic()
         try:
             if call.name not in tools:

@@ -59,9 +59,6 @@ class Equipped(Environment):
         found = super().ablations()
         return {name: one.under(Equipped, _added=self._added) for name, one in found.items()}
 
-    def _callable(self) -> Mapping[str, Tool]:
-        return {**super()._callable(), **self._added}
-
 
 def equipped(environment: Own, names: Sequence[str]) -> Own:
     """The environment with further tools by name; itself where there are none. Raises ConfigError

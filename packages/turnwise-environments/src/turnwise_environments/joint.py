@@ -162,7 +162,7 @@ class Joint(Environment):
     async def step(self, action: Action) -> Step:
         """Have the task's environment react; tools that the recipe gives to all of them are run
         here, and then each call by itself."""
-        added = self._callable()
+        added = {one.name for one in self.tools()} - {one.name for one in self._tools}
         if not any(call.name in added for call in action.calls):
             return await self._playing.step(action)
         steps: list[Step] = []

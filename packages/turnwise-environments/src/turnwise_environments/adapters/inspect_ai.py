@@ -103,9 +103,6 @@ class Inspect(Environment):
             raise NotSupportedError(f"inspect: {self.name} has samples without a target")
         return [Action("", answer=task.secret["target"][0])]
 
-    def _callable(self) -> dict[str, Tool]:
-        return {tool.name: tool for tool in self._tools}
-
 
 def _content(tasks: Tasks) -> str:
     return json.dumps([[task.prompt, task.secret] for _, task in every(tasks)])

@@ -93,10 +93,6 @@ class Replayed(Environment):
     def tools(self) -> list[Tool]:
         return [self._tool()]
 
-    def _callable(self) -> dict[str, Tool]:
-        tool = self._tool()
-        return {tool.name: tool}
-
     def act(self, action: str) -> str:
         """Act in the game, which is brought to where it was if need be."""
         if not self._live:

@@ -8,7 +8,7 @@ all facts that the user must learn. Tasks that are solved by doing nothing are l
 import json
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -86,7 +86,7 @@ class OwnDesk(Desk):
         return self._play.data
 
     def tools(self) -> list[Tool]:
-        return list(self._callable().values())
+        return list(self._own_tools.over(self).values())
 
     async def reset(self, task: Task, seed: int) -> Observation:
         script = [list(one) for one in task.data["script"]]
@@ -146,9 +146,6 @@ class OwnDesk(Desk):
         write(found["changes"], data)
         user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
         self._play = Play(data, user, dialogue, found["over"])
-
-    def _callable(self) -> Mapping[str, Tool]:
-        return self._own_tools.over(self)
 
 
 def was_told(expected: str, said: Sequence[str]) -> bool:

@@ -52,9 +52,6 @@ class InterpreterTools(Environment):
             return ToolCall("python", {"code": f"print({expression})"})
         return ToolCall("calculator", {"expression": expression})
 
-    def _callable(self) -> Mapping[str, Tool]:
-        return {found.name: found for found in self.tools()}
-
     def _printed(self, result: Result) -> str:
         return observation(result, False)
 

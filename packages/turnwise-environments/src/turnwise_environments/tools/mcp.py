@@ -272,9 +272,6 @@ class McpTools:
         if session is not None:
             await session.close()
 
-    def _callable(self) -> Mapping[str, Tool]:
-        return {one.name: one for one in self.tools()}
-
     async def _call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> str:
         if self._session is None:
             raise InfrastructureError(f"mcp server {self.mcp.name}: there is no connection")

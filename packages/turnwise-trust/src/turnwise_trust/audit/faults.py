@@ -54,8 +54,8 @@ class ToolsFail(Environment):
 
     _fault: Fault
 
-    def _callable(self) -> Mapping[str, Tool]:
-        return {name: _failing(one, self._fault) for name, one in super()._callable().items()}
+    def tools(self) -> list[Tool]:
+        return [_failing(one, self._fault) for one in super().tools()]
 
 
 class BeginningFails(Environment):
