@@ -45,8 +45,8 @@ OWN: dict[str, dict[str, str]] = {
         "command": "environments inject play rewards serve-environment",
         "environment": (
             "attempts bandit code deep_research desk doors frozen_lake function_calling gymnasium "
-            "harbor inspect joint long_walk mathematics multi_tool openenv own_desk proofs "
-            "reasoning_gym recorded_calls repair shell shop shop_web sokoban sql textworld "
+            "harbor inspect joint long_walk mathematics multi_tool openapi openenv own_desk "
+            "proofs reasoning_gym recorded_calls repair shell shop shop_web sokoban sql textworld "
             "verifiers web_forms"
         ),
         "recipe": (
@@ -78,7 +78,7 @@ OWN: dict[str, dict[str, str]] = {
     "synthesis": {
         "command": "synthesise",
         "section": "cpt synthesis",
-        "synthesis_method": "first_order higher_order tables webshaper",
+        "synthesis_method": "first_order higher_order openapi tables webshaper",
     },
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},
     "view": {"command": "top view", "monitor": "trackers"},

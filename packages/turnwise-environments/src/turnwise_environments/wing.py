@@ -21,9 +21,7 @@ WING = Wing(
     parts={
         "environment": {
             name: (f"turnwise_environments.{place}", line)
-            for name, (place, line) in tomllib.loads(
-                (HERE / "environments.toml").read_text()
-            ).items()
+            for name, (place, line) in ENVIRONMENTS.items()
         },
         "scaffold": {
             "code": (

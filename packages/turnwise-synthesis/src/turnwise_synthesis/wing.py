@@ -18,6 +18,10 @@ WING = Wing(
                 "turnwise_synthesis.founder:HigherOrder",
                 "texts for [cpt]: a run's trajectories with alternatives at each step",
             ),
+            "openapi": (
+                "turnwise_synthesis.openapi:OpenApi",
+                "questions about what an HTTP API tells, for the environment openapi",
+            ),
             "tables": (
                 "turnwise_synthesis.tables.method:Tables",
                 "questions about the tables of a SQLite file, for the environment sql",
