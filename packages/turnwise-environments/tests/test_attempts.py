@@ -9,8 +9,9 @@ from tests.rollout.playing import TOKENIZER, encode, rolling
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.types import Action, Outcome
+from turnwise.types import Action, Outcome, Trajectory
 from turnwise_environments.attempts import ASKED
+from turnwise_environments.games.doors import Doors
 
 
 @pytest.fixture
@@ -53,6 +54,22 @@ def test_the_last_attempt_is_shown_as_it_went_or_nothing_of_it() -> None:
         assert said(first) == f"Attempt 2.{shown.format(slip.calls[0].arguments['door'])}"
         assert last.done
         assert not verdict_of(play).success
+
+
+class HintingDoors(Doors):
+    def guidance(self, attempt: Trajectory) -> str:
+        (turn,) = attempt.turns
+        return f"Not {turn.action.calls[0].arguments['door']}."
+
+
+def test_a_hint_is_the_plan_or_the_environments_own() -> None:
+    for name in ("doors", f"{__file__}:HintingDoors"):
+        environment = make_environment("attempts", {"name": name, "memory": "guidance"})
+        task, slip = environment.tasks("train")[0], wrong(environment, 0)
+        first, *others = task.data["right"]
+        plan = f"Plan: open {first}, open {others[0]}, open {others[1]}."
+        hint = plan if name == "doors" else f"Not {slip.calls[0].arguments['door']}."
+        assert said(steps_of(played(environment, task, slip))[0]) == f"Attempt 2. {hint}"
 
 
 @pytest.mark.long

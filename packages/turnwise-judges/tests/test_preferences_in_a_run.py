@@ -8,6 +8,7 @@ import pytest
 from tests import small_runs
 from tests.small_runs import assert_same, interrupted, write_recipe
 from tests.training.test_stages import TABLES, resume, train
+from turnwise.errors import DataError
 
 PREFERENCES = (
     *("train.steps=1", "preferences.steps=3", "preferences.pairs=3"),
@@ -47,3 +48,21 @@ def test_groups_that_are_all_equal_give_no_preferences(
     assert "no preferences" in " ".join(capsys.readouterr().err.split())
     assert run.lines("preferences.jsonl") == []
     assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
+
+
+@pytest.mark.long
+def test_pairs_of_a_file_take_the_place_of_sampled_ones(recipe: Path, tmp_path: Path) -> None:
+    """The policy comes to prefer what the file prefers; nothing is sampled for it."""
+    prompt = [{"role": "user", "content": "word"}]
+    pair = {"chosen": "yes", "rejected": "no"}
+    said = {name: [{"role": "assistant", "content": text}] for name, text in pair.items()}
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps({"prompt": prompt, **said}) + "\n")
+    run = train(recipe, tmp_path / "run", *PREFERENCES, f"preferences.file={file}")
+    margins = [line["preferences/margin"] for line in run.lines("preferences.jsonl")]
+    assert margins[0] == 0.0
+    assert margins[2] > margins[1] > 0.0
+    assert not (run.path / "trajectories" / "preferences.parquet").exists()
+    file.write_text("{}\n")
+    with pytest.raises(DataError, match='has no "chosen"'):
+        train(recipe, tmp_path / "none", *PREFERENCES, f"preferences.file={file}")

@@ -6,15 +6,16 @@
 
 An attempt is an episode of the environment that is named. After a failure its scene is set again,
 and the policy's context begins anew, with the task and what `memory` keeps: nothing, the last
-attempt as it went, or what the policy wrote when it was asked why it failed, tokens that are
-trained as any others. Source: Reflexion (arXiv 2303.11366, section 3). Not here: attempts over
-several episodes, and rewards of single attempts.
+attempt as it went, what the policy wrote when it was asked why it failed, tokens that are trained
+as any others, or a hint. Sources: Reflexion (arXiv 2303.11366, section 3), Agent-RLVR (2506.11425),
+whose next run learns guided attempts without their hints (`turnwise export --guided`). Not here:
+attempts over several episodes, and rewards of single attempts.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from turnwise.conflicts import Claim, Need
 from turnwise.environments.base import Budget, Environment, EnvironmentSpec
@@ -28,7 +29,15 @@ from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Turn, Verdict
 
 ASKED = "The attempt has failed. Reflect."
-Memory = Literal["none", "trajectory", "reflection"]
+Memory = Literal["none", "trajectory", "reflection", "guidance"]
+
+
+@runtime_checkable
+class Guiding(Protocol):
+    """An environment that has hints of its own; of another one the hint is the oracle's calls."""
+
+    def guidance(self, attempt: Trajectory) -> str:
+        """Say what helps after an attempt that has failed; its task has the secret."""
 
 
 class Attempts(Environment):
@@ -108,6 +117,8 @@ class Attempts(Environment):
             return Step(Observation(f"{shown}\n{ASKED}".lstrip()), step.results)
         if self.memory == "trajectory":
             self._text = self._went()
+        elif self.memory == "guidance":
+            self._text = self._hint()
         return await self._next(step)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
@@ -160,18 +171,30 @@ class Attempts(Environment):
 
     async def _judge(self) -> Verdict:
         """The verdict on the attempt."""
-        task = self._whole[self._task.id]
-        attempt = Trajectory(task, "attempt", self._number, self._seed, turns=tuple(self._turns))
-        return await self._playing.verify(attempt)
+        return await self._playing.verify(self._attempt())
+
+    def _attempt(self) -> Trajectory:
+        task, turns = self._whole[self._task.id], tuple(self._turns)
+        return Trajectory(task, "attempt", self._number, self._seed, turns=turns)
+
+    def _hint(self) -> str:
+        """The environment's own, or the plan: the oracle's calls."""
+        attempt = self._attempt()
+        if isinstance(self._playing, Guiding):
+            return self._playing.guidance(attempt)
+        planned = map(_calls, self._prototype.oracle(attempt.task))
+        return f"Plan: {', '.join(filter(None, planned))}."
 
     def _went(self) -> str:
         """The attempt in words: what was done, and what came back."""
         told = []
         for turn in self._turns:
-            said = [
-                f"{call.name} {' '.join(map(str, call.arguments.values()))}"
-                for call in turn.action.calls
-            ] or [turn.action.answer or ""]
+            said = _calls(turn.action) or turn.action.answer or ""
             shown = turn.step and turn.step.observation
-            told.append(f"{', '.join(said)}: {shown.content if shown else ''}")
+            told.append(f"{said}: {shown.content if shown else ''}")
         return " ".join(told)
+
+
+def _calls(action: Action) -> str:
+    told = (f"{one.name} {' '.join(map(str, one.arguments.values()))}" for one in action.calls)
+    return ", ".join(told)

@@ -252,6 +252,9 @@ class PreferencesConfig(WingSection):
     pairs: int = Field(256, ge=1)
     """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
     a pair, its best and its worst."""
+    file: Annotated[str, IS_PATH] = ""
+    """Pairs to learn from in place of sampled ones: JSON lines of `prompt`, `chosen` and
+    `rejected`, as `turnwise export --guided` writes them."""
     by: Literal["reward", "judge"] = "reward"
     """The numbers that best and worst are found by: rewards, or those of `[judge]` in their place
     (RLAIF)."""
@@ -273,12 +276,12 @@ class PreferencesConfig(WingSection):
     @property
     def asks_judge(self) -> bool:
         """Whether best and worst are found by a judge."""
-        return self.by == "judge" and self.steps > 0
+        return self.by == "judge" and self.steps > 0 and not self.file
 
     def misfits(self, recipe: "Recipe") -> Iterator[str]:
         """A group without a pair."""
         size = recipe.train.group_size
-        if self.steps and size < 2:
+        if self.steps and not self.file and size < 2:
             yield (
                 f"train.group_size is {size}, and preferences are learned from pairs of one group: "
                 "give at least 2"

@@ -1,6 +1,8 @@
 """What is exported can be used: by transformers, by peft, and as data for the next run."""
 
+import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import small_runs
 from tests.commands.shell import Shell
+from tests.rollout.playing import scaffold_of
 from tests.small_runs import write_recipe
-from turnwise.config import RecordedDemonstrations
+from turnwise.config import RecordedDemonstrations, RolloutConfig
+from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
+from turnwise.rollout.demonstrations import Script, demonstrate
 from turnwise.storage.run_folder import RunFolder
+from turnwise.types import Action, Group, ToolCall
 from turnwise_studies.formats.export import (
+    export_guided,
     export_helpful_calls,
     export_policy,
     export_preferences,
@@ -112,6 +119,33 @@ def test_pairs_are_the_best_and_the_worst_of_a_group(run: RunFolder, tmp_path: P
     assert pair["prompt"][0]["role"] == "user"
     assert pair["chosen"] != pair["rejected"]
     assert {message["role"] for message in pair["chosen"]} == {"assistant", "tool"}
+
+
+def slipping(script: Script, other: Script) -> Script:
+    """Opens a wrong door twice; after two hints it acts as the oracle."""
+    door = str(script[0].calls[0].arguments["door"])
+    wrong = Action("", calls=(ToolCall("open", {"door": "red" if door != "red" else "blue"}),))
+    return [wrong, wrong, *script]
+
+
+def test_guided_successes_stand_beside_the_first_attempt_without_hints(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    environment = make_environment("attempts", {"name": "doors", "memory": "guidance"})
+    behaviours = {f"{__file__}:slipping": 1.0}
+    tasks, limits = environment.tasks("train")[:2], RolloutConfig(max_tokens=900)
+    scaffold = scaffold_of(environment)
+    played = asyncio.run(demonstrate(environment, scaffold, limits, tasks, behaviours, 2, 0))
+    shutil.copytree(run.path, tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    folder.write_trajectories("step-000002", [Group("guided", tuple(played))])
+    assert export_guided(folder, tmp_path / "guided.jsonl") == (2, 0)
+    lines = [json.loads(line) for line in (tmp_path / "guided.jsonl").read_text().splitlines()]
+    for task, line in zip(tasks, lines, strict=True):
+        assert line["prompt"] == [{"role": "user", "content": f"{task.prompt}\nRoom 1."}]
+        assert [len(line[name]) for name in ("rejected", "chosen")] == [1, 5]
+        assert line["messages"] == line["prompt"] + line["chosen"]
+        assert "Plan" not in json.dumps(line)
 
 
 def test_helpful_calls_have_the_right_answer_after_them(run: RunFolder, tmp_path: Path) -> None:

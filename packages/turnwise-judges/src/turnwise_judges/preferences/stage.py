@@ -1,6 +1,8 @@
-"""Learning from preferences: pairs of the policy's own trajectories, sampled when RL is done."""
+"""Learning from preferences when RL is done: pairs of trajectories that the policy samples then, or
+those of a file."""
 
 from functools import partial
+from pathlib import Path
 
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
@@ -14,6 +16,7 @@ from turnwise_judges.preferences.learner import (
     preferences_of,
     saved_pairs,
 )
+from turnwise_judges.reward_model.data import read_pairs
 from turnwise_judges.section import JudgeOfRun, regraded
 from turnwise_judges.settings import PreferencesConfig
 
@@ -21,7 +24,7 @@ STAGE = "preferences"
 
 
 class Preferences:
-    """The stage of learning from pairs of the policy's own trajectories, after RL."""
+    """The stage of learning from pairs of trajectories, after RL."""
 
     async def run(self, context: RunContext, step: int) -> int:
         """It makes no step where all rewards of each group are equal."""
@@ -29,6 +32,8 @@ class Preferences:
         saved = context.saved_in(STAGE)
         if saved is not None:
             pairs = saved_pairs(saved.learner)
+        elif config.file:
+            pairs = read_pairs(Path(config.file), context.components.scaffold)
         else:
             pairs = best_and_worst(await _groups_to_compare(context, config, step))
         if not pairs:

@@ -15,6 +15,7 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
+from turnwise.tokens import Tokens
 from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
 
 
@@ -91,34 +92,54 @@ def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
     return model.lessons(groups_of(rows))
 
 
+def read_pairs(file: Path, scaffold: Scaffold) -> list[tuple[Tokens, Tokens]]:
+    """The better and the worse episode of each line of a file. Raises DataError, with file and
+    line, for a line that is no pair, and for a file without any."""
+    values = _read("preferences.file", file)
+    found = [_pair(value, scaffold, place) for place, value in values]
+    if not found:
+        raise DataError(f"preferences.file: {file} has no pair")
+    return found
+
+
 def _of_conversations(file: Path, model: RewardModel, scaffold: Scaffold) -> Iterator[Lesson]:
+    for place, value in _read("reward_model.data", file):
+        yield _of_line(value, model, scaffold, place)
+
+
+def _read(setting: str, file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The objects of a file of JSON lines, each with its place."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"reward_model.data: {file} cannot be read: {error}") from None
+        raise DataError(f"{setting}: {file} cannot be read: {error}") from None
     for place, line in lines_of(text, file):
-        yield _of_line(line, model, scaffold, place)
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{place} is not JSON") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{place} is not a JSON object")
+        yield place, value
 
 
-def _of_line(line: str, model: RewardModel, scaffold: Scaffold, place: str) -> Lesson:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise DataError(f"{place} is not JSON") from None
-    if not isinstance(value, dict):
-        raise DataError(f"{place} is not a JSON object")
+def _of_line(
+    value: Mapping[str, Any], model: RewardModel, scaffold: Scaffold, place: str
+) -> Lesson:
     if isinstance(model, PairsRewardModel):
-        better, worse = (_messages(value, name, place) for name in ("chosen", "rejected"))
-        return model.pair(
-            _task(better),
-            conversation_tokens(better, scaffold, place),
-            conversation_tokens(worse, scaffold, place),
-        )
+        task = _task(_messages(value, "chosen", place))
+        return model.pair(task, *_pair(value, scaffold, place))
     success = value.get("success")
     if not isinstance(success, bool):
         raise DataError(f'{place} has no "success": give true or false beside "messages"')
     messages = checked_messages(value.get("messages"), place)
     return model.lesson(_task(messages), conversation_tokens(messages, scaffold, place), success)
+
+
+def _pair(value: Mapping[str, Any], scaffold: Scaffold, place: str) -> tuple[Tokens, Tokens]:
+    both = [_messages(value, name, place) for name in ("chosen", "rejected")]
+    better, worse = (conversation_tokens(one, scaffold, place) for one in both)
+    return better, worse
 
 
 def _messages(value: Mapping[str, Any], name: str, place: str) -> list[Message]:

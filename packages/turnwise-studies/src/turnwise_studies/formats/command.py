@@ -30,6 +30,13 @@ def export(
         Path | None,
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
+    guided: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write successes after a hint, without it, beside the first attempt (.jsonl), for "
+            "sft.demonstrations.file and preferences.file."
+        ),
+    ] = None,
     helpful_calls: Annotated[
         Path | None,
         typer.Option(
@@ -66,10 +73,11 @@ def export(
 
     if adapters not in ("merged", "apart"):
         raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    if all(one is None for one in (to, successes, preferences, helpful_calls, inspect, atif)):
+    asked = (to, successes, preferences, guided, helpful_calls, inspect, atif)
+    if all(one is None for one in asked):
         raise ConfigError(
-            "say what to export: --to, --successes, --preferences, --helpful-calls, --inspect or "
-            "--atif"
+            "say what to export: --to, --successes, --preferences, --guided, --helpful-calls, "
+            "--inspect or --atif"
         )
     folder = RunFolder.open(run)
     from turnwise_studies.formats import export as formats
@@ -81,6 +89,7 @@ def export(
     for file, export_rows in (
         (successes, formats.export_successes),
         (preferences, formats.export_preferences),
+        (guided, formats.export_guided),
         (helpful_calls, formats.export_helpful_calls),
     ):
         if file is not None:

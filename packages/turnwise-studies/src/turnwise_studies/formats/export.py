@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,47 @@ def export_helpful_calls(
     lines = dict.fromkeys(json.dumps({"messages": messages}) for messages in kept)
     write_lines(file, list(lines), f"{folder.path} has no call that helps by {threshold:g} nats")
     return len(lines), len(rows) - len(kept)
+
+
+def export_guided(folder: RunFolder, file: Path) -> tuple[int, int]:
+    """Write the guided successes of all RL steps (environment `attempts`, memory `guidance`), each
+    with the episode's first attempt, and neither with a hint: as `prompt`, `chosen` and `rejected`,
+    and the success alone as `messages`. Returns how many, and how many were left out, as in
+    `export_successes`."""
+    won = [row for row in _rows(folder) if row["success"] and len(row["contexts"]) > 1]
+    attempts = [_attempts(row) for row in won]
+    failed = conversations(folder, [one[0] for one in attempts])
+    guided = conversations(folder, [one[-1] for one in attempts])
+    pairs = [
+        {"prompt": worse[:1], "rejected": worse[1:], "chosen": better[1:]}
+        for worse, better in zip(failed, guided, strict=True)
+        if worse is not None and better is not None
+    ]
+    lines = [json.dumps({"messages": one["prompt"] + one["chosen"], **one}) for one in pairs]
+    write_lines(file, lines, f"{folder.path} has no guided success that can be written as messages")
+    return len(lines), len(won) - len(lines)
+
+
+def _attempts(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each attempt of an episode as the row of an episode; where contexts end within attempts, the
+    row alone, of which no messages are made."""
+    told = {name: json.loads(row[name]) for name in ("actions", "steps")}
+    ends = [turn for turn, step in enumerate(told["steps"], 1) if step and step["forgets"]]
+    if len(ends) + 1 != len(row["contexts"]):
+        return [dict(row)]
+    places = pairwise([*(start for start, _ in row["contexts"]), len(row["ids"])])
+    return [
+        {
+            **row,
+            **{name: row[name][start:end] for name in ("ids", "source")},
+            **{name: json.dumps(every[first:last]) for name, every in told.items()},
+            "turn": [turn - first for turn in row["turn"][start:end]],
+            "contexts": row["contexts"][:1],
+        }
+        for (start, end), (first, last) in zip(
+            places, pairwise([0, *ends, len(told["steps"])]), strict=True
+        )
+    ]
 
 
 def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:
