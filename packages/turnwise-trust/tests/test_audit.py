@@ -1,11 +1,13 @@
 """The command `audit`: its page, and its verdict."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.commands.shell import Shell
-from turnwise_trust.audit.probes import PROBES, audited
+from turnwise_trust.audit.probes import PROBES
+from turnwise_trust.audit.quick import tried
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.subject import subject_of
@@ -40,7 +42,53 @@ def test_an_environment_that_pays_for_nothing_is_not_certified(shell: Shell, tmp
 def test_the_same_seed_gives_the_same_hash():
     long = (replay, reward_search)
     probes = {name: one for name, one in PROBES.items() if one not in long}
-    pages = [audited(subject_of("frozen_lake", {}, 8, n), probes).plain() for n in (0, 0, 1)]
+    pages = [tried(subject_of("frozen_lake", {}, 8, n), probes).plain() for n in (0, 0, 1)]
     assert pages[0]["hash"] == pages[1]["hash"] != pages[2]["hash"]
     assert pages[0] != pages[1]  # seconds of verdicts
     assert pages[0]["verdict"].startswith("Certified")
+
+
+STILL = """
+import os
+import time
+from asking import Asking
+from turnwise import tool
+
+class InTasks(Asking):
+    def tasks(self, split):
+        time.sleep(1000)
+
+class InVerify(Asking):
+    async def verify(self, trajectory):
+        if len(trajectory.answer or "") > 1000:
+            9**9**9**9  # holds the interpreter's lock
+        return await super().verify(trajectory)
+
+class InTool(Asking):
+    @tool
+    def add(self, one: int, other: int) -> str:
+        "Add two numbers."
+        os._exit(0)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("InTasks", "tasks .*line 9. stands still, at: its tasks"),
+        ("InVerify", "verify .*line 14. stands still, at: a very long answer"),
+        ("InTool", "its own exit or crash ended .* code 0, at: its tasks and first"),
+    ],
+)
+def test_it_ends_with_a_page_where_the_environment_stands_still(
+    shell: Shell, tmp_path: Path, kind: str, said: str
+) -> None:
+    file = tmp_path / "still.py"
+    file.write_text(STILL)
+    found = shell("audit", f"{file}:{kind}", "--seconds", "12", "--json", code=1).json
+    stopped, *_, rest = found["findings"]
+    assert found["verdict"] == "Not certified for RL: the environment's code."
+    assert re.match(said.replace("line", f"{file}, line"), stopped["note"])
+    assert rest["check"] == "not measured for want of time"
+    assert rest["note"].endswith("one script for all tasks")

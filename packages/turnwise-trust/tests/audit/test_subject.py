@@ -1,7 +1,5 @@
 """The subject: episodes that hang end its audit, and a slow environment plays fewer tasks."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +11,8 @@ from turnwise.storage.audits import Finding
 from turnwise.types import Outcome, Task, Trajectory
 from turnwise_trust.audit.attacks import looked
 from turnwise_trust.audit.calls import EnvironmentRaised
-from turnwise_trust.audit.probes import PROBES, audited
+from turnwise_trust.audit.probes import PROBES
+from turnwise_trust.audit.quick import tried
 from turnwise_trust.audit.subject import Clock, OutOfTime, Subject, subject_of
 from turnwise_trust.audit.table import ATTACKS
 
@@ -54,7 +53,7 @@ def test_what_fails_has_a_command_that_shows_it_again():
     def probe(_: Subject) -> list[Finding]:
         return [Finding("good", passed=True), Finding("bad", passed=False)]
 
-    bad, good = audited(subject, {"two": probe}).findings
+    bad, good = tried(subject, {"two": probe}).findings
     assert bad.replay == """turnwise audit asking size=4 'words=["a b"]' --seed 3"""
     assert not good.replay
 
@@ -62,7 +61,7 @@ def test_what_fails_has_a_command_that_shows_it_again():
 def test_what_there_was_no_time_for_is_said_and_weaknesses_are_known():
     environment = Asking()
     environment.weaknesses = ["A sum in words is refused."]
-    page = audited(replace(subject_for(environment), clock=Clock(0.0)))
+    page = tried(replace(subject_for(environment), clock=Clock(0.0)), PROBES)
     assert not page.failed
     assert {one.passed for one in page.findings} <= {None, True}
     told = {one.check: one.note for one in page.findings}
@@ -100,26 +99,3 @@ def test_few_tasks_are_played_where_wrong_answers_take_long(
     file.write_text(SLOW)
     monkeypatch.setattr("turnwise_trust.audit.subject.SECONDS", 0.06)
     assert len(subject_of(f"{file}:Slow", {}, 12).tasks) == 4
-
-
-STILL = """
-from turnwise_trust.audit import subject
-
-def verify(*_):
-    9**9**9**9  # holds the interpreter's lock
-
-async def still():
-    verify()
-
-subject.STILL = 0.01
-subject._watched(still())
-"""
-
-
-@pytest.mark.long
-def test_an_audit_ends_where_its_process_stands_still():
-    command = [sys.executable, "-c", STILL]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 1
-    assert "Timeout" in ended.stderr
-    assert "in verify" in ended.stderr

@@ -20,21 +20,20 @@ def audit(
     tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play.")] = 64,
     seed: Annotated[int, typer.Option(help="Another seed is another audit.")] = 0,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Most seconds that it begins episodes.")
-    ] = 150,
+        float, typer.Option(min=1, help="Most seconds that it takes; episodes begin in 70% of it.")
+    ] = 200,
     page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit an environment before training on it: attacks on its verifier. Needs no model."""
     from turnwise_environments.commands import named_with_options
-    from turnwise_trust.audit.probes import audited
-    from turnwise_trust.audit.subject import subject_of
+    from turnwise_trust.audit.process import audited_apart
 
     named = named_with_options(words)
     if len(named) != 1:
         raise ConfigError("name one environment, then its options as key=value")
     ((name, options),) = named
-    found = audited(subject_of(name, options, tasks, seed, seconds), display=terminal_display())
+    found = audited_apart(name, options, tasks, seed, seconds, terminal_display())
     found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

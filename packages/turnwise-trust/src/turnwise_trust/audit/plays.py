@@ -96,7 +96,7 @@ def played(subject: Subject, chosen: Sequence[Script], at_once: bool = False) ->
         groups = (episodes[start : start + size] for start in range(0, len(episodes), size))
         return [one for group in groups for one in await asyncio.gather(*(e.run() for e in group))]
 
-    return subject.in_time(asyncio.run(work()))
+    return subject.in_time(subject.run(work()))
 
 
 def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Trajectory]:
@@ -111,7 +111,7 @@ def judged(subject: Subject, script: Script, seed: int, times: int) -> list[Traj
         finally:
             await episode.release()
 
-    return subject.in_time(asyncio.run(work()))
+    return subject.in_time(subject.run(work()))
 
 
 def rate(count: int, total: int) -> dict[str, Any]:

@@ -2,22 +2,20 @@
 
 from collections.abc import Mapping
 
-from turnwise.monitor.display import Display, SilentDisplay
 from turnwise_trust.audit.data import data
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
-from turnwise_trust.audit.quick import QUICK, tried
+from turnwise_trust.audit.quick import QUICK
 from turnwise_trust.audit.readers import constants, prompts
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.rewards import rewards
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.speed import speed
 from turnwise_trust.audit.steps import unneeded
-from turnwise_trust.audit.subject import Probe, Subject
+from turnwise_trust.audit.subject import Probe
 from turnwise_trust.audit.table import ATTACKS
-from turnwise_trust.page import Page
 
 PROBES: Mapping[str, Probe] = {
     **QUICK,
@@ -37,10 +35,3 @@ PROBES: Mapping[str, Probe] = {
 }
 """All of them by their names; each plays as many episodes as the subject has tasks, some several
 times."""
-
-
-def audited(
-    subject: Subject, probes: Mapping[str, Probe] = PROBES, display: Display | None = None
-) -> Page:
-    """Try probes on an environment. What failed comes first."""
-    return tried(subject, probes, display or SilentDisplay())

@@ -6,7 +6,6 @@ Not here: all the others (`probes.py`), which a run does not import.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from turnwise.monitor.display import Display
 from turnwise.storage.audits import Finding
 from turnwise_trust.audit.attack import HEDGED, OBSERVED
 from turnwise_trust.audit.calls import EnvironmentRaised
@@ -24,17 +23,42 @@ QUICK: Mapping[str, Probe] = {
 """The probes before a training, by their names: of a few episodes for each task."""
 
 
-def tried(subject: Subject, probes: Mapping[str, Probe], display: Display) -> Page:
+CODE = "the environment's code"
+Told = tuple[Sequence[Finding], Sequence[str]]
+"""The findings of an audit so far, and the probes and parts of probes that were not measured."""
+
+
+def tried(subject: Subject, probes: Mapping[str, Probe]) -> Page:
     """Try each probe on an environment, in its share of the time. What failed comes first."""
-    findings: dict[Finding, None] = {}
-    display.phase(f"audit of {subject.name}", len(probes))
-    for name in subject.shared([*probes]):
-        findings |= dict.fromkeys(_findings(name, probes[name], subject))
-        display.advance(f"{name}: done")
-    display.close()
-    told = [_replayable(one, subject) for one in (*findings, *_stated(subject))]
-    ordered = sorted(told, key=lambda one: one.passed is not False)
-    return Page(f"Audit of {subject.title}", _verdict(subject, ordered), ordered)
+    *_, told = findings(subject, probes)
+    return paged(subject.title, *told)
+
+
+def findings(subject: Subject, probes: Mapping[str, Probe]) -> Iterator[Told]:
+    """Yield what there is after each probe; those to come are not measured."""
+    found: dict[Finding, None] = {}
+    names = [*probes]
+    check = "known, stated by the environment"
+    stated = [Finding(check, note=one) for one in subject.environment.weaknesses]
+    for number, name in enumerate(subject.shared(names), 1):
+        found |= dict.fromkeys(_findings(name, probes[name], subject))
+        yield [*found, *stated], [*subject.unmeasured, *names[number:]]
+
+
+def paged(title: str, found: Sequence[Finding], unmeasured: Sequence[str]) -> Page:
+    """The page of an audit: what failed first, with the command that shows it again where the probe
+    says no more; all else without a remedy."""
+    again = f"turnwise audit {title}"
+    failed = [replace(one, replay=one.replay or again) for one in found if one.passed is False]
+    others = [replace(one, remedy="") for one in found if one.passed is not False]
+    verdict = "Certified for RL: nothing that was tried earned what the task did not ask for"
+    if unmeasured:
+        said = "; ".join(dict.fromkeys(unmeasured))
+        others.append(Finding("not measured for want of time", note=said))
+        verdict += "; not all was tried, for want of time"
+    if failed:
+        verdict = f"Not certified for RL: {'; '.join(one.check for one in failed)}"
+    return Page(f"Audit of {title}", f"{verdict}.", [*failed, *others])
 
 
 def _findings(name: str, probe: Probe, subject: Subject) -> Iterator[Finding]:
@@ -46,29 +70,4 @@ def _findings(name: str, probe: Probe, subject: Subject) -> Iterator[Finding]:
         subject.unmeasured.append(name)
     except EnvironmentRaised as error:
         remedy = "Mend what raises or hangs: no probe can go on after it."
-        yield Finding("the environment's code", passed=False, note=str(error), remedy=remedy)
-
-
-def _stated(subject: Subject) -> Iterator[Finding]:
-    """Weaknesses that the environment states itself, and checks for which there was no time."""
-    for weakness in subject.environment.weaknesses:
-        yield Finding("known, stated by the environment", note=weakness)
-    if subject.unmeasured:
-        said = "; ".join(dict.fromkeys(subject.unmeasured))
-        yield Finding("not measured for want of time", note=said)
-
-
-def _replayable(finding: Finding, subject: Subject) -> Finding:
-    """A finding that failed, with the command that shows it again where the probe says no more;
-    another one without a remedy."""
-    if finding.passed is not False:
-        return replace(finding, remedy="")
-    return finding if finding.replay else replace(finding, replay=subject.command)
-
-
-def _verdict(subject: Subject, findings: Sequence[Finding]) -> str:
-    failed = [one.check for one in findings if one.passed is False]
-    if failed:
-        return f"Not certified for RL: {'; '.join(failed)}."
-    less = "; not all was tried, for want of time" if subject.unmeasured else ""
-    return f"Certified for RL: nothing that was tried earned what the task did not ask for{less}."
+        yield Finding(CODE, passed=False, note=str(error), remedy=remedy)

@@ -29,7 +29,7 @@ from turnwise_trust.audit.plays import Script, compared, difference, played, rat
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
 MODULE = "turnwise_trust.audit.replay"
-SECONDS = 60.0
+SECONDS = 40.0
 """Seconds that a process may take."""
 HASH_SEEDS = ("1", "2")
 RESTORED = 2
@@ -129,6 +129,7 @@ def _elsewhere(subject: Subject, tasks: Sequence[Task]) -> list[Mapping[str, Any
         begun = [_begun(json.dumps(arguments), file) for file in files]
         try:
             for process in begun:
+                subject.beat()
                 _await(process, min(SECONDS, subject.left))
         finally:
             for process in begun:

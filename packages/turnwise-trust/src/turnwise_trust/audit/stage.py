@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from turnwise.errors import ConfigError, DataError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.training.context import RunContext
 from turnwise_environments.choosing import spread
@@ -39,7 +38,7 @@ class QuickAudit:
             write_audit(context.folder, NAME, title, [])
             return step
         subject = _subject(context, settings.seconds)
-        page = await asyncio.to_thread(tried, subject, QUICK, SilentDisplay())
+        page = await asyncio.to_thread(tried, subject, QUICK)
         accepted = [one.check for one in page.failed if one.check in settings.accept]
         refused = _refused(page.findings, settings.accept)
         title = f"Quick audit of {recipe.environment.name}, {page.plain()['hash']}"

@@ -1,7 +1,6 @@
 """The subject of an audit: an environment, the tasks that are played, and what its oracle does."""
 
 import asyncio
-import faulthandler
 import json
 import math
 import random
@@ -22,7 +21,7 @@ from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.choosing import all_tasks, spread
-from turnwise_trust.audit.attempts import LIMITS, Played, Policy, Run, attempts, scripted
+from turnwise_trust.audit.attempts import LIMITS, Policy, Run, attempts, scripted
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 
 T = TypeVar("T")
@@ -32,8 +31,6 @@ FEW = 4
 SECONDS = 2.0
 """Seconds that one episode of each task may take together: an audit plays some dozens of them."""
 
-STILL = 3
-"""Times the deadline of an episode after which its process stands still."""
 SHARES = 5
 """The parts of the time that is left, of which a probe may take one."""
 MOST_LATE = 2
@@ -75,17 +72,12 @@ class Subject:
     clock: Clock = field(default_factory=Clock)
     """Shared, as these lists are, by all that is made of this one."""
     run: Run = asyncio.run
+    beat: Callable[[], None] = lambda: None
+    """Called before and after episodes: it says that nothing stands still."""
 
     @property
     def title(self) -> str:
-        """Its name, options and seed, as words of a command."""
-        options = [f"{key}={json.dumps(value)}" for key, value in self.options.items()]
-        return shlex.join([self.name, *options, "--seed", str(self.seed)])
-
-    @property
-    def command(self) -> str:
-        """The command that audits it with the same seed."""
-        return f"turnwise audit {self.title}"
+        return titled(self.name, self.options, self.seed)
 
     @property
     def left(self) -> float:
@@ -129,6 +121,7 @@ class Subject:
 
     def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
         """Note which of these episodes were late, and return them; raises as `play`."""
+        self.beat()
         for one in played:
             if not one.outcome.graded and one.seconds >= self.limits.max_seconds:
                 self.late.append(f"task {one.task.id}: {one.outcome.value}: {one.problem}")
@@ -203,8 +196,19 @@ Probe = Callable[[Subject], Iterable[Finding]]
 vain."""
 
 
+def titled(name: str, options: Mapping[str, Any], seed: int) -> str:
+    """An environment's name, its options and a seed, as words of a command."""
+    words = [f"{key}={json.dumps(value)}" for key, value in options.items()]
+    return shlex.join([name, *words, "--seed", str(seed)])
+
+
 def subject_of(
-    name: str, options: Mapping[str, Any], most_tasks: int, seed: int = 0, seconds: float = math.inf
+    name: str,
+    options: Mapping[str, Any],
+    most_tasks: int,
+    seed: int = 0,
+    seconds: float = math.inf,
+    beat: Callable[[], None] = lambda: None,
 ) -> Subject:
     """Make an environment, which is audited for so many seconds, and choose its tasks: at most so
     many, fewer where an episode is slow.
@@ -216,20 +220,10 @@ def subject_of(
     known, problem = known_oracle(environment, tasks)
     clock = Clock(time.monotonic() + seconds)
     subject = Subject(
-        name, options, environment, tasks, seed, known, problem, clock=clock, run=_watched
+        name, options, environment, tasks, seed, known, problem, clock=clock, beat=beat
     )
     most = max(FEW, int(SECONDS / _seconds(replace(subject, tasks=spread(tasks, 2)))))
     return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
-
-
-def _watched(work: Played) -> list[Trajectory]:
-    """Run an episode; where no deadline can end it, as its code holds the interpreter's lock for
-    ever, end this process, and show where it stands."""
-    faulthandler.dump_traceback_later(STILL * LIMITS.max_seconds, exit=True, file=2)
-    try:
-        return asyncio.run(work)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 def _seconds(subject: Subject) -> float:
