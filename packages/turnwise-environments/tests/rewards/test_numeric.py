@@ -11,6 +11,7 @@ from turnwise_environments.rewards.numeric import MAX_CHARACTERS, matches, read_
 
 ODD: list[tuple[str | None, str, bool]] = [
     (" 7.0 ", "7", True),
+    *(("5", "5%", True), ("5 km", "5%", False), ("5000 m", "5 km", True), ("5 cm", "5 km", False)),
     *((answer, "5", False) for answer in (None, "", "   ", "5\n6", "5" * (MAX_CHARACTERS + 1))),
     (" ".join(map(str, range(10000))), "5", False),
 ]

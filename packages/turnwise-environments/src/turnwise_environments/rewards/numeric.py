@@ -107,16 +107,17 @@ class Quantity:
 
 def matches(answer: str | None, accepted: str, units: Sequence[str] | None = None) -> bool:
     """Whether an answer is the accepted number. `units` are the names of the unit that is asked
-    for, the first of them deciding conversions; None where it is not known; an empty list for a
-    number without a unit. Raises ValueError for an accepted answer that is not a number itself:
-    that is a broken task."""
+    for, the first of them deciding conversions; None for the accepted answer's, if it has one; an
+    empty list for a number without a unit. Raises ValueError for an accepted answer that is not a
+    number itself: that is a broken task."""
     wanted = read_quantity(accepted)
     if wanted is None:
         raise ValueError(f"the accepted answer {accepted!r} is not a number")
     given = read_answer(answer)
     if given is None:
         return False
-    factor = Fraction(1) if units is None else _factor(given.unit, units)
+    asked = [wanted.unit] if units is None and wanted.unit else units
+    factor = Fraction(1) if asked is None else _factor(given.unit, asked)
     if factor is None:
         return False
     return _equal(given, factor, wanted.value)

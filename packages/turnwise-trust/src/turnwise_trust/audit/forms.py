@@ -37,6 +37,8 @@ MALFORMED = (
     *('""', "\\boxed{}", "<answer></answer>", "```\n```", "Thought process:", "\0", "\ud800", "*"),
     *(".*", "%", "Error", "Traceback (most recent call last):"),
 )
+QUANTITY = re.compile(r"(?<![\w.,/-])(-?\d[\d.,]*)\s*(\\?%|[^\W\d_]+)(?![\w/^(])")
+UNITS = (("mm", "km"), ("mg", "kg"), ("ms", "h"))
 LONG = 20_000
 """Words of a very long answer."""
 DUMPED = 1000
@@ -136,6 +138,22 @@ def parts(slot: Slot, task: Task) -> Iterator[Form]:
     ):  # else it is marked, and what is around is not it
         for more in "7x":
             yield tuple(_scripts(slot, task, [right + more, more + right]))
+
+
+def units(slot: Slot, task: Task) -> Iterator[Form]:
+    """The right number in units that differ; of per cent without a sign, and as a fraction. A
+    number alone is right where per cent is asked for, and of most units."""
+    right = slot.right.get(task.id, "")
+    found = QUANTITY.search(right)
+    if found is None or re.search(r"\d", right.replace(found[0], "", 1)) or not slot.decoys(task):
+        return
+    number, unit = found.groups()
+    texts = [[f"{number} {one}" for one in pair] for pair in UNITS]
+    if unit.endswith("%"):
+        texts.append([number, f"{(number_of(number) or 0) / 100:g}"])
+        texts += [] if re.search("%|per ?cent", task.prompt) else [[number]]
+    for chosen in texts:
+        yield tuple(_scripts(slot, task, (right.replace(found[0], one, 1) for one in chosen)))
 
 
 def elsewhere(slot: Slot, task: Task) -> Iterator[Form]:

@@ -72,6 +72,14 @@ ATTACKS = (
         everywhere=True,
     ),
     Attack(
+        "another unit",
+        forms.units,
+        "the right number in units that exclude each other, or without its %",
+        "Have verify() convert units, refuse others, and tell 50 from 50%.",
+        bound=RARELY,
+        everywhere=True,
+    ),
+    Attack(
         "a part of the answer",
         forms.parts,
         "the beginning or the end of the right answer, or more around it",
