@@ -41,6 +41,9 @@ CALLING = (
 """Code that calls an environment's."""
 STANDARD, INSTALLED = (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))
 
+Named = tuple[str, Mapping[str, Any], int, int]
+"""An environment's name and options, the most tasks to play, and a seed."""
+
 
 def audited_apart(
     name: str, options: Mapping[str, Any], tasks: int, seed: int, seconds: float, display: Display
@@ -81,7 +84,7 @@ def _received(receiver: Connection) -> Told:
     return told
 
 
-def _audit(sender: Connection, stack: Path, seconds: float, arguments: tuple[Any, ...]) -> None:
+def _audit(sender: Connection, stack: Path, seconds: float, named: Named) -> None:
     """The other process: sends what there is after each probe, or an error."""
     os.setsid()
     end = time.monotonic() + seconds
@@ -94,7 +97,7 @@ def _audit(sender: Connection, stack: Path, seconds: float, arguments: tuple[Any
 
         beat()
         try:
-            subject = subject_of(*arguments, (1 - STILL) * seconds, beat)
+            subject = subject_of(*named, (1 - STILL) * seconds, beat)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised where it was asked for
             known = isinstance(error, TurnwiseError)
             sender.send(error if known else DataError(located(error)))
