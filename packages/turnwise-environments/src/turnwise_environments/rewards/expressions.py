@@ -58,7 +58,8 @@ _REWRITTEN = tuple(
     )
 )
 _WRAPPED = re.compile(
-    r"\\(?:boxed|fbox)\s*\{(.*)\}|\$\$((?:[^$\\]|\\.)+)\$\$|\$((?:[^$\\]|\\.)+)\$|"
+    r"\\(?:boxed|fbox)\s*\{(.*)\}|\\boxed\s+([0-9a-zA-Z])|\{([^{},]+)\}|"
+    r"\$\$((?:[^$\\]|\\.)+)\$\$|\$((?:[^$\\]|\\.)+)\$|"
     r"\\\(((?:(?!\\[()]).)*)\\\)|\\\[((?:(?!(?<!\\)\\[\[\]]).)*)\\\]|\*\*([^*]+)\*\*|####\s*(.*)",
     re.DOTALL,
 )
@@ -66,7 +67,9 @@ MAX_WRAPPINGS = 4
 _ASSIGNED = re.compile(
     r"\s*([a-zA-Z]|\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])*\s*\))\s*(?:=(?!=)|\\in(?![a-z]))"
 )
-_UNIT = re.compile(r"\s*\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}\s*")
+_UNIT = re.compile(
+    r"\s*\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}\s*(?:(\^)\s*(?:([23])|\{\s*([23])\s*\})\s*)?$"
+)
 _TOKEN = re.compile(
     r"\s*(\d+\.\d+|\.\d+|\d+|\\begin\{matrix\}|\\end\{matrix\}|\\\\|\\[{}]|\\[a-zA-Z]+|"
     r"[a-zA-Z]|[-+/^_()\[\]{}|,=<>&])"
@@ -131,9 +134,10 @@ def is_words(text: str) -> bool:
 
 
 def unit_of(text: str) -> str:
-    """The unit that a text ends with, as LaTeX has it in an upright font; "" for none."""
-    found = re.search(_UNIT.pattern + "$", unwrapped(text))
-    return found[1] if found and found.start() > 0 else ""
+    """The unit that a text ends with, as LaTeX has it in an upright font, such as `cm^2`; "" for
+    none."""
+    found = _UNIT.search(unwrapped(text))
+    return _joined(found) if found and found.start() > 0 else ""
 
 
 def symbols_of(expression: Expression) -> set[str]:
@@ -167,11 +171,15 @@ def _is_balanced(text: str) -> bool:
 def _bare(text: str, unit: str) -> str:
     bare = unwrapped(text) if len(text) <= MAX_CHARACTERS else ""
     if unit:
-        bare = re.sub(_UNIT.pattern + "$", lambda found: f" {found[1]}", bare)
+        bare = _UNIT.sub(lambda found: f" {_joined(found)}", bare)
         bare = bare.removesuffix(unit).removesuffix("\\ ").strip()
     for pattern, shown in _REWRITTEN:
         bare = pattern.sub(shown, bare)
     return bare
+
+
+def _joined(found: re.Match[str]) -> str:
+    return "".join(one or "" for one in found.groups())
 
 
 def _tokens(text: str) -> list[str]:

@@ -61,13 +61,14 @@ _FRACTION = re.compile(
     r"\\[dtc]?frac\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9]))"
     r"\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9])(?![0-9]))"
 )
+_REPEATING = re.compile(r"^([-+]?[0-9]*)\.([0-9]*)\\overline\s*\{([0-9]+)\}")
 _SHOWN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
         (r"\\(?:text|mbox|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
         (r"\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree|°", " degrees "),
         (r"(?<=[0-9])\{,\}(?=[0-9])", ","),
-        (r"(?<=[0-9,])\\[!,;: ](?=[0-9])|\\(?:left|right|displaystyle)", ""),
+        (r"(?<=[0-9,])\\[!,;: ]\s*(?=[0-9])|\\(?:left|right|displaystyle)", ""),
         (r"\\[!,;: ]|~", " "),
         (
             r"(?<=[0-9])\s*(?:\\times|\\cdot|[×·*])\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))",
@@ -152,7 +153,7 @@ def _shown(text: str) -> str:
     if len(text) > MAX_WRITTEN:
         return text
     bare = unwrapped(text).lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$")
-    bare = _FRACTION.sub(_fraction, bare)
+    bare = _REPEATING.sub(_repeating, _FRACTION.sub(_fraction, bare))
     for pattern, shown in _SHOWN:
         bare = " ".join(pattern.sub(shown, bare).split())
     return bare.removesuffix(".").strip()
@@ -161,6 +162,14 @@ def _shown(text: str) -> str:
 def _fraction(found: re.Match[str]) -> str:
     sign, top, other_sign, bottom = (one for one in found.groups() if one is not None)
     return f" {'-' if '-' in (sign, other_sign) and sign != other_sign else ''}{top}/{bottom}"
+
+
+def _repeating(found: re.Match[str]) -> str:
+    """Write a decimal whose last digits go on for ever as a fraction."""
+    whole, places, again = found.groups()
+    rest = Fraction(int(again), 10 ** len(again) - 1) / 10 ** len(places)
+    value = Fraction(f"{whole.lstrip('+-') or 0}.{places or 0}") + rest
+    return f"{'-' if whole.startswith('-') else ''}{value}"
 
 
 def _magnitude(found: re.Match[str]) -> Fraction | None:

@@ -77,7 +77,7 @@ def expressions_match(answer: str | None, accepted: str) -> bool:
 def _given(answer: str, wanted: Expression, unit: str) -> Expression | None:
     """An answer as it is compared: without a unit, and without letters that it is given to."""
     own = unit_of(answer)
-    unit = unit or (own if own in CONVERSIONS else "")
+    unit = unit or (own if own.split("^")[0] in CONVERSIONS else "")
     value, letters = unassigned(answer)
     named = wanted.kind == "=" or wanted.text.isalpha()  # A = B is not B
     if letters and not named and not letters & symbols_of(wanted):
