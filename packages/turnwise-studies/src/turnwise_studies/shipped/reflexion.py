@@ -1,38 +1,41 @@
-"""The demonstrations of the study reflexion: agents that explore the rooms of `doors`."""
+"""The cold start of the study reflexion: explorers of the rooms of `doors`, with each memory."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 from turnwise.rollout.demonstrations import Script
 from turnwise.seeds import derive
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action, Observation, Task, ToolCall
+from turnwise_environments.attempts import Attempts, Memory
 
 COLOURS, ATTEMPTS = ("red", "blue", "green", "gold"), 6
+MEMORIES: tuple[Memory, ...] = ("none", "trajectory", "trajectory", "reflection", "reflection")
+"""One of these for each task; of attempts that are shown nothing there is little to learn."""
 
 
-def retrying(script: Script, other: Script) -> Script:
-    """Remembers nothing of earlier attempts."""
-    return _explored(script, other, "none")
+class EachMemory(Attempts):
+    """`attempts`, with a memory that changes from task to task; an oracle's thought names it."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.memory = _memory(task)
+        return await super().reset(task, seed)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [replace(action, thought=_memory(task)) for action in super().oracle(task)]
 
 
-def recalling(script: Script, other: Script) -> Script:
-    """Remembers the last attempt alone."""
-    return _explored(script, other, "trajectory")
-
-
-def reflecting(script: Script, other: Script) -> Script:
-    """Says after each failure what is known of all rooms, and acts on it."""
-    return _explored(script, other, "reflection")
-
-
-def _explored(script: Script, other: Script, memory: str) -> Script:
+def exploring(script: Script, other: Script) -> Script:
+    """Opens any door that its memory does not exclude, and those that it knows."""
+    memory = script[0].thought
     right = [str(action.calls[0].arguments["door"]) for action in script]
     guessed = [str(action.calls[0].arguments["door"]) for action in other]
-    stream = random.Random(derive("reflexion", *right, *guessed))
-    excluded: list[set[str]] = [set() for _ in right]
+    stream = random.Random(derive("reflexion", memory, *right, *guessed))
+    excluded: list[list[str]] = [[] for _ in right]
     known, actions = 0, list[Action]()
     for _ in range(ATTEMPTS):
         if memory == "none":
-            known, excluded = 0, [set() for _ in right]
+            known, excluded = 0, [[] for _ in right]
         for room, door in enumerate(right):
             left = [colour for colour in COLOURS if colour not in excluded[room]]
             opened = door if room < known else stream.choice(left)
@@ -43,15 +46,20 @@ def _explored(script: Script, other: Script, memory: str) -> Script:
         else:
             return actions
         if memory == "trajectory":
-            excluded[room] = set()
-        excluded[room].add(opened)
+            excluded[room] = []
+        excluded[room].append(opened)
         if memory == "reflection":
             actions.append(_calling("reflect", text=_told(right[:known], excluded[known])))
     return actions
 
 
-def _told(known: list[str], excluded: set[str]) -> str:
-    return " ".join([*known, "not", *(one for one in COLOURS if one in excluded)])
+def _memory(task: Task) -> Memory:
+    return MEMORIES[derive("reflexion", task.id) % len(MEMORIES)]
+
+
+def _told(known: Sequence[str], excluded: Sequence[str]) -> str:
+    rooms = [f"Room {number}. {door}" for number, door in enumerate(known, 1)]
+    return " ".join([*rooms, f"Room {len(known) + 1}. not", *excluded])
 
 
 def _calling(name: str, **arguments: str) -> Action:
