@@ -11,6 +11,8 @@ MOST_PARTS = 200_000
 """Opening brackets in a body."""
 MOST_TOOLS = 1_024
 MOST_MESSAGES = 4_096
+MOST_STOPS = 64
+MOST_REWARD_PARTS = 1_024
 CHARACTERS_PER_TOKEN = 16
 """More than this is no text: a longer request cannot fit into its context."""
 
@@ -34,16 +36,19 @@ def check_body(data: bytes | bytearray) -> None:
 
 
 def check_request(request: Request, most_tokens: int) -> None:
-    """Raise RefusedError for more tools, messages or characters than one may have whose context is
-    of `most_tokens`."""
+    """Raise RefusedError for more tools, messages, stop strings or characters than one may have
+    whose context is of `most_tokens`."""
     for name, count, most in (
         ("tools", len(request.tools), MOST_TOOLS),
         ("messages", len(request.messages), MOST_MESSAGES),
+        ("stop", len(request.stop), MOST_STOPS),
     ):
         if count > most:
             raise RefusedError(f"{name}: {count} are more than {most}", field=name)
     characters = sum(len(one.text) for one in request.messages)
-    characters += sum(len(str(one.arguments)) for said in request.messages for one in said.calls)
+    calls = [one for said in request.messages for one in said.calls]
+    characters += sum(len(one.name) + len(one.id) + len(str(one.arguments)) for one in calls)
+    characters += sum(map(len, request.stop))
     characters += sum(len(one.description) + len(str(one.parameters)) for one in request.tools)
     if characters > CHARACTERS_PER_TOKEN * most_tokens:
         raise RefusedError(

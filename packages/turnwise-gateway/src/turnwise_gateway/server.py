@@ -27,6 +27,7 @@ from turnwise.errors import InfrastructureError
 from turnwise.types import Verdict, encodable
 from turnwise_gateway import spans
 from turnwise_gateway.address import Address
+from turnwise_gateway.bounds import MOST_REWARD_PARTS
 from turnwise_gateway.connections import Impatient, body_of, one_more, raise_open_files, read_bytes
 from turnwise_gateway.dialects import chat_completions, messages
 from turnwise_gateway.dialects.registry import DIALECTS, Dialect
@@ -291,26 +292,31 @@ def _described(name: str) -> dict[str, Any]:
 
 async def _reward(request: Request, session: Session) -> Response:
     session.check_rewarding()
-    given = await body_of(request, session)
+    with session.counting_refusals():
+        _keep_reward(await body_of(request, session), session)
+    return JSONResponse({"ok": True})
+
+
+def _keep_reward(given: Mapping[str, Any], session: Session) -> None:
+    """Read a reward: of a reply, of a role or of the episode. Raises RefusedError."""
     for name in given:
         if name not in ("reward", "success", "parts", "reply", "role"):
             raise RefusedError(f"unknown field {name!r}", field=name)
     reward = _number(given, "reward")
     if "reply" in given:
-        session.reward_reply(str(given["reply"]), reward)
-        return JSONResponse({"ok": True})
+        return session.reward_reply(str(given["reply"]), reward)
     if "role" in given:
-        session.reward_role(str(given["role"]), reward)
-        return JSONResponse({"ok": True})
+        return session.reward_role(str(given["role"]), reward)
     parts = given.get("parts") or {}
     if not isinstance(parts, Mapping):
         raise RefusedError("parts is an object of numbers", field="parts")
+    if len(parts) > MOST_REWARD_PARTS:
+        raise RefusedError(f"{len(parts)} parts are more than {MOST_REWARD_PARTS}", field="parts")
     success = given.get("success", reward >= 1)
     if not isinstance(success, bool):
         raise RefusedError("success is true or false", field="success")
     numbers = {encodable(name): _number(parts, name) for name in parts}
     session.rewarded(Verdict(reward, success, numbers))
-    return JSONResponse({"ok": True})
 
 
 async def _end(request: Request, session: Session) -> Response:

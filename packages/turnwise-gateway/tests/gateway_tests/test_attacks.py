@@ -22,8 +22,16 @@ from turnwise_gateway.requests import Message, RefusedError, ToolSchema
 from turnwise_gateway.session import FEWEST_REFUSALS
 
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
-CALL = {"name": "f", "arguments": json.dumps(DEEP)}
-CALLED = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": CALL}]}
+
+
+def called(name: str, arguments: str = "{}") -> dict[str, Any]:
+    """A message of the assistant's with a call."""
+    call = {"name": name, "arguments": arguments}
+    return {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": call}]}
+
+
+CALLED = called("f", json.dumps(DEEP))
+RESULT = {"role": "tool", "tool_call_id": "1", "content": "x"}
 SCHEMA = {"type": "object", "properties": DEEP}
 TOOLS = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(20_000)]
 BODIES = {
@@ -36,11 +44,20 @@ BODIES = {
         QUESTION
         | {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]},
     ),
-    "deep arguments": (CHAT, {"messages": [*QUESTION["messages"], CALLED]}),
+    "deep arguments": (CHAT, {"model": "policy", "messages": [*QUESTION["messages"], CALLED]}),
     "deep input": ("/v1/responses", {"model": "policy", "input": DEEP}),
     "many tools": (CHAT, QUESTION | {"tools": TOOLS}),
     "many messages": (CHAT, '{"messages": [' + "{}," * 3_000_000 + "{}]}"),
-    "a long prompt": (CHAT, {"messages": [{"role": "user", "content": "word " * 1_900_000}]}),
+    "a long name": (
+        CHAT,
+        {"model": "policy", "messages": [*QUESTION["messages"], called("x" * 9_000_000), RESULT]},
+    ),
+    "many stop strings": (CHAT, QUESTION | {"stop": [f"{n}" for n in range(500_000)]}),
+    "many parts of a reward": ("/reward", {"reward": 1, "parts": {f"{n}": 1 for n in range(9**5)}}),
+    "a long prompt": (
+        CHAT,
+        QUESTION | {"messages": [{"role": "user", "content": "word " * 1_900_000}]},
+    ),
 }
 
 
@@ -72,7 +89,7 @@ async def test_tools_messages_and_characters_are_bounded_before_anything_is_rend
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages/count_tokens", "/reward"])
 async def test_an_episode_has_a_budget_of_refused_requests(path: str) -> None:
     async with served() as at:
         most = max(FEWEST_REFUSALS, at.session.limits.max_turns)
