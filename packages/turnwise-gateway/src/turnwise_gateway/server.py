@@ -201,7 +201,7 @@ class _Server(uvicorn.Server):
 def _asking(dialect: Dialect) -> Handler:
     async def handler(request: Request, session: Session) -> Response:
         with session.counting_refusals():
-            asked = dialect.read(await body_of(request, session))
+            asked = await body_of(request, session, dialect.read)
         again = request.headers.get("x-stainless-retry-count", "0") != "0"
         reply = await spans.asked(session, asked, again)
         if await request.is_disconnected():
@@ -252,7 +252,9 @@ def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
 
 async def _count(request: Request, session: Session) -> Response:
     with session.counting_refusals():
-        asked = messages.read({"max_tokens": 1, **await body_of(request, session)})
+        asked = await body_of(
+            request, session, lambda body: messages.read({"max_tokens": 1, **body})
+        )
         return JSONResponse(messages.counted(await session.count(asked)))
 
 
@@ -293,7 +295,7 @@ def _described(name: str) -> dict[str, Any]:
 async def _reward(request: Request, session: Session) -> Response:
     session.check_rewarding()
     with session.counting_refusals():
-        _keep_reward(await body_of(request, session), session)
+        _keep_reward(await body_of(request, session, dict), session)
     return JSONResponse({"ok": True})
 
 
@@ -304,9 +306,14 @@ def _keep_reward(given: Mapping[str, Any], session: Session) -> None:
             raise RefusedError(f"unknown field {name!r}", field=name)
     reward = _number(given, "reward")
     if "reply" in given:
-        return session.reward_reply(str(given["reply"]), reward)
-    if "role" in given:
-        return session.reward_role(str(given["role"]), reward)
+        session.reward_reply(str(given["reply"]), reward)
+    elif "role" in given:
+        session.reward_role(str(given["role"]), reward)
+    else:
+        session.rewarded(_verdict(given, reward))
+
+
+def _verdict(given: Mapping[str, Any], reward: float) -> Verdict:
     parts = given.get("parts") or {}
     if not isinstance(parts, Mapping):
         raise RefusedError("parts is an object of numbers", field="parts")
@@ -316,7 +323,7 @@ def _keep_reward(given: Mapping[str, Any], session: Session) -> None:
     if not isinstance(success, bool):
         raise RefusedError("success is true or false", field="success")
     numbers = {encodable(name): _number(parts, name) for name in parts}
-    session.rewarded(Verdict(reward, success, numbers))
+    return Verdict(reward, success, numbers)
 
 
 async def _end(request: Request, session: Session) -> Response:

@@ -122,6 +122,19 @@ async def test_others_are_served_while_a_long_prompt_is_rendered(method: str) ->
     assert served > 10  # two or three where the loop renders itself
 
 
+@pytest.mark.long
+async def test_others_are_served_while_a_large_body_is_read() -> None:
+    content = json.dumps(QUESTION | {"tools": TOOLS * 2})
+    async with served() as at:
+        asking = asyncio.create_task(at.post(json=None, content=content))
+        served_meanwhile = 0
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            served_meanwhile += 1
+        assert (await asking).status_code == 400
+        assert served_meanwhile > 20  # three where the loop reads it itself
+
+
 async def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:
     own = session(limits=limits(max_turns=2))
     asked = [own.ask(request((Message("user", f"{n}?"),))) for n in range(5)]
