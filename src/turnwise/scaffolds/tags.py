@@ -111,8 +111,9 @@ class TagsScaffold(TextScaffold):
             return f"<answer> {action.answer}</answer>"
         if self._parallel:
             return f"{''.join(map(self._written, action.calls))}{self._end}"
-        (call,) = action.calls
-        return self._written(call)
+        if len(action.calls) != 1:
+            raise ValueError("without scaffold.options.parallel_calls a turn has one call")
+        return self._written(action.calls[0])
 
     def _written(self, call: ToolCall) -> str:
         return f"<{call.name}> {written_arguments(self._tools[call.name], call)}</{call.name}>"
