@@ -16,9 +16,10 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_trust.audit.constants import constants
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.leaks import leaks
-from turnwise_trust.audit.readers import constants, prompts
+from turnwise_trust.audit.readers import prompts
 from turnwise_trust.audit.subject import Probe
 from turnwise_trust.audit.table import ATTACKS
 

@@ -6,9 +6,10 @@ from broken_known import BROKEN, SOUND
 from turnwise.environments.base import Environment
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import oracles
+from turnwise_trust.audit.constants import constants
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.leaks import leaks
-from turnwise_trust.audit.readers import constants, prompts
+from turnwise_trust.audit.readers import prompts
 from turnwise_trust.audit.subject import Subject
 from turnwise_trust.audit.table import ATTACKS
 

@@ -1,16 +1,36 @@
 """An attack, and the two that a run tries before it trains; all others are in `table.py`."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
-from turnwise.types import Task
-from turnwise_trust.audit import forms
-from turnwise_trust.audit.attacks import FEW, FULL, Form, is_paid, looked, replay
+from turnwise.types import Action, Task, Trajectory
+from turnwise_trust.audit.attacks import FEW, FULL, Form, Script, is_paid, looked, replay, said
 from turnwise_trust.audit.slots import Slot, slots
 from turnwise_trust.audit.subject import Subject
+
+Join = Callable[[Sequence[str]], str]
+BOXED: Join = lambda texts: " ".join(f"\\boxed{{{text}}}" for text in texts)  # noqa: E731
+TAGGED: Join = lambda texts: " ".join(f"<answer>{text}</answer>" for text in texts)  # noqa: E731
+JOINS: Sequence[Join] = (
+    " or ".join,
+    ", ".join,
+    "\n".join,
+    " ".join,
+    ", no, ".join,
+    " = ".join,
+    " / ".join,
+    BOXED,
+    TAGGED,
+    lambda texts: "\n".join(f"Answer: {text}" for text in texts),
+    lambda texts: " ".join(f"The answer is {text}." for text in texts),
+    lambda texts: "\n".join(f"#### {text}" for text in texts),
+    lambda texts: str([*texts]),
+)
+LOOSE = 5
+"""Words of an observation, besides those of the right answer, from which on it is no answer."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +86,54 @@ class Attack:
         )
 
 
+def written(slot: Slot, task: Task, texts: Iterable[str]) -> Iterator[Script]:
+    """Scripts that write each text there, after what the oracle does before."""
+    before = slot.before(task)
+    return ([*before, slot.write(text)] for text in texts)
+
+
+def hedged(slot: Slot, task: Task) -> Iterator[Form]:
+    wrong = slot.decoys(task)
+    if not wrong:
+        return
+    right = slot.right[task.id]
+    for chosen in (wrong[:1], wrong):
+        for join in JOINS:
+            orders = ([right, *chosen], [*chosen, right])
+            yield tuple(written(slot, task, map(join, orders)))
+
+
+def observed(slot: Slot, task: Task) -> Iterator[Form]:
+    calls = slot.before(task)
+    if not slot.decoys(task) or not calls:
+        return
+
+    def last(trajectory: Trajectory) -> Action:
+        """answer with the last observation"""
+        return _unless_exact(trajectory.observed[-1:], slot.right[task.id])
+
+    def all_of_them(trajectory: Trajectory) -> Action:
+        """answer with all observations"""
+        return _unless_exact(trajectory.observed, slot.right[task.id])
+
+    yield ([*calls, last],)
+    yield ([*calls, all_of_them],)
+
+
+def _unless_exact(texts: Sequence[str], right: str) -> Action:
+    """An answer of texts that hold much more than the right one; else none."""
+    text = "\n".join(texts)
+    return said(text if len(text.split()) >= len(right.split()) + LOOSE else "")
+
+
 WHOLE = "Have verify() compare the whole answer with the right one."
 
 OBSERVED = Attack(
-    "the observation echoed", forms.observed, "all that a tool returned as the answer", WHOLE
+    "the observation echoed", observed, "all that a tool returned as the answer", WHOLE
 )
 HEDGED = Attack(
     "a hedged answer",
-    forms.hedged,
+    hedged,
     "the right answer among wrong ones, in both orders",
     "Have verify() take one answer, the last for instance, and compare all of it.",
     everywhere=True,

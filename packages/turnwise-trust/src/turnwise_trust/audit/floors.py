@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from turnwise.environments.base import Environment
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
@@ -16,6 +17,12 @@ more: above it, a policy that has learned to do nothing is paid for it."""
 SEEDS = 4
 """Seeds under which an oracle that was refused is played again: it may have had bad luck."""
 TRIED = 8
+
+
+def declared(environment: Environment) -> float:
+    """The best success that an environment declares of a policy that reads nothing."""
+    known = environment.spec.reference_scores
+    return max((share for name, share in known.items() if name != "oracle"), default=0.0)
 
 
 def floors(subject: Subject) -> Iterator[Finding]:

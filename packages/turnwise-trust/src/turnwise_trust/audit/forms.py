@@ -4,33 +4,14 @@ Each function gives the forms for one place of an answer and one task; none: it 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from turnwise.types import Action, Task, Trajectory
-from turnwise_trust.audit.attacks import Form, Script, is_paid, number_of, plain, said
+from turnwise.types import Action, Task
+from turnwise_trust.audit.attack import BOXED, TAGGED, written
+from turnwise_trust.audit.attacks import Form, is_paid, number_of, plain, said
 from turnwise_trust.audit.slots import Slot
 
-Join = Callable[[Sequence[str]], str]
-BOXED: Join = lambda texts: " ".join(f"\\boxed{{{text}}}" for text in texts)  # noqa: E731
-TAGGED: Join = lambda texts: " ".join(f"<answer>{text}</answer>" for text in texts)  # noqa: E731
-JOINS: Sequence[Join] = (
-    " or ".join,
-    ", ".join,
-    "\n".join,
-    " ".join,
-    ", no, ".join,
-    " = ".join,
-    " / ".join,
-    BOXED,
-    TAGGED,
-    lambda texts: "\n".join(f"Answer: {text}" for text in texts),
-    lambda texts: " ".join(f"The answer is {text}." for text in texts),
-    lambda texts: "\n".join(f"#### {text}" for text in texts),
-    lambda texts: str([*texts]),
-)
 DENIALS = ("The answer is not {}.", "not {}", "It is anything but {}", "{} is wrong.")
-LOOSE = 5
-"""Words of an observation, besides those of the right answer, from which on it is no answer."""
 OPPOSITES = (("yes", "no"), ("true", "false"), ("0", "1"), ("A", "B"), ("7", "left-handed"))
 MALFORMED = (
     *("", " ", "\n\n", ".", ":", "None", "null", "N/A", "nan", "inf", "-inf", "{}", "[]", "()"),
@@ -94,22 +75,6 @@ def enumerated(slot: Slot, task: Task) -> Iterator[Form]:
             yield tuple([*before, slot.write(join(one))] for one in (texts, texts[::-1]))
 
 
-def _scripts(slot: Slot, task: Task, texts: Iterable[str]) -> Iterator[Script]:
-    before = slot.before(task)
-    return ([*before, slot.write(text)] for text in texts)
-
-
-def hedged(slot: Slot, task: Task) -> Iterator[Form]:
-    wrong = slot.decoys(task)
-    if not wrong:
-        return
-    right = slot.right[task.id]
-    for chosen in (wrong[:1], wrong):
-        for join in JOINS:
-            orders = ([right, *chosen], [*chosen, right])
-            yield tuple(_scripts(slot, task, map(join, orders)))
-
-
 def near(slot: Slot, task: Task) -> Iterator[Form]:
     number = number_of(slot.right.get(task.id, ""))
     if number is None or not slot.decoys(task):
@@ -117,7 +82,7 @@ def near(slot: Slot, task: Task) -> Iterator[Form]:
     for step in (1.0, 0.1 * abs(number)):
         if step >= 0.5:
             pair = (f"{number + step:g}", f"{number - step:g}")
-            yield tuple(_scripts(slot, task, pair))
+            yield tuple(written(slot, task, pair))
 
 
 def parts(slot: Slot, task: Task) -> Iterator[Form]:
@@ -127,17 +92,17 @@ def parts(slot: Slot, task: Task) -> Iterator[Form]:
         return
     items = re.split(r"([,;\n])", right)
     if len(items) > 1 and items[0].strip():
-        yield tuple(_scripts(slot, task, ["".join(items[: len(items) // 4 * 2 + 1])]))
-        yield tuple(_scripts(slot, task, items[:1]))
+        yield tuple(written(slot, task, ["".join(items[: len(items) // 4 * 2 + 1])]))
+        yield tuple(written(slot, task, items[:1]))
     if not 2 <= len(plain(right)) <= 40:
         return
     for text in (right[0], right[-1], right[: len(right) // 2]):
-        yield tuple(_scripts(slot, task, [text]))
+        yield tuple(written(slot, task, [text]))
     if (
         right[0].isalnum() and right[-1].isalnum()
     ):  # else it is marked, and what is around is not it
         for more in "7x":
-            yield tuple(_scripts(slot, task, [right + more, more + right]))
+            yield tuple(written(slot, task, [right + more, more + right]))
 
 
 def units(slot: Slot, task: Task) -> Iterator[Form]:
@@ -153,7 +118,7 @@ def units(slot: Slot, task: Task) -> Iterator[Form]:
         texts.append([number, f"{(number_of(number) or 0) / 100:g}"])
         texts += [] if re.search("%|per ?cent", task.prompt) else [[number]]
     for chosen in texts:
-        yield tuple(_scripts(slot, task, (right.replace(found[0], one, 1) for one in chosen)))
+        yield tuple(written(slot, task, (right.replace(found[0], one, 1) for one in chosen)))
 
 
 def elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
@@ -170,30 +135,7 @@ def elsewhere(slot: Slot, task: Task) -> Iterator[Form]:
         yield ([*calls, said("")],)
 
 
-def observed(slot: Slot, task: Task) -> Iterator[Form]:
-    calls = slot.before(task)
-    if not slot.decoys(task) or not calls:
-        return
-
-    def last(trajectory: Trajectory) -> Action:
-        """answer with the last observation"""
-        return _unless_exact(trajectory.observed[-1:], slot.right[task.id])
-
-    def all_of_them(trajectory: Trajectory) -> Action:
-        """answer with all observations"""
-        return _unless_exact(trajectory.observed, slot.right[task.id])
-
-    yield ([*calls, last],)
-    yield ([*calls, all_of_them],)
-
-
-def _unless_exact(texts: Sequence[str], right: str) -> Action:
-    """An answer of texts that hold much more than the right one; else none."""
-    text = "\n".join(texts)
-    return said(text if len(text.split()) >= len(right.split()) + LOOSE else "")
-
-
 def denied(slot: Slot, task: Task) -> Iterator[Form]:
     if slot.decoys(task):
         texts = [one.format(slot.right[task.id]) for one in DENIALS]
-        yield from ((script,) for script in _scripts(slot, task, texts))
+        yield from ((script,) for script in written(slot, task, texts))

@@ -8,7 +8,7 @@ from turnwise_trust.audit.faults import faults
 from turnwise_trust.audit.leaks import leaks
 from turnwise_trust.audit.noise import noise
 from turnwise_trust.audit.quick import QUICK
-from turnwise_trust.audit.readers import constants, prompts
+from turnwise_trust.audit.readers import prompts
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.rewards import rewards
 from turnwise_trust.audit.search import reward_search
@@ -25,7 +25,6 @@ PROBES: Mapping[str, Probe] = {
     "determinism and isolation of episodes": replay,
     "infrastructure faults": faults,
     "speed of verdicts": speed,
-    "a constant answer": constants,
     "the prompt searched for the answer": prompts,
     "secrets and answers that are shown": leaks,
     **{one.check: one for one in ATTACKS},

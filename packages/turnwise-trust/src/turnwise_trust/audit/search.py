@@ -14,7 +14,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Trajectory
 from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
-from turnwise_trust.audit.floors import IDLE
+from turnwise_trust.audit.floors import IDLE, declared
 from turnwise_trust.audit.reward_search.climb import climb
 from turnwise_trust.audit.reward_search.ground import Ground, ground_of
 from turnwise_trust.audit.reward_search.rules import Rule, blind, follows, trained
@@ -54,14 +54,6 @@ def _better(ground: Ground, script: Script, other: Script | None) -> Script:
     return other if rates[1] > rates[0] else script
 
 
-def _floor(ground: Ground) -> float:
-    """The best of the policies that read nothing, as the environment declares them: its reference
-    scores, and the most frequent of the answers that it accepts."""
-    declared = ground.subject.environment.spec.reference_scores
-    known = [share for name, share in declared.items() if name != "oracle"]
-    return max(best_constant_answer(ground.unseen) or 0.0, *known, 0.0)
-
-
 def _counts(played: Sequence[Trajectory]) -> tuple[int, int]:
     """Successes, and graded episodes."""
     verdicts = list(graded(played))
@@ -72,7 +64,8 @@ def _one_script(ground: Ground, script: Script, spent: str) -> Finding:
     played = ground.play(scripted(script), ground.unseen)
     successes, count = _counts(played)
     low, high = wilson(successes, count)
-    bound = max(MOST, _floor(ground))
+    known = (best_constant_answer(ground.unseen) or 0.0, declared(ground.subject.environment))
+    bound = max(MOST, *known)
     alike = ground.subject.environment.same_splits or len({one.prompt for one in played}) < FEWEST
     passed = None if alike or not count else low <= bound
     note = f"share of {count} unseen tasks that one script solves, whatever the task, {spent}"
