@@ -96,7 +96,7 @@ def test_a_log_that_is_cut_off_is_read_up_to_there(tmp_path: Path):
     (tmp_path / "run" / "metrics.jsonl").write_text(text[: len(text) - 100])
     page = page_of([str(tmp_path / "run")])
     notes = [one.note for one in page.findings if one.check == "not read"]
-    assert "The last line of metrics.jsonl is cut off, and was left out." in notes
+    assert "the last line of metrics.jsonl is cut off, and was left out." in notes
     assert page.failed == []
 
 
@@ -109,32 +109,53 @@ def test_lines_that_are_no_objects_are_counted(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.jsonl", "", "no format"),
+        ("a.jsonl", "", "is empty$"),
         ("a.jsonl", '{"colour": 1}\n', "no format"),
-        ("trainer_state.json", '{"log_history": [{"st', "damaged"),
+        ("a.jsonl", '[{"step": 1}]', "is one array: write a line for each"),
+        ("a.jsonl.gz", "\x1f\x8b", "is packed: unpack it first$"),
+        ("a.jsonl", '{"step": 1, "colour": 2}\n', "none of its numbers .* reward=FIELD"),
+        ("a.csv", "1,2\n3,4\n", "none of its numbers"),
+        ("trainer_state.json", '{"log_history": [{"st', "is cut off"),
         ("a.bin", "x", "no format"),
     ],
 )
 def test_a_file_in_no_known_format_is_refused(tmp_path: Path, name: str, text: str, said: str):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="latin-1")
     with pytest.raises(DataError, match=said):
         read([tmp_path / name], {})
+
+
+def test_lines_of_another_format_are_left_out_and_counted(tmp_path: Path):
+    rows = [{"step": 1, "reward": 0.5}, {"completion": "a", "score": 0}, {"step": 2, "reward": 1}]
+    log = read([write_lines(tmp_path / "h.jsonl", rows)], {})
+    assert log.values("reward/mean").tolist() == [0.5, 1]
+    (remark,) = log.remarks
+    assert remark.startswith("1 lines of h.jsonl share no field with its first")
+
+
+def test_a_value_that_is_too_large_to_be_held_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "trainer_state.json"
+    file.write_text('{"log_history": []}')
+    monkeypatch.setattr("turnwise_trust.doctor.readers.lines.LARGEST", 10)
+    with pytest.raises(DataError, match="are read at once: give a log in lines"):
+        read([file], {})
 
 
 def test_an_evaluation_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path):
     (name,) = HEALTHY["Inspect"](tmp_path, SEED)
     data = Path(name).read_bytes()
     Path(name).write_bytes(data[: len(data) // 2])
-    (remark,) = read([Path(name)], {}).remarks
-    assert remark.startswith("log.eval is cut off or damaged")
+    with pytest.raises(DataError, match=r"log\.eval is cut off or damaged"):
+        read([Path(name)], {})
 
 
 def test_a_run_without_a_step_of_rl_is_said_to_have_none(tmp_path: Path):
     (run,) = write_turnwise(tmp_path, {"reward/mean": np.ones(STEPS)})
     (Path(run) / "metrics.jsonl").unlink()
-    page = page_of([run])
-    assert page.verdict.startswith("Nothing can be said")
-    assert "It has no step of RL." in [one.note for one in page.findings]
+    with pytest.raises(DataError, match="nothing can be said of it: it has no step of RL"):
+        page_of([run])
 
 
 def test_a_file_that_is_not_there_is_refused(shell: Shell, tmp_path: Path):

@@ -44,8 +44,6 @@ def _verdict(log: Log, found: list[Finding]) -> str:
             f" Then: {also}." if also else ""
         )
     name = outcome(log)
-    if not log.steps and not log.rollouts:
-        return "Nothing can be said: the log holds no numbers that are known."
     if name is None:
         return "Little can be said: the log holds no rewards, and nothing else in it is wrong."
     moved = change(log.values(name))
@@ -94,4 +92,4 @@ def _coverage(log: Log) -> Iterable[Finding]:
         missing = "; ".join(f"{check} (needs {names})" for check, names in lacking.items())
         yield Finding("not in the log", float(len(lacking)), note=f"{missing}.")
     for text in log.remarks:
-        yield Finding("not read", note=visible(f"{text[:1].upper()}{text[1:]}."))
+        yield Finding("not read", note=visible(f"{text.rstrip('.')}."))

@@ -5,14 +5,22 @@ The format has no word for a reward: one is read from `final_metrics.extra` or `
 `turnwise export` and Harbor's exporters put it. There are no steps of a training.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
+from turnwise_trust.doctor.readers.lines import (
+    document,
+    mapping,
+    number,
+    numbers,
+    objects,
+    rows,
+    said,
+    whole,
+)
 
 VERSION = "schema_version"
 LIMITS = "truncated"
@@ -36,12 +44,10 @@ def read_file(file: Path) -> Iterator[Event]:
             yield row if isinstance(row, Remark) else _rollout(row)
         return
     try:
-        value = json.loads(file.read_bytes())
-    except (ValueError, RecursionError):
-        yield Remark(f"{file.name} is cut off or no JSON, and was left out")
+        value = document(file)
+    except DataError as error:
+        yield Remark(f"{error}, and was left out")
         return
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from None
     if isinstance(value, dict) and is_atif(value):
         yield _rollout(value)
 

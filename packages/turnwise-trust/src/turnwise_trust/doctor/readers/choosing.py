@@ -25,6 +25,8 @@ Choice = tuple[str, str, Reader]
 """The format in words, the framework as remedies name it, and the reader."""
 
 ATIF: Choice = ("ATIF", "", atif.read_file)
+PACKED = (b"\x1f\x8b", b"BZ", b"\xfd7", b"PK", b"\x28\xb5")
+"""The first bytes of gzip, bzip2, xz, zip and zstandard."""
 KNOWN = (
     "a run's folder of turnwise; an output folder of TRL, its trainer_state.json or a "
     "completions parquet; verl's rollout_data_dir, its file logger or console; a run's folder of "
@@ -42,8 +44,24 @@ def chosen(path: Path, mapping: Mapping[str, str]) -> Choice:
         return "JSON lines", "", lambda file: read_plain(file, mapping)
     found = _of_folder(path) if path.is_dir() else _of_file(path)
     if found is None:
-        raise DataError(f"{path} is in no format that is read. Formats: {KNOWN}")
+        raise DataError(f"{path} {_why(b'' if path.is_dir() else _start(path))}")
     return found
+
+
+def _start(file: Path) -> bytes:
+    if not file.stat().st_size:
+        raise DataError(f"{file} is empty")
+    with file.open("rb") as opened:
+        return opened.read(2)
+
+
+def _why(start: bytes) -> str:
+    """Why a file that begins so is not read, and what to do."""
+    if start in PACKED:
+        return "is packed: unpack it first"
+    if start[:1] == b"[":
+        return "is one array: write a line for each object, as `jq -c '.[]'` does"
+    return f"is in no format that is read. Formats: {KNOWN}"
 
 
 def _of_folder(folder: Path) -> Choice | None:

@@ -6,7 +6,7 @@ messages and output with its stop reason. An epoch is an episode, and there are 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from struct import error, unpack
 from typing import Any, BinaryIO
@@ -14,22 +14,21 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import pyarrow as pa
 
-from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import mapping, number, rows, said
+from turnwise_trust.doctor.readers.lines import document, mapping, number, rows, said
 
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's letters for correct, incorrect, partly correct and no answer."""
 ZSTANDARD = 93
 """The method's number in zip files."""
-LARGEST = 512 * 1024 * 1024
-"""Bytes of a .json that are read at once."""
 Row = Mapping[str, Any]
 
 
 def read_log(file: Path) -> Iterator[Event]:
     """The samples of a log."""
-    for row in _zipped(file) if file.suffix == ".eval" else _samples(file):
+    for row in (
+        _zipped(file) if file.suffix == ".eval" else rows(mapping(document(file)).get("samples"))
+    ):
         if isinstance(row, Remark):
             yield row
         elif isinstance(row, Mapping):
@@ -58,14 +57,8 @@ def _content(archive: ZipFile, entry: ZipInfo, opened: BinaryIO) -> bytes:
     return content
 
 
-def _samples(file: Path) -> Iterable[Any]:
-    try:
-        if file.stat().st_size > LARGEST:
-            raise DataError(f"{file} is too large for .json: inspect log convert --to eval {file}")
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
-    return rows(mapping(found).get("samples"))
+def _samples(file: Path) -> list[Row]:
+    return rows(mapping(document(file)).get("samples"))
 
 
 def _rollout(row: Row) -> Event:

@@ -10,26 +10,54 @@ from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Remark
 
 Row = Mapping[str, Any]
+LARGEST = 256 * 1024 * 1024
+"""Bytes of a file that is one value."""
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that are read; a longer one counts as damaged."""
 
 
 def objects(file: Path) -> Iterator[Row | Remark]:
-    """The objects of a file, then a remark on lines that are none, where there are any."""
-    damaged, first, whole, empty = 0, 0, True, True
+    """The objects of a file that share a field with its first, then remarks on other lines."""
+    damaged, first, whole, empty, others = 0, 0, True, True, 0
+    known: Row = {}
     for number, line in _lines(file):
         whole, empty = line.endswith(b"\n"), empty and not line.strip()
         value = _value(line)
         if isinstance(value, dict):
-            yield value
+            known = known or value
+            if known and known.keys().isdisjoint(value):
+                others += 1
+            else:
+                yield value
         elif line.strip():
             damaged, first = damaged + 1, first or number
+    if others:
+        yield Remark(
+            f"{others} lines of {file.name} share no field with its first, and were left out: give "
+            "each format or version a file of its own"
+        )
     if empty:
         yield Remark(f"{file.name} is empty")
     elif damaged == 1 and not whole:
         yield Remark(f"the last line of {file.name} is cut off, and was left out")
     elif damaged:
         yield Remark(f"{damaged} lines of {file.name} are no objects, line {first} the first")
+
+
+def document(file: Path) -> Any:
+    """The one value that a file is. Raises DataError for a damaged one, and for a larger one than
+    can be held."""
+    try:
+        if (size := file.stat().st_size) > LARGEST:
+            raise DataError(
+                f"{file} is one value of {size / 1e9:.1f} GB, and {LARGEST / 1e9:.1f} GB are read "
+                "at once: give a log in lines, or a smaller one"
+            )
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{file} is cut off, or no JSON") from None
 
 
 def first_object(file: Path) -> Row:

@@ -5,7 +5,6 @@ newest checkpoint; `completions/completions_STEP.parquet` has the texts, with `l
 step, prompt, completion, a column for each reward function, and the advantage.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Measured, Remark, Rollout
 from turnwise_trust.doctor.readers.history import measured
-from turnwise_trust.doctor.readers.lines import number, said, whole
+from turnwise_trust.doctor.readers.lines import document, mapping, number, rows, said, whole
 
 STATE = "trainer_state.json"
 OTHERS = ("step", "prompt", "completion", "advantage")
@@ -52,12 +50,7 @@ def read_folder(folder: Path) -> Iterator[Event]:
 
 def read_state(file: Path) -> Iterator[Measured]:
     """The numbers of `log_history`."""
-    try:
-        history = json.loads(file.read_bytes())["log_history"]
-        rows = [row for row in history if isinstance(row, Mapping)]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DataError(f"{file} is damaged or no state of a trainer: {error!r}") from None
-    for row in rows:
+    for row in rows(mapping(document(file)).get("log_history")):
         yield from measured(row)
 
 

@@ -48,7 +48,7 @@ def ungraded(log: Log) -> Iterable[Cause]:
     if share > UNGRADED:
         note = f"{share:.0%} of the episodes have no grade: what they did teaches nothing."
         if outcome(log) is None:
-            note = "No episode of the log has a reward: none was graded, or it is not logged."
+            note = "No episode of the log has a number as its reward: none was graded or logged."
         weight = 1.0 if share >= NEARLY_ALL else share
         yield cause(log, "ungraded episodes", weight, note, share, UNGRADED, "ungraded")
 
