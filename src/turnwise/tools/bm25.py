@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import bm25s
 import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.errors import DataError
 
@@ -51,20 +52,26 @@ class BM25Index:
         ]
         if not vocabulary:
             raise DataError("the documents to search are empty: there is not one word in them")
-        self._vocabulary = vocabulary
+        self._vocabulary, self._count = vocabulary, len(documents)
         self._ranking = bm25s.BM25(b=b, backend="numpy", csc_backend="numpy")
         self._ranking.index(
             (documents, dict(vocabulary)), create_empty_token=False, show_progress=False
         )
 
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of each text for a query; 0 for one without any of its words."""
+        asked = dict.fromkeys([*words(query), *_exact(query)])
+        known = [self._vocabulary[word] for word in asked if word in self._vocabulary]
+        if not known:
+            return np.zeros(self._count, np.float32)
+        return np.asarray(self._ranking.get_scores_from_ids(known), np.float32)
+
     def search(self, query: str, k: int) -> list[int]:
         """Positions of the best `k` texts or fewer, best first; equal scores in order of position.
         A text without any of the query's words is left out; words that no text has are ignored."""
-        asked = dict.fromkeys([*words(query), *_exact(query)])
-        known = [self._vocabulary[word] for word in asked if word in self._vocabulary]
-        if not known or k < 1:
+        if k < 1:
             return []
-        scores = self._ranking.get_scores_from_ids(known)
+        scores = self.scores(query)
         candidates = np.flatnonzero(scores)
         order = np.argsort(-scores[candidates], kind="stable")[:k]
         return [int(position) for position in candidates[order]]
