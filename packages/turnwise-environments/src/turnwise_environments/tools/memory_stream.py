@@ -3,11 +3,8 @@
 What is recalled are the memories with the highest sum of recency, importance and relevance. The
 first decays with the hours since a memory was last recalled, the second is given with it, the third
 is BM25 in place of the paper's embeddings; each is scaled to [0, 1] over the stream. Source: Park
-et al. 2023 (arXiv 2304.03442, section 4). Not here: who rates a memory, and who writes a reflection.
+et al. 2023 (arXiv 2304.03442, section 4). Not here: how important a memory is, and who reflects.
 """
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,27 +15,17 @@ DECAY = 0.995
 """The share of recency that is left after an hour, as published."""
 
 
-@dataclass(frozen=True)
-class Weights:
-    """What each part counts in a memory's score. Example: Weights(recency=0.0)."""
-
-    recency: float = 1.0
-    importance: float = 1.0
-    relevance: float = 1.0
-
-
 class MemoryStream:
     """Memories in the order in which they were made. Hours count from any moment."""
 
-    def __init__(self, weights: Weights = Weights()) -> None:
-        self._weights = weights
-        self._texts: list[str] = []
-        self._importance: list[float] = []
-        self._recalled: list[int] = []
+    def __init__(self, recency: float = 1.0, importance: float = 1.0, relevance: float = 1.0):
+        """The weights of the parts of a score, as published."""
+        self._weights = recency, importance, relevance
+        self._texts, self._importance, self._used = list[str](), list[float](), list[int]()
         self._reflected = 0
 
     @property
-    def since_reflection(self) -> Sequence[str]:
+    def since_reflection(self) -> list[str]:
         """What was observed since the last reflection."""
         return self._texts[self._reflected :]
 
@@ -50,7 +37,7 @@ class MemoryStream:
     def observe(self, text: str, importance: float, hour: int) -> None:
         self._texts.append(text)
         self._importance.append(importance)
-        self._recalled.append(hour)
+        self._used.append(hour)
 
     def reflect(self, text: str, importance: float, hour: int) -> None:
         """Keep a statement on what was observed until now."""
@@ -59,22 +46,19 @@ class MemoryStream:
 
     def recall(self, query: str, count: int, hour: int) -> list[str]:
         """The `count` memories with the highest scores, or fewer, in the order in which they were
-        made; of equal ones the earlier."""
+        made."""
         if not self._texts or not count:
             return []
         best = np.sort(np.argsort(-self._scores(query, hour), kind="stable")[:count])
         for place in best:
-            self._recalled[place] = hour
+            self._used[place] = hour
         return [self._texts[place] for place in best]
 
     def _scores(self, query: str, hour: int) -> NDArray[np.float64]:
-        recency = DECAY ** (hour - np.array(self._recalled))
+        recency = DECAY ** (hour - np.array(self._used))
         relevance = BM25Index(self._texts, [""] * len(self._texts)).scores(query)
-        return (
-            self._weights.recency * _scaled(recency)
-            + self._weights.importance * _scaled(self._importance)
-            + self._weights.relevance * _scaled(relevance)
-        )
+        parts = [_scaled(part) for part in (recency, self._importance, relevance)]
+        return np.asarray(np.dot(self._weights, parts))
 
 
 def _scaled(numbers: ArrayLike) -> NDArray[np.float64]:
