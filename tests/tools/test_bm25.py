@@ -41,6 +41,8 @@ def test_only_texts_with_a_word_of_the_query_are_results():
     index = BM25Index(TEXTS, NAMES)
     assert index.search("extractall", 4) == [1]
     assert index.search("unheard of", 4) == [0]
+    assert [score > 0 for score in index.scores("unheard of")] == [True, False, False, False]
+    assert not index.scores("nowhere").any()
     assert index.search("nowhere", 4) == []
     assert index.search("", 4) == []
     assert index.search("TarFile", 0) == []

@@ -112,6 +112,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "textworld": Case(
         {"tasks": {"count": 3}, "max_steps": 6}, package="textworld", hidden=("walkthrough",)
     ),
+    "village": Case({"count": 16}, most=16, compared=4),
     "web_forms": Case(few={"count": 26}, counted=True),
 }
 ELSEWHERE = {

@@ -55,21 +55,21 @@ a meal is of the favourite food."""
 
 @dataclass(frozen=True)
 class Scene:
-    """Something happens, is asked, or both, as what somebody is told is what was answered.
+    """Something is asked, or happens, or both: one is told what another one has answered.
 
-    Example: Scene(9, "place", "rope in barn", ["Ana", "Ben"], 4.0)
+    Example: Scene(9, "place", text="rope in barn", seen_by=["Ana", "Ben"], importance=4.0)
     """
 
     hour: int
     kind: str
-    text: str = ""
-    """What is observed, with a place for the answer."""
-    seen_by: Sequence[str] = ()
-    importance: float = 0.0
     who: str = ""
     """The one who is asked."""
     question: str = ""
     answer: str = ""
+    text: str = ""
+    """What is observed, with a place for the answer."""
+    seen_by: Sequence[str] = ()
+    importance: float = 0.0
 
 
 class Village(Environment):
@@ -170,17 +170,15 @@ class Village(Environment):
         stream, tastes = self._streams[who], self._story.tastes
         seen = " ".join(stream.since_reflection).split()
         about = max((one for one in tastes if one != who), key=seen.count)
-        question = TASTE.format(about)
-        recalled = stream.recall(question, REFLECTED * self.recalled, hour)
-        scene = Scene(hour, "taste", who=who, question=question, answer=tastes[about])
-        said = yield from self._shown(scene, recalled)
+        one = Scene(hour, "taste", who, TASTE.format(about), tastes[about])
+        recalled = stream.recall(one.question, REFLECTED * self.recalled, hour)
+        said = yield from self._shown(one, recalled)
         stream.reflect(f"{about} likes {said}", REFLECTION, hour)
 
     def _shown(self, one: Scene, recalled: Sequence[str]) -> Generator[str, str, str]:
         """Show what is asked, and what is recalled; the first word of what is said."""
-        self._answer, (day, hour) = one.answer, divmod(one.hour, 24)
-        memories = "".join(f" {text}." for text in recalled)
-        said = yield f"{one.who}, day {day + 1}, {hour}:00.{memories} {one.question}"
+        self._answer = one.answer
+        said = yield " ".join([f"{one.who}.", *(f"{text}." for text in recalled), one.question])
         return " ".join(said.split()[:1])
 
 
@@ -247,24 +245,21 @@ class Story:
 
     def _evening(self, hour: int) -> Iterator[Scene]:
         """A question of each kind, to one who could know."""
-
-        def asked(kind: str, who: str, question: str, answer: str) -> Scene:
-            return Scene(hour, kind, who=who, question=question, answer=answer)
-
         choice = self._stream.choice
         thing, knowing = choice(list(self._knowing.items()))
-        yield asked("place", choice(knowing), f"Where is {thing}?", self._places[thing])
+        yield Scene(hour, "place", choice(knowing), f"Where is {thing}?", self._places[thing])
         (who, thing), teller = choice(list(self._tellers.items()))
-        yield asked("teller", who, f"Who says where {thing} is?", teller)
+        yield Scene(hour, "teller", who, f"Who says where {thing} is?", teller)
         about, news = choice(list(self._news.items()))
-        yield asked("news", choice(news.seen_by), f"What of {about}?", news.text.split()[-1])
+        yield Scene(hour, "news", choice(news.seen_by), f"What of {about}?", news.text.split()[-1])
         about, food = choice(list(self.tastes.items()))
-        yield asked("taste", choice(self._others(about)), TASTE.format(about), food)
+        yield Scene(hour, "taste", choice(self._others(about)), TASTE.format(about), food)
         about, food = choice(list(self.tastes.items()))
-        yield asked("guest", choice(self._others(about)), f"Invite whom for {food}?", about)
+        yield Scene(hour, "guest", choice(self._others(about)), f"Invite whom for {food}?", about)
 
     def _event(self, hour: int, kind: str, text: str, seen_by: Sequence[str]) -> Scene:
-        return Scene(hour, kind, text, seen_by, self._stream.uniform(*IMPORTANCE[kind]))
+        importance = self._stream.uniform(*IMPORTANCE[kind])
+        return Scene(hour, kind, text=text, seen_by=seen_by, importance=importance)
 
     def _others(self, who: str) -> list[str]:
         return [one for one in self.tastes if one != who]
