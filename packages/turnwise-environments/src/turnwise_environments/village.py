@@ -80,9 +80,9 @@ class Village(Environment):
         "1",
         rewards="shares",
         parts={
-            "right": share("right answers"),
-            "recalled": share("questions whose answer stands in what was recalled"),
-            **{f"right_{kind}": share(f"right answers, {asked}") for kind, asked in KINDS.items()},
+            "right": share("share of right answers"),
+            "recalled": share("share of questions whose answer stands in what was recalled"),
+            **{f"right_{kind}": share(f"right answers: {asked}") for kind, asked in KINDS.items()},
         },
     )
 
