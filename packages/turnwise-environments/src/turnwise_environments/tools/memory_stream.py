@@ -64,4 +64,4 @@ class MemoryStream:
 def _scaled(numbers: ArrayLike) -> NDArray[np.float64]:
     """To [0, 1]; 0 where all are equal."""
     found = np.asarray(numbers, np.float64)
-    return (found - found.min()) / (np.ptp(found) or 1.0)
+    return np.asarray((found - found.min()) / (np.ptp(found) or 1.0))
