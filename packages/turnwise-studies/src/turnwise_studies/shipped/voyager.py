@@ -146,7 +146,7 @@ class Workshop(Environment):
         return self._goal in held
 
     def _after(self, call: tuple[str, str], held: Sequence[str]) -> list[str]:
-        """What is held after a call. Raises ToolError where it cannot be done."""
+        """The hands after a call. Raises ToolError where it cannot be done."""
         tool_name, name = call
         if tool_name == "make":
             return self._combined(name, held)
