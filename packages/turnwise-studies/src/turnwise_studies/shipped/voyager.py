@@ -137,7 +137,9 @@ class Workshop(Environment):
     def _act(self, tool_name: str, name: str) -> str:
         self._held = self._after((tool_name, name.strip()), self._held)
         self._plan.append((tool_name, name.strip()))
-        return f"held: {' '.join(self._held)}"
+        held = f"held: {' '.join(self._held)}."
+        fits = [item for item, parts in self._recipes.items() if set(parts) <= set(self._held)]
+        return f"{held} Fits: {' '.join(fits)}." if fits else held
 
     def _makes_again(self) -> bool:
         held: Sequence[str] = ()
