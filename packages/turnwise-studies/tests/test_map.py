@@ -16,4 +16,4 @@ def test_the_verdicts_of_the_map_are_those_of_the_figures() -> None:
         figures = json.loads((SYSTEMS / f"{study}.json").read_text())
         assert figures["effects"][CLAIMS[claim]]["verdict"] == verdict, study
     studies = {file.stem for file in SYSTEMS.glob("*.json")}
-    assert studies - {study for study, *_ in rows} == {"smollm2", "verifiability"}
+    assert studies - {study for study, *_ in rows} == {"demo", "smollm2", "verifiability"}
