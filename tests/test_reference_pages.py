@@ -130,8 +130,8 @@ def test_signatures_and_docstrings_as_one_reads_them() -> None:
 def test_options_of_environments_have_the_ranges_of_their_signatures() -> None:
     page = PAGES["environment_options.md"]()
     section = page.partition("\n## mathematics\n")[2].partition("\n## ")[0]
-    assert "- `tasks.max_steps = 4` (1 to 4)\n" in section
-    assert "- `tasks.file` (text, needed)\n" in section
-    assert "- `tasks.heldout_share = 0.5` (0 to 1)\n" in section
-    assert '- `interpreter = "calculator"` (`calculator`, `python`, `none`)\n' in section
-    assert "- `kinds` (list of `none`, `search`, `calculator`, `both`, all by default)\n" in page
+    assert "`tasks.max_steps = 4` (1 to 4)" in section
+    assert "`tasks.file` (text, needed)" in section
+    assert "`tasks.heldout_share = 0.5` (0 to 1)" in section
+    assert '`interpreter = "calculator"` (`calculator`, `python`, `none`)' in section
+    assert "`kinds` (list of `none`, `search`, `calculator`, `both`, all by default)" in page

@@ -1,5 +1,6 @@
 """command_line.md: every command with its arguments and options."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,17 +9,26 @@ import typer
 from turnwise.commands.cli import with_wings
 from turnwise.wings import wings
 
-AS_JSON = "Print JSON instead of a table."
-"""The help of an option that many commands have; it is said once."""
+MANY = 3
+"""Commands from which on an option that they have alike is said once, at the top."""
 
 
 def command_page() -> str:
     """Every command with its arguments and options."""
     group: Any = typer.main.get_command(with_wings())
-    text = f"# Command line\n\n{group.help}\n\n{group.epilog} `--json`: {AS_JSON}\n"
-    for name, command in _commands(group):
+    options = {
+        (name, command): [_option(each) for each in command.params if each.name != "help"]
+        for name, command in _commands(group)
+    }
+    counts = Counter(line for lines in options.values() for line in lines)
+    alike = [line for line, count in counts.items() if count >= MANY]
+    text = f"# Command line\n\n{group.help}\n\n{group.epilog} What several commands have:\n\n"
+    text += "".join(alike)
+    for (name, command), lines in options.items():
         text += f"\n## turnwise {name}\n\n{' '.join((command.help or '').split())}\n\n"
-        text += "".join(_option(each) for each in command.params if each.name != "help")
+        text += "".join(
+            f"{line.split(':')[0].strip()}\n" if line in alike else line for line in lines
+        )
     return text
 
 
@@ -40,5 +50,4 @@ def _option(each: Any) -> str:
     default = each.default() if callable(each.default) else each.default
     is_shown = default not in (None, False, ()) and "UNSET" not in repr(default).upper()
     meaning = " ".join((getattr(each, "help", "") or "").split())
-    said = "" if meaning == AS_JSON else f": {meaning}"
-    return f"- `{name}`{f' (`{default}`)' if is_shown else ''}{said}\n"
+    return f"- `{name}`{f' (`{default}`)' if is_shown else ''}: {meaning}\n"

@@ -1,9 +1,10 @@
 """environment_options.md: the options of every environment, from the signature of its class."""
 
 import inspect
+import itertools
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scripts.reference.text import SETTINGS, attribute_docs, paragraph, setting
@@ -25,9 +26,17 @@ def options_page() -> str:
         documented = paragraph(getattr(kind.__init__, "__doc__", ""))
         text += f"\n## {name}\n\n{description[0].upper()}{description[1:]}.\n\n"
         if lines := [line for parameter in _parameters(kind) for line in _lines(*parameter)]:
-            text += "".join(lines)
+            text += "".join(_on_one_line(lines))
             text += "" if re.match("Raises|$", documented) else f"\n{documented}\n"
     return text
+
+
+def _on_one_line(lines: Iterable[str]) -> Iterator[str]:
+    """Options without a meaning of their own, one after the other, share a line."""
+    for is_told, group in itertools.groupby(lines, lambda line: ": " in line):
+        found = list(group)
+        plain = ", ".join(line.removeprefix("- ").rstrip() for line in found)
+        yield "".join(found) if is_told else f"- {plain}\n"
 
 
 def _parameters(kind: Any) -> Iterator[tuple[str, Any, Any]]:

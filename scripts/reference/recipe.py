@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -33,8 +33,17 @@ def recipe_page() -> str:
         text += tables_of(key, field)
         if key == "sandbox" and not choice_of(field)[0]:
             text += section_text(key, SandboxSettings) + section_text("sandbox.limits", Limits)
-    # Kinds of a choice can have a table in common, as those of judges have their models.
-    return "\n## ".join(dict.fromkeys(text.split("\n## ")))
+    return "\n## ".join(_once(text.split("\n## ")))
+
+
+def _once(sections: Sequence[str]) -> Iterator[str]:
+    """The sections, each once, though kinds of a choice have a table in common, as those of judges
+    their models; one that says what another one says names it."""
+    said: dict[str, str] = {}
+    for section in dict.fromkeys(sections):
+        title, _, text = section.partition("\n\n")
+        first = said.setdefault(text, title)
+        yield section if first == title else f"{title}\n\nAs {first}.\n"
 
 
 def _of_wings() -> str:

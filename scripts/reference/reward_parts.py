@@ -1,6 +1,7 @@
 """reward_parts.md: what a recipe can make a reward of, from the declarations in the code."""
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -42,17 +43,18 @@ def reward_page() -> str:
         "`[reward]`, and without one it is all that an environment rewards, but for the ones "
         "marked. The parts below are reported only, unless a recipe names them: they stand in "
         "metrics and trajectories, and count for nothing. They have no options. Where nothing else "
-        "is said, they are of the trajectory, from 0 to 1. A part whose range is not known needs a "
-        "`range` in the recipe, or `reward.dominance = false`.\n\n"
+        "is said, they are of the trajectory, and from 0 to 1. A part whose range is not known "
+        "needs a `range` in the recipe, or `reward.dominance = false`.\n\n"
     )
     silent: dict[bool, list[str]] = {True: [], False: []}
+    said: dict[str, str] = {}
     for name in ENVIRONMENTS.descriptions():
         parts, note = _reported(name), _outcome(name)
         if parts or note:
-            text += f"- `{name}`{f' ({note})' if note else ''}\n{_lines(parts)}"
+            text += f"- `{name}`{f' ({note})' if note else ''}\n{_lines(name, parts, said)}"
         else:
             silent[ENVIRONMENTS.get(name).facts is None].append(f"`{name}`")
-    text += f"- any, with `environment.consequential`\n{_lines(RULED)}"
+    text += f"- any, with `environment.consequential`\n{_lines('any', RULED, said)}"
     text += f"\nThe outcome alone: {', '.join(silent[False])}. "
     return f"{text}What their tasks report: {', '.join(silent[True])}.\n"
 
@@ -65,14 +67,21 @@ def _measured(part: RewardPart) -> str:
     return f"{str(part.scope).capitalize()}, {found}"
 
 
-def _lines(parts: Mapping[str, RewardPart]) -> str:
-    """The parts that an environment reports, below its name."""
-    usual = f"{str(Scope.TRAJECTORY).capitalize()}, 0 to 1"
-    notes = {name: _measured(part) for name, part in parts.items()}
-    return "".join(
-        f"    - `{name}`{'' if notes[name] == usual else f' ({notes[name].lower()})'}: "
-        f"{part.description}\n"
-        for name, part in parts.items()
+def _lines(environment: str, parts: Mapping[str, RewardPart], said: dict[str, str]) -> str:
+    """The parts that an environment reports, below its name; of those that others before it report
+    alike, the names, by the first of these. `said` has the lines by then, each with its own."""
+    text, alike = "", dict[str, list[str]]()
+    for name, part in parts.items():
+        note = re.sub(", 0 to 1(?=,|$)", "", _measured(part).lower())
+        note = note.removeprefix(Scope.TRAJECTORY).removeprefix(", ")
+        line = f"    - `{name}`{f' ({note})' if note else ''}: {part.description}\n"
+        first = said.setdefault(line, environment)
+        if first == environment:
+            text += line
+        else:
+            alike.setdefault(first, []).append(f"`{name}`")
+    return text + "".join(
+        f"    - {', '.join(names)}, as `{first}`\n" for first, names in alike.items()
     )
 
 

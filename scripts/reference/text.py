@@ -53,7 +53,10 @@ def paragraph(text: str | None) -> str:
     return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
 
 
-SETTINGS = "Each stands with its default, whose type is its own where none is said."
+SETTINGS = (
+    "Each stands with its default, whose type is its own where none is said; that a number is at "
+    "least 0, or at least 1, is left out."
+)
 
 
 def setting(key: str, annotation: Any, limits: list[Any], default: Any, meaning: str = "") -> str:
@@ -66,7 +69,7 @@ def setting(key: str, annotation: Any, limits: list[Any], default: Any, meaning:
     else:
         kind = allowed(annotation, limits)
         if isinstance(default, int | float):
-            kind = re.sub("^(integer|number|true or false)(?! or )( |$)", "", kind)
+            kind = re.sub("^(integer|number|true or false)(?! or )( |$)(≥ [01]$)?", "", kind)
         elif isinstance(default, str | dict) and kind in ("text", "table"):
             kind = ""
         notes = [kind] if kind else []

@@ -2,7 +2,7 @@
 `Figures` alone: nothing was typed by hand but what the study's file says."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.evaluation.details import probability
@@ -12,7 +12,7 @@ from turnwise_studies.results.measures import Measured
 
 WIDE = "---\nhide: [toc]\n---"
 """The site gives a page without a table of contents more room."""
-MADE = "<!-- Made by `turnwise study`: give the command below again. -->"
+MADE = "<!-- Made by `turnwise study`. -->"
 SMALLEST = (
     "**This is the smallest form of the study, with which one sees that it works. It is no "
     "result.**"
@@ -23,15 +23,14 @@ NONE = "–"
 def table(figures: Figures) -> str:
     """Arms with the same numbers, as those with one cold start before RL, have one row."""
     several = len(figures.seeds) > 1
-    head = ["metric", "arm", *(f"seed {seed}" for seed in figures.seeds)]
-    head += ["mean (95% over seeds)"] if several else []
-    lines = [_row(head), "|" + "---|" * len(head)]
+    numbers = ["by seed", "mean (95% over seeds)"] if several else ["number (95% over tasks)"]
+    lines = [_row(["metric", "arm", *numbers]), "|" + "---|" * (2 + len(numbers))]
     found: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for name, arm, of in by_metric(figures):
         rate = name in figures.rates
-        one_seed = _without_interval if several else measured_text
-        cells = [one_seed(one, rate) for one in of.by_seed.values()]
-        cells += [_mean_of(of, rate)] if several else []
+        measured = of.by_seed.values()
+        cells = [_by_seed(measured, rate), _mean_of(of, rate)]
+        cells = cells if several else [measured_text(one, rate) for one in measured]
         found.setdefault(name, {}).setdefault((*cells,), []).append(arm)
     for name, rows in found.items():
         names = [name, *[""] * (len(rows) - 1)]
@@ -63,13 +62,12 @@ def page(figures: Figures, plot: str) -> str:
         "" if figures.effects else "The study claims no effect: it is a comparison.",
         "## All arms and seeds",
         table(figures).rstrip(),
-        _reading(figures),
         f"![All arms by step]({plot})" if plot else "",
         "## How it was measured",
-        f"- Command: `{figures.command}`\n"
-        f"- Seeds: {', '.join(map(str, figures.seeds))}; {figures.minutes:.0f} minutes\n"
-        f"- Machine: {'; '.join(figures.machines)}\n"
-        f"- Commit: {', '.join(f'`{one}`' for one in figures.commits)}, {figures.measured}",
+        f"- `{figures.command}`, seeds {', '.join(map(str, figures.seeds))}: "
+        f"{figures.minutes:.0f} minutes\n"
+        f"- {'; '.join(figures.machines)}\n"
+        f"- {', '.join(f'`{one}`' for one in figures.commits)}, {figures.measured}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -87,10 +85,9 @@ def effect_text(effect: Effect, figures: Figures) -> str:
     if effect.published:
         source = f" ({effect.source})" if effect.source else ""
         lines += [f"- Published: {effect.published}{source}."]
-    lines += [f"- Here: {difference_text(effect, rate)}.", f"- {verdict}"]
     seen = detectable_text(effect, figures)
-    lines += [f"- {seen}." if seen else ""]
-    return "\n".join(lines).rstrip()
+    verdict += f" {seen}." if seen else ""
+    return "\n".join([*lines, f"- Here: {difference_text(effect, rate)}.", f"- {verdict}"])
 
 
 def detectable_text(effect: Effect, figures: Figures) -> str:
@@ -99,11 +96,11 @@ def detectable_text(effect: Effect, figures: Figures) -> str:
     if effect.verdict != "not shown" or least is None or figures.smallest:
         return ""
     rate = effect.metric in figures.rates
-    seeds = f"{len(effect.by_seed)} seeds that differ as these do"
+    seeds = f"{len(effect.by_seed)} seeds like these"
     if rate and least > 1:
         return f"{seeds} could show hardly any difference"
     size = f"{100 * least:.1f} points" if rate else _number(least, rate)
-    return f"{seeds} show a difference of {size} in 80% of cases"
+    return f"{seeds} show {size} in 80% of cases"
 
 
 def difference_text(effect: Effect, rate: bool) -> str:
@@ -111,19 +108,15 @@ def difference_text(effect: Effect, rate: bool) -> str:
     mean = effect.over_seeds
     if mean is None:
         return f"{name}: not every run has the number"
-    each = ", ".join(_signed(value, rate) for value in effect.by_seed.values())
-    p = "" if effect.p_corrected is None else f", p {_probability(effect.p_corrected)}"
+    p = "" if effect.p_corrected is None else f", p {_probability(effect.p_corrected)} (Holm)"
     points = " points" if rate else ""
-    text = f"{name} {_signed(mean.mean, rate)}{points}{_interval(mean, rate)}{p}; by seed {each}"
+    text = f"{name} {_signed(mean.mean, rate)}{points}{_interval(mean, rate)}{p}"
     if effect.ratio is not None:
         text += f"; {_times(effect.ratio)} as much"
     if effect.by_task is not None:
         by = effect.by_task
         low, high = _signed(by.low, rate), _signed(by.high, rate)
-        text += (
-            f"; by task {_signed(by.difference, rate)}{points} ({low} to {high}; {by.tasks} tasks, "
-            f"{by.pairs} pairs)"
-        )
+        text += f"; by task {low} to {high} ({by.tasks} tasks, {by.pairs} pairs)"
     return text
 
 
@@ -135,9 +128,10 @@ def measured_text(one: Measured, rate: bool) -> str:
     return f"{_number(one.value, rate)} ({_range(one.low, one.high, rate)})"
 
 
-def _without_interval(one: Measured, rate: bool) -> str:
-    """A seed's number among several: its interval over tasks stands in the figures' file."""
-    return NONE if one.value is None else _number(one.value, rate)
+def _by_seed(measured: Iterable[Measured], rate: bool) -> str:
+    """The numbers in the order of the seeds, without intervals, which the figures' file has."""
+    numbers = [NONE if one.value is None else _number(one.value, rate) for one in measured]
+    return ", ".join(numbers) if len(set(numbers)) > 1 else f"each {numbers[0]}"
 
 
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
@@ -154,9 +148,9 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     first, some = (sum("effect shown" in one[:claims] for one in verdicts) for claims in (1, None))
     text = (
         "A line for each claim. An effect is shown if the 95% intervals of the paired difference, "
-        "over seeds and by task, lie on the claimed side of 0, opposite if they lie on the other "
-        "one; not shown is not the same as not there: a study's page says what could have been "
-        f"seen. Minutes are of all runs, added up; {NONE}, or no row: there is no such number. "
+        "over seeds (Student's t) and by task, lie on the claimed side of 0, opposite if on the "
+        "other one; not shown is not the same as not there: a study's page says what could have "
+        f"been seen. Minutes are of all runs together; {NONE}, or no row: there is no such number. "
         f"{len(studies)} studies, {counts.total()} "
         f"claims: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. "
         f"A study's first claim is shown in {first} of them, at least one claim in {some}."
@@ -184,14 +178,6 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
             here += f", {_times(Mean(**effect['ratio']))}"
     verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
     return claim.rstrip("."), verdict, here, effect["published"] or NONE
-
-
-def _reading(figures: Figures) -> str:
-    over = "over seeds (Student's t)" if len(figures.seeds) > 1 else "over tasks"
-    text = f"Intervals are 95%, {over}"
-    if len(figures.effects) > 1:
-        text += f"; p is corrected for {len(figures.effects)} claims (Holm)"
-    return f"{text}."
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
