@@ -20,6 +20,7 @@ from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.makers import (
     MakeSecond,
+    SecondParts,
     Words,
     load_teacher,
     second_model,
@@ -153,7 +154,7 @@ def run_learner(
     cold_start: Path | None,
 ) -> RunLearner:
     """The learner of a recipe's policy; arguments as for `Resources.learner`."""
-    second = second_model(recipe, algorithm, model, words)
+    second = second_model(SecondParts(recipe, algorithm, model, words))
     reference = load_reference(recipe, algorithm, cold_start)
     teacher = load_teacher(recipe, recipe.model.device)
     temperature = recipe.rollout.temperature

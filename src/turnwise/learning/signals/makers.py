@@ -31,6 +31,20 @@ Words = tuple[NDArray[np.int64], ...]
 MakeSecond = Callable[[PolicyLearner], SecondModel]
 
 
+class SecondParts(NamedTuple):
+    """The parts of a run that a second model is begun with, before ranks divide the policy."""
+
+    recipe: Recipe
+    algorithm: Algorithm
+    policy: nn.Module
+    words: Words | None
+    ranks: Ranks = ALONE
+
+    def copied(self) -> nn.Module | None:
+        """A copy for ranks to divide; None on one process, where a second model makes its own."""
+        return None if self.ranks.count == 1 else copy_to_divide(self.policy)
+
+
 class Sources(NamedTuple):
     """The parts of a run that its signals are made of."""
 
@@ -61,14 +75,7 @@ class SignalMaker:
         """The words that the second model needs, if any."""
         return None
 
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond | None:
+    def second_model(self, given: SecondParts) -> MakeSecond | None:
         """Begin to make the second model, if any: see `choice.second_model`."""
         return None
 
@@ -77,11 +84,6 @@ class SignalMaker:
     ) -> ModelSignal:
         """The signal of a teacher's model. Raises NotImplementedError where that is none."""
         raise NotImplementedError
-
-
-def copied(policy: nn.Module, ranks: Ranks) -> nn.Module | None:
-    """A copy for ranks to divide; None on one process, where a second model makes its own."""
-    return None if ranks.count == 1 else copy_to_divide(policy)
 
 
 def signals_of(
@@ -126,21 +128,14 @@ def words_of(algorithm: Algorithm, scaffold: Scaffold) -> Words | None:
     return next((words for words in found if words is not None), None)
 
 
-def second_model(
-    recipe: Recipe,
-    algorithm: Algorithm,
-    policy: nn.Module,
-    words: Words | None,
-    ranks: Ranks = ALONE,
-) -> MakeSecond | None:
+def second_model(given: SecondParts) -> MakeSecond | None:
     """Begin to make an algorithm's second model, which judges trajectories and learns with the
     policy; None without one.
 
     To be called before ranks divide the policy, since most are copies of it; what is returned makes
     the model, once the policy's learner is there.
     """
-    given = recipe, algorithm, policy, words, ranks
-    begun = (maker.second_model(*given) for maker in makers_of(algorithm))
+    begun = (maker.second_model(given) for maker in makers_of(given.algorithm))
     return next((make for make in begun if make is not None), None)
 
 

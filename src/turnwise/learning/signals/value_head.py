@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.algorithms.algorithm import Algorithm
-from turnwise.config import LearningConfig, Recipe, SeparateCriticConfig, ValueHeadConfig
+from turnwise.config import LearningConfig, SeparateCriticConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.forward.packing import Row
 from turnwise.learning.auxiliary import AuxiliaryLoss
@@ -26,7 +25,7 @@ from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic, target_count, value_lessons, values_of
-from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Words
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.types import Group, Trajectory
 
 
@@ -111,16 +110,10 @@ class ValueLoss:
 class CriticMaker(SignalMaker):
     """Makes the critic."""
 
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond | None:
-        config, learning = recipe.algorithm.critic or SeparateCriticConfig(), recipe.learning
+    def second_model(self, given: SecondParts) -> MakeSecond | None:
+        learning, ranks = given.recipe.learning, given.ranks
+        config = given.recipe.algorithm.critic or SeparateCriticConfig()
         if isinstance(config, ValueHeadConfig):
             return lambda own: ValueHead(own.model, config, learning, ranks, own.compute)
-        critic = Critic(policy, config, learning, ranks)
+        critic = Critic(given.policy, config, learning, ranks)
         return lambda own: critic

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from turnwise.algorithms.algorithm import Algorithm
-from turnwise.config import ImplicitRewardConfig, LearningConfig, Recipe
+from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.forward.hidden import note_packing
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import own_micro_batches, supervised_examples
@@ -26,7 +25,7 @@ from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_tra
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
-from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Words, copied
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.learning.signals.reward_terms import Scores
 from turnwise.types import Group, Trajectory
 
@@ -127,16 +126,9 @@ class ImplicitReward:
 
 
 class ImplicitRewardMaker(SignalMaker):
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond:
-        config = recipe.algorithm.implicit_reward or ImplicitRewardConfig()
-        copy = copied(policy, ranks)
+    def second_model(self, given: SecondParts) -> MakeSecond:
+        config = given.recipe.algorithm.implicit_reward or ImplicitRewardConfig()
+        learning, ranks, copy = given.recipe.learning, given.ranks, given.copied()
         return lambda own: ImplicitReward(
-            own.model, own.reference_logprobs, config, recipe.learning, own.temperature, ranks, copy
+            own.model, own.reference_logprobs, config, learning, own.temperature, ranks, copy
         )

@@ -7,20 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
-from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
 from turnwise.algorithms.parts import BYPASS
-from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import Example, MicroBatch, policy_examples, weigh
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
-from turnwise.learning.ranks import Ranks
 from turnwise.learning.scoring import batch_logprobs
 from turnwise.learning.signals.base import Signals, graded
-from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Sources, Words
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker, Sources
 from turnwise.seeds import derive
 from turnwise.types import Group
 from turnwise_algorithms.experience_replay import TINY, freshness, importances
@@ -109,17 +105,12 @@ class ReplayMaker(SignalMaker):
     def check(self, run: Sources) -> None:
         check_whole(run.recipe, "replayed_clip")
 
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond:
-        check_second(algorithm, ranks)
+    def second_model(self, given: SecondParts) -> MakeSecond:
+        algorithm, recipe = given.algorithm, given.recipe
+        check_second(algorithm, given.ranks)
         if algorithm.correction != BYPASS or algorithm.token_filter != "none" or algorithm.has_kl:
             why = "goes with correction bypass, without token filter and KL term"
             raise ConfigError(f"objective replayed_clip {why}: choose another objective")
-        learning = recipe.learning
-        return lambda own: Replay(own.model, algorithm, learning, own.temperature, seed=recipe.seed)
+        return lambda own: Replay(
+            own.model, algorithm, recipe.learning, own.temperature, seed=recipe.seed
+        )

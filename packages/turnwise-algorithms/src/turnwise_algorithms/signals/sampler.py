@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.config import LearningConfig, Recipe
+from turnwise.config import LearningConfig
 from turnwise.engines.registry import ENGINES
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states
@@ -20,9 +20,8 @@ from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import MicroBatch, policy_examples
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
-from turnwise.learning.ranks import Ranks
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Sources, Words
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker, Sources
 from turnwise.types import Group
 from turnwise_algorithms.score_centering import expected
 from turnwise_algorithms.signals.beside import Beside, check_second, check_whole
@@ -80,16 +79,9 @@ class SamplerMaker(SignalMaker):
                 "objective centred knows the weights of one step: set train.max_staleness to 0"
             )
 
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond:
-        check_second(algorithm, ranks)
-        engine, learning = recipe.token_engine, recipe.learning
+    def second_model(self, given: SecondParts) -> MakeSecond:
+        check_second(given.algorithm, given.ranks)
+        engine, learning = given.recipe.token_engine, given.recipe.learning
         how = getattr(ENGINES.get(engine.name), "sampled_weights", None)
         changed = partial(how, **engine.build_options()) if how else dict
-        return lambda own: Sampler(own.model, algorithm, learning, own.temperature, changed)
+        return lambda own: Sampler(own.model, given.algorithm, learning, own.temperature, changed)

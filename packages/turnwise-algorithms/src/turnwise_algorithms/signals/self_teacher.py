@@ -21,9 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.kl import MAX_LOG_RATIO
-from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
+from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states, note_packing
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
@@ -35,7 +34,13 @@ from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.ranks import ALONE, Compute, Ranks, is_leader, own_batches
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded
-from turnwise.learning.signals.makers import MakeSecond, SignalMaker, Sources, Words, copied
+from turnwise.learning.signals.makers import (
+    MakeSecond,
+    SecondParts,
+    SignalMaker,
+    Sources,
+    Words,
+)
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import KeptTokens, Source
 from turnwise.types import Group, Observation, Trajectory
@@ -219,23 +224,16 @@ class SelfTeacherMaker(SignalMaker):
     def words(self, scaffold: Scaffold) -> Words:
         return words_around(scaffold)
 
-    def second_model(
-        self,
-        recipe: Recipe,
-        algorithm: Algorithm,
-        policy: nn.Module,
-        words: Words | None,
-        ranks: Ranks,
-    ) -> MakeSecond:
+    def second_model(self, given: SecondParts) -> MakeSecond:
+        words, ranks, average = given.words, given.ranks, given.copied()
         assert words is not None
-        config, learning = recipe.algorithm.self_teacher or SelfTeacherConfig(), recipe.learning
-        average = copied(policy, ranks)
+        config = given.recipe.algorithm.self_teacher or SelfTeacherConfig()
         return lambda own: SelfTeacher(
             own.model,
             words,
             config,
-            learning,
-            algorithm.self_teacher_coefficient,
+            given.recipe.learning,
+            given.algorithm.self_teacher_coefficient,
             own.temperature,
             None if average is None else Divided(ranks, own.compute, average),
         )

@@ -21,7 +21,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import Words, load_teacher, second_model
+from turnwise.learning.signals.makers import SecondParts, Words, load_teacher, second_model
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
@@ -131,7 +131,7 @@ def policy_parts(
     algorithm = algorithm_of(recipe)
 
     def make() -> RunLearner:
-        second = second_model(recipe, algorithm, model, words, ranks)
+        second = second_model(SecondParts(recipe, algorithm, model, words, ranks))
         if teacher is not None:
             check_agreement(ranks, teacher)
         given = reference, recipe.learning, algorithm, recipe.rollout.temperature, ranks

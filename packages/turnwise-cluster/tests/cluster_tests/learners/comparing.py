@@ -17,7 +17,7 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import Words, second_model
+from turnwise.learning.signals.makers import SecondParts, Words, second_model
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
 from turnwise.storage import checkpoint
@@ -101,7 +101,9 @@ def alone(
     """The learner of one process, with the second model of its algorithm."""
     algorithm = algorithm_of(recipe)
     given = reference, recipe.learning, algorithm, recipe.rollout.temperature
-    return RunLearner(model, *given, second=second_model(recipe, algorithm, model, words))
+    return RunLearner(
+        model, *given, second=second_model(SecondParts(recipe, algorithm, model, words))
+    )
 
 
 def pair(
