@@ -10,6 +10,7 @@ from turnwise.storage.audits import Finding
 from turnwise.types import Task
 from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attacks import HALF, RARELY, is_paid, looked, plain, replay, said
+from turnwise_trust.audit.attempts import scripted, succeeded
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.floors import declared
 from turnwise_trust.audit.subject import OutOfTime, Subject
@@ -24,6 +25,7 @@ MOST_OFTEN = 0.5
 policy that reads nothing: more, and it is learned first."""
 OTHERS = 32
 """Training tasks on which the best answer has to hold, as one of many is often right by chance."""
+BALANCE = "Balance the right answers, or have verify() compare the whole answer with its own."
 
 Rule = Callable[[str], str | None]
 
@@ -39,24 +41,49 @@ def constants(subject: Subject) -> Iterator[Finding]:
     best = max(paid, key=lambda text: sum(paid[text].values()))
     shown = shown_by(subject, paid[worst if lenient else best], rules[worst if lenient else best])
     bound = max(MOST_OFTEN, declared(subject.environment))
-    if wilson(sum(paid[best].values()), len(paid[best])).low > bound:
-        paid[best] = _elsewhere(subject, best) or paid[best]
     solved, count = sum(paid[best].values()), len(paid[best])
     note = f"the best of {len(paid)}, {best!r}, is paid on {solved} of {count} tasks"
     if lenient:
         told = f"{sum(wrong[worst])} of {len(wrong[worst])}"
         note += f"; {worst!r} is paid on {told} of which another answer is right"
-    remedy = "Balance the right answers, or have verify() compare the whole answer with its own."
     held = wilson(solved, count).low <= bound and not lenient
-    yield finding_of(check, paid[best], bound, held, note, shown, remedy)
+    yield finding_of(check, paid[best], bound, held, note, shown, BALANCE)
 
 
-def _elsewhere(subject: Subject, text: str) -> dict[str, bool]:
-    """Whether a text is paid, by training tasks that it was not chosen for, if there are any."""
-    known = {task.id for task in subject.tasks}
-    others = [task for task in subject.environment.tasks("train") if task.id not in known]
-    elsewhere = replace(subject, tasks=spread(others, OTHERS))
-    return {task.id: is_paid(elsewhere, task, [said(text)], HALF) for task in elsewhere.tasks}
+def one_answer(subject: Subject) -> Iterator[Finding]:
+    """The constant that succeeds most often, where right answers are known and differ: elsewhere
+    one for all may be what is asked for. It counts on tasks that it was not chosen on."""
+    if len({*map(plain, subject.answers.values())}) < 2:
+        return
+    counts = {text: _solved(subject, text) for text in [*CONSTANTS, *_frequent(subject)]}
+    best = max(counts, key=lambda text: counts[text])
+    bound = max(MOST_OFTEN, declared(subject.environment))
+    if not any(count for _, count in counts.values()):
+        raise OutOfTime
+    if wilson(*counts[best]).low > bound:
+        known = {task.id for task in subject.tasks}
+        others = [task for task in subject.environment.tasks("train") if task.id not in known]
+        counts[best] = _solved(
+            replace(subject, tasks=spread(others, OTHERS) or subject.tasks), best
+        )
+    solved, count = counts[best]
+    low, high = wilson(solved, count)
+    yield Finding(
+        "one answer for all tasks",
+        solved / count if count else None,
+        low,
+        high,
+        bound,
+        low <= bound,
+        f"{best!r} succeeds on {solved} of {count} tasks, whatever they ask",
+        remedy=BALANCE,
+    )
+
+
+def _solved(subject: Subject, text: str) -> tuple[int, int]:
+    """Successes, and episodes for which there was time."""
+    played = subject.play(scripted([said(text)]))
+    return sum(map(succeeded, played)), len(played)
 
 
 def _constant(text: str) -> Rule:

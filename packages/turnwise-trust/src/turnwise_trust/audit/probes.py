@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from turnwise_trust.audit.constants import constants
 from turnwise_trust.audit.data import data
 from turnwise_trust.audit.escapes import escapes
 from turnwise_trust.audit.faults import faults
@@ -25,6 +26,7 @@ PROBES: Mapping[str, Probe] = {
     "determinism and isolation of episodes": replay,
     "infrastructure faults": faults,
     "speed of verdicts": speed,
+    "a constant answer": constants,
     "the prompt searched for the answer": prompts,
     "secrets and answers that are shown": leaks,
     **{one.check: one for one in ATTACKS},

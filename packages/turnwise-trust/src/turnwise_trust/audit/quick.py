@@ -9,7 +9,7 @@ from dataclasses import replace
 from turnwise.storage.audits import Finding
 from turnwise_trust.audit.attack import HEDGED, OBSERVED
 from turnwise_trust.audit.calls import EnvironmentRaised
-from turnwise_trust.audit.constants import constants
+from turnwise_trust.audit.constants import one_answer
 from turnwise_trust.audit.floors import floors
 from turnwise_trust.audit.steps import farmable
 from turnwise_trust.audit.subject import OutOfTime, Probe, Subject
@@ -20,7 +20,7 @@ QUICK: Mapping[str, Probe] = {
     "a repeated step": farmable,
     OBSERVED.check: OBSERVED,
     HEDGED.check: HEDGED,
-    "a constant answer": constants,
+    "one answer for all tasks": one_answer,
 }
 """The probes before a training, by their names: of a few episodes for each task."""
 
