@@ -1,4 +1,4 @@
-"""The rooms of the study gigpo, and its demonstrations."""
+"""The rooms of the studies gigpo and agent_rlvr, and their demonstrations."""
 
 import sys
 
@@ -6,11 +6,12 @@ import pytest
 
 pytest.importorskip("turnwise_environments", reason="turnwise[environments] is not installed")
 
+from turnwise.environments.registry import make_environment
 from turnwise.errors import MissingExtraError
 from turnwise.registry import load_module
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import played_all, success
-from turnwise_studies.shipped import gigpo
+from turnwise_studies.shipped import agent_rlvr, gigpo
 
 
 def test_a_wrong_door_leads_one_room_back() -> None:
@@ -36,6 +37,23 @@ def test_demonstrations_in_rooms_go_astray_and_return() -> None:
     assert careless == [gigpo.careless(one, other) for one, other in pairs]
     plays = played_all(rooms, tasks, careless)
     assert 0.3 < success(plays) < 0.7
+
+
+def test_after_a_trap_a_demonstration_follows_the_hint() -> None:
+    options = {"name": f"{agent_rlvr.__file__}:Traps", "options": {"count": 80}, "attempts": 2}
+    environment = make_environment("attempts", options | {"memory": "guidance"})
+    tasks = all_tasks(environment)
+    scripts = [list(environment.oracle(task)) for task in tasks]
+    pairs = zip(scripts, scripts[::-1], strict=True)
+    plays = played_all(environment, tasks, [agent_rlvr.stumbling(*pair) for pair in pairs])
+    assert success(plays) == 1.0
+    for play in plays:
+        verdict = play.trajectory.verdict
+        hints = [turn.step.observation for turn in play.trajectory.turns if turn.step.forgets]
+        assert len(hints) == 1 - verdict.parts["by_1"]
+        assert all(
+            sign in hint.content for hint in hints for sign in play.trajectory.task.data["signs"]
+        )
 
 
 def test_without_the_games_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
