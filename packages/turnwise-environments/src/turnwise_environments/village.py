@@ -55,7 +55,7 @@ a meal is of the favourite food."""
 
 @dataclass(frozen=True)
 class Scene:
-    """Something is asked, or happens, or both: one is told what another one has answered.
+    """A question, an event, or both, where one hears what another one has answered.
 
     Example: Scene(9, "place", text="rope in barn", seen_by=["Ana", "Ben"], importance=4.0)
     """
@@ -67,7 +67,7 @@ class Scene:
     question: str = ""
     answer: str = ""
     text: str = ""
-    """What is observed, with a place for the answer."""
+    """The memory of those who see it, with a place for the answer."""
     seen_by: Sequence[str] = ()
     importance: float = 0.0
 
@@ -183,7 +183,7 @@ class Village(Environment):
 
 
 class Story:
-    """What happens in a village, and what is asked there: all of it follows from its name."""
+    """The events and questions of a village, all of which follow from its name."""
 
     def __init__(self, name: str) -> None:
         self._stream = stream = random.Random(derive("village", name))
@@ -233,7 +233,7 @@ class Story:
         return self._event(hour, "meal", f"{who} eats {food}", self._some(self._others(who)))
 
     def _meets(self, hour: int) -> Scene:
-        """Somebody asks one who could know where a thing is."""
+        """Have one ask another, who could know where a thing is."""
         thing = self._stream.choice(list(self._places))
         who = self._stream.choice(self._knowing[thing])
         hearer = self._stream.choice(self._others(who))
@@ -265,7 +265,7 @@ class Story:
         return [one for one in self.tastes if one != who]
 
     def _some(self, people: Sequence[str]) -> list[str]:
-        """Those who see it, one at least."""
+        """Draw those who see it, one at least."""
         seeing = [one for one in people if self._stream.random() < SEEN]
         return seeing or [self._stream.choice(people)]
 

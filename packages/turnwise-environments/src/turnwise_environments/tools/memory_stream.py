@@ -26,7 +26,7 @@ class MemoryStream:
 
     @property
     def since_reflection(self) -> list[str]:
-        """What was observed since the last reflection."""
+        """All that was observed since the last reflection."""
         return self._texts[self._reflected :]
 
     @property
