@@ -61,6 +61,6 @@ def test_a_skill_is_run_in_one_call_and_what_cannot_be_done_changes_nothing() ->
     steps, _ = play(workshop.fresh(), task, script)
     assert [step.results[0].ok for step in steps] == [False] * 3 + [True] * 4
     first, second = task.data["recipes"][item]
-    assert shown(steps[3]) == f"held: {first}."
+    assert shown(steps[3]) == f"held: {first}. {item} lacks {second}."
     assert shown(steps[4]) == f"held: {first} {second}. Fits: {item}."
     assert play(workshop.fresh(), task, [Action("", answer="no")] * 8)[1].reward == 0.0

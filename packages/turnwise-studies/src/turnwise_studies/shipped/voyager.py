@@ -110,6 +110,7 @@ class Workshop(Environment):
         """Read the recipe of an item."""
         if recipe.strip() not in self._recipes:
             raise ToolError(f"there is no recipe of {recipe!r}")
+        self._open.append(recipe.strip())
         return self._shown(recipe.strip())
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -122,6 +123,7 @@ class Workshop(Environment):
         """Empty hands, and the next item."""
         self._goal, self._held, self._calls = self._left.pop(0), list[str](), 0
         self._plan: list[tuple[str, str]] = []
+        self._open = [self._goal]
         return f"Make {self._shown(self._goal)}"
 
     def _shown(self, item: str) -> str:
@@ -137,9 +139,17 @@ class Workshop(Environment):
     def _act(self, tool_name: str, name: str) -> str:
         self._held = self._after((tool_name, name.strip()), self._held)
         self._plan.append((tool_name, name.strip()))
-        held = f"held: {' '.join(self._held)}."
-        fits = [item for item, parts in self._recipes.items() if set(parts) <= set(self._held)]
-        return f"{held} Fits: {' '.join(fits)}." if fits else held
+        while self._open and self._open[-1] in self._held:
+            self._open.pop()
+        return f"held: {' '.join(self._held)}.{self._lacking()}"
+
+    def _lacking(self) -> str:
+        """The parts that the recipe read last still needs."""
+        if not self._open:
+            return ""
+        item = self._open[-1]
+        parts = [part for part in self._recipes[item] if part not in self._held]
+        return f" {item} lacks {' '.join(parts)}." if parts else f" Fits: {item}."
 
     def _makes_again(self) -> bool:
         held: Sequence[str] = ()
