@@ -163,7 +163,11 @@ def examined(environment: Environment, script: Script, **changes: Any) -> Page:
 
 
 def rehearsed(
-    environment: Environment, script: Script, groups: int = 24, **changes: Any
+    environment: Environment,
+    script: Script,
+    groups: int = 24,
+    seconds: float = 60,
+    **changes: Any,
 ) -> Rehearsal:
     recipe, chance = recipe_of(**changes), random.Random(0)
 
@@ -175,7 +179,7 @@ def rehearsed(
     limits = RolloutSchedule(recipe.rollout).limits(0)
     runner = rolling(environment, policy, limits, seats=8)
     train = environment.tasks("train")
-    waves = asyncio.run(play(recipe, runner, train, 60, groups))
+    waves = asyncio.run(play(recipe, runner, train, seconds, groups))
     return rehearsal(recipe, runner, train, environment.tasks("heldout"), waves)
 
 
@@ -322,3 +326,8 @@ def test_the_same_script_has_the_same_verdict_and_figures():
         for page in pages
     ]
     assert figures[0] == figures[1]
+
+
+def test_too_little_time_is_said_with_what_was_to_be_played():
+    with pytest.raises(ConfigError, match=r"^8 episodes did not end within 0 seconds: raise --sec"):
+        rehearsed(Looking(), sometimes(0.5), groups=1, seconds=0, train={"group_size": 8})

@@ -245,7 +245,8 @@ def decide(facts: Facts, bounds: Mapping[str, float], demonstrations: str = "") 
             f"{groups} groups cannot tell a policy that succeeds every other time from one that "
             f"always or never does; {FEWEST} or more can"
         )
-        return Decision(Verdict.UNDECIDED, reason, "Raise --seconds, or have more tasks.", [])
+        more = "Raise --seconds or --groups, or have more tasks."
+        return Decision(Verdict.UNDECIDED, reason, more, [])
     rule = next((rule for rule in RULES if _holds(rule, facts, bounds)), None)
     if rule is None:
         reason = "no group has two episodes with a grade to compare"

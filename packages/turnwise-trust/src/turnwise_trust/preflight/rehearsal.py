@@ -90,8 +90,8 @@ async def play(
                 waves.append(await _wave(runner, planned[:wanted]))
         except TimeoutError:
             raise ConfigError(
-                f"{wanted} groups of {size} episodes did not end within {seconds:g} seconds: raise "
-                "--seconds, or lower rollout.max_turns or max_turn_tokens"
+                f"{size * len(planned[:wanted])} episodes did not end within {seconds:g} seconds: "
+                "raise --seconds, or lower rollout.max_turns or max_turn_tokens"
             ) from None
         except asyncio.CancelledError:  # Ctrl-C: what was played is looked at
             if not waves:
