@@ -10,7 +10,10 @@ from turnwise_trust.doctor.log import Event, Log
 from turnwise_trust.doctor.readers.choosing import Choice, chosen
 
 Tick = Callable[[str], None]
-OWN = "Of JSON lines of your own name the fields: turnwise doctor LOG reward=FIELD step=FIELD"
+UNKNOWN = (
+    "none of its numbers has a name that is known. Of JSON lines of your own name the fields: "
+    "turnwise doctor LOG reward=FIELD step=FIELD"
+)
 EVERY = 5.0
 """Seconds between two lines of progress."""
 
@@ -28,8 +31,8 @@ def read(
     framework = next((choice[1] for _, choice in choices if choice[1]), "")
     log = gathered(source, framework, _events(choices, tick, see))
     if not (log.steps or log.rollouts or log.broken or log.reasons or log.alarms):
-        why = "; ".join(log.remarks) or "none of its numbers has a name that is known"
-        raise DataError(f"{source}: nothing can be said of it: {why}. {OWN}")
+        why = "; ".join(one.rstrip(".") for one in log.remarks) or UNKNOWN
+        raise DataError(f"{source}: nothing can be said of it: {why}")
     return log
 
 
