@@ -189,7 +189,7 @@ def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output()
 
 
 @pytest.mark.long
-def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> None:
+def test_unknown_names_and_options_are_refused_before_torch_is_imported(recipe: Path) -> None:
     program = (
         "import sys; from turnwise.commands.cli import main\n"
         "for change in sys.argv[2:]:\n"
@@ -198,10 +198,12 @@ def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> Non
         "assert 'torch' not in sys.modules"
     )
     changes = ["environment.name=serch", "scaffold.name=tag", "engine.name=x"]
+    changes.append("scaffold.options.x=1")
     command = [sys.executable, "-c", program, str(recipe), *changes]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = done.stderr.splitlines()
-    assert [line.startswith("turnwise: unknown") for line in told] == [True] * 3, told
+    beginnings = ("turnwise: unknown", "turnwise: scaffold.options of 'tags'")
+    assert [line.startswith(beginnings) for line in told] == [True] * 4, told
 
 
 FIRST_LOOK = """

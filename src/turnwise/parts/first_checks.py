@@ -28,7 +28,7 @@ from turnwise.rewards.parts import Scope
 from turnwise.rollout.demonstrations import check_behaviours
 from turnwise.rollout.order import choose_tasks
 from turnwise.sandbox.base import CodeSandbox
-from turnwise.scaffolds.registry import SCAFFOLDS
+from turnwise.scaffolds.registry import SCAFFOLDS, check_scaffold
 from turnwise.threads import configure_threads
 from turnwise.types import Task
 from turnwise.wings import wings
@@ -80,6 +80,7 @@ def known_of(recipe: Recipe) -> Known:
 
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
+    check_scaffold(recipe.scaffold)
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.find_tier()

@@ -31,6 +31,12 @@ SCAFFOLDS.register(
 )
 
 
+def check_scaffold(config: ScaffoldConfig) -> None:
+    """Raise ConfigError for an unknown name or option."""
+    place, kind = f"scaffold.options of {config.name!r}", SCAFFOLDS.get(config.name)
+    check_options(place, kind, (None, ()), config.options)
+
+
 def make_scaffold(
     config: ScaffoldConfig,
     tokenizer: "PreTrainedTokenizerBase",
@@ -40,8 +46,8 @@ def make_scaffold(
     """Build the scaffold a recipe names, `Class(tokenizer, tools, **options)`; `encode_image`
     gives the tokens that stand for a PNG, where the model takes images. Raises ConfigError for an
     unknown name or option, and for a chat template that does not show a user's first message."""
+    check_scaffold(config)
     kind = SCAFFOLDS.get(config.name)
-    check_options(f"scaffold.options of {config.name!r}", kind, (tokenizer, tools), config.options)
     scaffold: Any = kind(tokenizer, tools, **config.options)
     if getattr(kind, "shows_images", False):
         scaffold.encode_image = encode_image

@@ -106,6 +106,8 @@ async def test_choices_of_one_request_have_seeds_of_their_own_and_count_in_the_b
         await asked(own, PROMPT, count=9)
     await asked(own, PROMPT, count=8)
     assert len(set(seeds)) == len(seeds) == 8
+    with pytest.raises(RefusedError, match="max_turns"):
+        await asked(own, PROMPT)
 
 
 async def test_an_episode_is_not_truncated_where_a_reply_came_after_the_refusal() -> None:
