@@ -14,7 +14,7 @@ from gateway_tests.test_server import CHAT, QUESTION, served
 from turnwise.config import ScaffoldConfig
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Segment
-from turnwise.types import Observation
+from turnwise.types import Observation, ToolCall
 from turnwise_gateway import bounds, connections
 from turnwise_gateway.address import blotted
 from turnwise_gateway.rendering import Scaffolds
@@ -22,16 +22,8 @@ from turnwise_gateway.requests import Message, RefusedError, ToolSchema
 from turnwise_gateway.session import FEWEST_REFUSALS
 
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
-
-
-def called(name: str, arguments: str = "{}") -> dict[str, Any]:
-    """A message of the assistant's with a call."""
-    call = {"name": name, "arguments": arguments}
-    return {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": call}]}
-
-
-CALLED = called("f", json.dumps(DEEP))
-RESULT = {"role": "tool", "tool_call_id": "1", "content": "x"}
+CALL = {"name": "f", "arguments": json.dumps(DEEP)}
+CALLED = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": CALL}]}
 SCHEMA = {"type": "object", "properties": DEEP}
 TOOLS = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(20_000)]
 BODIES = {
@@ -48,10 +40,6 @@ BODIES = {
     "deep input": ("/v1/responses", {"model": "policy", "input": DEEP}),
     "many tools": (CHAT, QUESTION | {"tools": TOOLS}),
     "many messages": (CHAT, '{"messages": [' + "{}," * 3_000_000 + "{}]}"),
-    "a long name": (
-        CHAT,
-        {"model": "policy", "messages": [*QUESTION["messages"], called("x" * 9_000_000), RESULT]},
-    ),
     "many stop strings": (CHAT, QUESTION | {"stop": [f"{n}" for n in range(500_000)]}),
     "many parts of a reward": ("/reward", {"reward": 1, "parts": {f"{n}": 1 for n in range(9**5)}}),
     "a long prompt": (
@@ -86,6 +74,17 @@ async def test_tools_messages_and_characters_are_bounded_before_anything_is_rend
         with pytest.raises(RefusedError) as refused:
             await session().ask(asked)
         assert refused.value.field == field
+
+
+def test_stop_strings_and_names_of_calls_count() -> None:
+    named = Message("assistant", "", (ToolCall("x" * 20_000, {}, "1"),))
+    for asked, said in (
+        (request(stop=("x",) * (bounds.MOST_STOPS + 1)), "stop: "),
+        (request(stop=("x" * 20_000,)), "context_length_exceeded"),
+        (request((*PROMPT, named)), "context_length_exceeded"),
+    ):
+        with pytest.raises(RefusedError, match=said):
+            bounds.check_request(asked, 900)
 
 
 @pytest.mark.long
