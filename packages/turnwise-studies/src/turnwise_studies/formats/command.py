@@ -73,8 +73,7 @@ def export(
 
     if adapters not in ("merged", "apart"):
         raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    asked = (to, successes, preferences, guided, helpful_calls, inspect, atif)
-    if all(one is None for one in asked):
+    if not any((to, successes, preferences, guided, helpful_calls, inspect, atif)):
         raise ConfigError(
             "say what to export: --to, --successes, --preferences, --guided, --helpful-calls, "
             "--inspect or --atif"
