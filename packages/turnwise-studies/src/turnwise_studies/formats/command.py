@@ -1,5 +1,6 @@
 """The command that writes what a run has for use elsewhere."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,12 +80,30 @@ def export(
             "--inspect or --atif"
         )
     folder = RunFolder.open(run)
-    from turnwise_studies.formats import export as formats
-
     written = []
     if to is not None:
-        formats.export_policy(folder, to, adapters == "merged")
+        from turnwise_studies.formats.export import export_policy
+
+        export_policy(folder, to, adapters == "merged")
         written.append(f"the policy in {to}")
+    written += _rows(folder, successes, preferences, guided, helpful_calls)
+    if inspect is not None:
+        written.append(_evaluation(folder, inspect, evaluation))
+    if atif is not None:
+        written.append(_episodes(folder, atif, step, evaluation))
+    print_line("\n".join(written))
+
+
+def _rows(
+    folder: "RunFolder",
+    successes: Path | None,
+    preferences: Path | None,
+    guided: Path | None,
+    helpful_calls: Path | None,
+) -> Iterator[str]:
+    """Write the files of rows that are asked for, and say what is in each."""
+    from turnwise_studies.formats import export as formats
+
     for file, export_rows in (
         (successes, formats.export_successes),
         (preferences, formats.export_preferences),
@@ -93,12 +112,7 @@ def export(
     ):
         if file is not None:
             count, left_out = export_rows(folder, file)
-            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
-    if inspect is not None:
-        written.append(_evaluation(folder, inspect, evaluation))
-    if atif is not None:
-        written.append(_episodes(folder, atif, step, evaluation))
-    print_line("\n".join(written))
+            yield f"{count} lines in {file} ({left_out} episodes or pairs left out)"
 
 
 def _evaluation(folder: "RunFolder", file: Path, evaluation: str | None) -> str:
