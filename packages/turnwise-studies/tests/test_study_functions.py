@@ -1,6 +1,8 @@
 """The functions of shipped studies: measures of a run's folder, and rewards."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.rewards.episodes import answer, episode
+from tests.rewards.episodes import answer, call, episode
 from turnwise.environments.registry import make_environment
+from turnwise.rollout.demonstrations import Script, faithful
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise.types import Task, Verdict
-from turnwise_studies.shipped import kimi_k2, tool_use
+from turnwise_studies.shipped import kimi_k2, tool_use, webgpt
 
 
 @pytest.fixture
@@ -58,3 +61,59 @@ def test_success_at_calculations_alone_is_paid() -> None:
         task = Task("x", "What is 2 * 3?", info={"needs": needs})
         played = replace(episode(answer("6")), task=task, verdict=Verdict(1.0, right))
         assert kimi_k2.calculations(played) == paid
+
+
+@pytest.fixture(scope="module")
+def references() -> webgpt.References:
+    return webgpt.References()
+
+
+def judged(environment: webgpt.References, task: Task, given: str) -> Verdict:
+    query = task.secret["chain"][0][0]
+    found = environment.search(query)
+    played = episode(call("search", found, query=query), answer(given))
+    return asyncio.run(environment.verify(replace(played, task=task)))
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "right"),
+    [(faithful, True), (webgpt.misciting, False), (webgpt.misanswering, False)],
+)
+def test_an_answer_needs_the_result_that_states_it(
+    references: webgpt.References, behaviour: Callable[[Script, Script], Script], right: bool
+) -> None:
+    for task in references.tasks("heldout")[:20]:
+        script = references.oracle(task)
+        verdict = judged(references, task, str(behaviour(script, script)[-1].answer))
+        assert (verdict.success, verdict.parts["supported"]) == (right, right)
+
+
+def test_a_wrong_answer_may_be_supported(references: webgpt.References) -> None:
+    task = references.tasks("heldout")[0]
+    kind, name = references.search(task.secret["chain"][0][0]).split()[1:3]
+    assert kind in ("Class", "Function", "Method", "Module")
+    verdict = judged(references, task, f"{name} [1]")
+    assert (verdict.success, verdict.parts["supported"]) == (False, 1.0)
+    assert not judged(references, task, "unreferenced").success
+
+
+@pytest.mark.parametrize(("best_of", "success"), [("reward_model", 0.5), ("", 0.75)])
+def test_the_reward_model_chooses_one_answer_of_a_question(
+    tmp_path: Path, best_of: str, success: float
+) -> None:
+    answers = [("a", 0.9, True), ("a", 0.1, True), ("b", 0.8, False), ("b", 0.2, True)]
+    rows = [
+        {
+            "task": task,
+            "success": right,
+            "parts": json.dumps({"reward_model": number, "supported": float(right)}),
+        }
+        for task, number, right in answers
+    ]
+    (tmp_path / "trajectories").mkdir()
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    pq.write_table(table, tmp_path / "trajectories" / "evaluation-trained.parquet")
+    evaluation = f'[evaluation]\nepisodes_per_task = 2\nbest_of = "{best_of}"\n'
+    config = f'name = "x"\n[environment]\nname = "search"\n{evaluation}'
+    (tmp_path / "config.toml").write_text(config)
+    assert webgpt.success(tmp_path) == webgpt.supported(tmp_path) == success

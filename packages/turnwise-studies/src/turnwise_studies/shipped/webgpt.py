@@ -33,7 +33,7 @@ class References(SearchEnvironment):
     facts = EnvironmentSpec(
         "references",
         "1",
-        parts={"supported": share("whether the cited result states the answer, right or wrong")},
+        parts={"supported": share("whether the cited result, not the question, states the answer")},
     )
 
     def __init__(self) -> None:
@@ -52,7 +52,8 @@ class References(SearchEnvironment):
         cited = next((one for one in reversed(lines) if one.startswith(f"{number} ")), "")
         accepted = trajectory.task.secret["answers"]
         success = exact_match(answer, accepted) and self._states(cited, trajectory.task)
-        parts = {"supported": float(states(cited, [answer]))}
+        supported = states(cited, [answer]) and not states(trajectory.task.prompt, [answer])
+        parts = {"supported": float(supported)}
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -75,9 +76,10 @@ def misciting(script: Script, other: Script) -> Script:
 
 
 def misanswering(script: Script, other: Script) -> Script:
-    """Answers with another question's answer, and cites the result that states the right one."""
-    number = _parted(script)[1]
-    return [script[0], replace(script[-1], answer=f"{_parted(other)[0]} [{number}]")]
+    """Answers with the name that was asked about, and cites the result that states the answer."""
+    del other
+    (query,) = script[0].calls[0].arguments.values()
+    return [script[0], replace(script[-1], answer=f"{query} [{_parted(script)[1]}]")]
 
 
 def _parted(script: Script) -> tuple[str, int]:
@@ -93,11 +95,6 @@ def success(folder: Path) -> float:
 def supported(folder: Path) -> float:
     """Share of them whose given answer is stated by the cited result."""
     return fmean(one["parts"]["supported"] for one in _given(folder))
-
-
-def any_right(folder: Path) -> float:
-    """Share of them of which one of the sampled answers at least is a success."""
-    return fmean(max(one["success"] for one in answers) for answers in _answers(folder))
 
 
 def _given(folder: Path) -> list[dict[str, Any]]:
