@@ -2,11 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from transformers import AutoTokenizer
 
 from turnwise import open_run
 from turnwise.environments.base import EnvironmentSpec
@@ -16,6 +18,9 @@ from turnwise.environments.turn_parts import lines_of, share
 from turnwise.rewards.answer import exact_match, states
 from turnwise.rollout.demonstrations import Script
 from turnwise.seeds import derive
+from turnwise.storage.messages import messages_of
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.types import Action, Task, Trajectory, Verdict
 
 RESULTS = 3
@@ -80,6 +85,20 @@ def misanswering(script: Script, other: Script) -> Script:
     del other
     (query,) = script[0].calls[0].arguments.values()
     return [script[0], replace(script[-1], answer=f"{query} [{_parted(script)[1]}]")]
+
+
+def comparisons(folder: Path) -> Iterator[str]:
+    """Lines of reward_model.data: a run's right demonstrations, each with one of the two errors."""
+    run = RunFolder.open(folder)
+    decode = AutoTokenizer.from_pretrained(str(run.tokenizer)).decode
+    rows = read_rows(run.path / "trajectories" / "demonstrations.parquet")
+    for place, row in enumerate(one for one in rows if one["success"]):
+        *asked, chosen = messages_of(row, decode) or []
+        query = json.loads(row["actions"])[0]["calls"][0]["arguments"]["query"]
+        answer, number = chosen["content"].rstrip("]").split(" [")
+        wrong = f"{answer} [{int(number) % RESULTS + 1}]" if place % 2 else f"{query} [{number}]"
+        pair = {"chosen": [chosen], "rejected": [{**chosen, "content": wrong}]}
+        yield json.dumps({"prompt": asked, **pair})
 
 
 def _parted(script: Script) -> tuple[str, int]:
