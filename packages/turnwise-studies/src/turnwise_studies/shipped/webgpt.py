@@ -25,7 +25,7 @@ from turnwise.types import Action, Task, Trajectory, Verdict
 
 RESULTS = 3
 TOKENS = 24
-"""Of a result, at most: room for its card, which states the facts."""
+"""A result has so many at most: room for its card, which states the facts."""
 
 
 class References(SearchEnvironment):
