@@ -47,7 +47,7 @@ OWN: dict[str, dict[str, str]] = {
             "attempts bandit code deep_research desk doors frozen_lake function_calling gymnasium "
             "harbor inspect joint long_walk mathematics multi_tool openapi openenv own_desk "
             "proofs reasoning_gym recorded_calls repair shell shop shop_web sokoban sql textworld "
-            "verifiers web_forms"
+            "verifiers village web_forms"
         ),
         "recipe": (
             "bandit desk frozen_lake function_calling long_walk mathematics multi_tool smollm2 "
