@@ -52,7 +52,7 @@ def test_all_is_asked_and_all_right_answers_are_in_the_story() -> None:
 def test_what_one_says_is_what_another_one_hears_and_a_reflection_is_a_memory(
     village: Environment,
 ) -> None:
-    lie = shown(village, *[answered("nowhere at all")] * 60)
+    lie = shown(village, *[answered("nowhere")] * 60)
     assert any(" says " in text and " in nowhere." in text for text in lie)
     assert any(" likes nowhere." in text for text in lie)
     quiet = make_environment("village", {"count": 4, "reflection": 0.0})
@@ -76,3 +76,5 @@ def test_the_share_of_right_answers_is_the_reward(village: Environment) -> None:
     assert some.reward == pytest.approx(1 - 1 / asked)
     assert some.parts["right_guest"] == pytest.approx(2 / 3)
     assert not some.success
+    listed = [answered(f"{action.answer} fig") for action in right]
+    assert judged(village, task, *listed).reward == 0

@@ -119,7 +119,7 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
 
 def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/1/tokens?from=20")
-    for name, label in (("entropy", "Entropy"), ("loss_weight", "Loss weight")):
+    for name, label in (("entropy", "Entropy"), ("loss_weight", "Share of the update's loss")):
         page.check(f"input[name=by][value={name}]")
         assert page.locator(".token[class*=high]").count() > 0, name
         assert label in page.inner_text(".token-facts")

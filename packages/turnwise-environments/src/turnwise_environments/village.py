@@ -176,10 +176,11 @@ class Village(Environment):
         stream.reflect(f"{about} likes {said}", REFLECTION, hour)
 
     def _shown(self, one: Scene, recalled: Sequence[str]) -> Generator[str, str, str]:
-        """Show what is asked, and what is recalled; the first word of what is said."""
+        """Show what is asked, and what is recalled; the word that is said, none of several."""
         self._answer = one.answer
         said = yield " ".join([f"{one.who}.", *(f"{text}." for text in recalled), one.question])
-        return " ".join(said.split()[:1])
+        words = said.split()
+        return words[0] if len(words) == 1 else ""
 
 
 class Story:

@@ -21,7 +21,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Another seed is another audit.")] = 0,
     seconds: Annotated[
         float, typer.Option(min=1, help="Most seconds that it takes; episodes begin in 70% of it.")
-    ] = 200,
+    ] = 170,
     page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:

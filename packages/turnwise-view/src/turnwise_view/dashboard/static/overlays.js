@@ -16,7 +16,7 @@ export const CHOICES = [
   { name: "entropy", title: "Entropy", column: "entropy" },
   { name: "value", title: "Value", column: "value" },
   { name: "version", title: "Version", column: "version" },
-  { name: "loss_weight", title: "Loss weight", column: "loss_weight" },
+  { name: "loss_weight", title: "Share of the update's loss", column: "loss_weight" },
 ];
 
 const WORDS = {

@@ -215,7 +215,7 @@ class Tokens {
       ["Ratio", at("ratio") === null ? null : number(at("ratio"), 5)],
       ["Value", number(at("value"), 4)],
       ["Entropy (nats)", number(at("entropy"), 4)],
-      ["Loss weight", number(at("loss_weight"), 4)],
+      ["Share of the update's loss", number(at("loss_weight"), 4)],
     ].filter(([, value]) => value !== null && value !== undefined && value !== "–");
     const {
       run,
