@@ -63,6 +63,10 @@ def test_pairs_of_a_file_take_the_place_of_sampled_ones(recipe: Path, tmp_path: 
     assert margins[0] == 0.0
     assert margins[2] > margins[1] > 0.0
     assert not (run.path / "trajectories" / "preferences.parquet").exists()
+    alone = ("train.steps=0", f"preferences.file={file}")
+    whole = train(recipe, tmp_path / "alone", *PREFERENCES, *alone)
+    last = [f"preferences/step-00000{step}" for step in (2, 3)]
+    assert_same(whole, resume(interrupted(whole, tmp_path / "late", *last)), last[1])
     file.write_text("{}\n")
     with pytest.raises(DataError, match='has no "chosen"'):
         train(recipe, tmp_path / "none", *PREFERENCES, f"preferences.file={file}")

@@ -38,7 +38,8 @@ async def run(context: RunContext) -> dict[str, Any]:
     if context.saved is not None:
         stages = stages[_position(context.recipe, stages, context.saved.stage) :]
         if checkpoint.follows_rl(context.saved.stage):
-            step = context.folder.lines("metrics.jsonl")[-1]["step"]
+            rows = context.folder.lines("metrics.jsonl")  # none where there was no RL
+            step = rows[-1]["step"] if rows else 0
     try:
         await _check_parity(context)
         for stage in stages:
