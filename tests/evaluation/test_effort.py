@@ -61,8 +61,8 @@ def test_cost_is_what_was_used_times_its_prices() -> None:
     assert cost(played, 1800.0, PriceConfig(hour=2.0))["total"] == 1.0
     assert cost(played, 1.0, PriceConfig(million_sampled_tokens=1e6))["total"] == 20
     assert cost(played, 1.0, PriceConfig(million_read_tokens=1e6))["total"] == 60
-    priced = PriceConfig(tool_call=0.5, currency="€")
-    assert cost(played, 1.0, priced) == {"currency": "€", "total": 1.5, "per_success": 1.5}
+    priced = PriceConfig(tool_call=0.5)
+    assert cost(played, 1.0, priced) == {"total": 1.5, "per_success": 1.5}
     assert cost(played[1:], 1.0, priced)["per_success"] is None
 
 

@@ -167,8 +167,6 @@ class ValidationConfig(Section):
 class PriceConfig(Section):
     """Prices of what an evaluation takes; it is multiplied with them, and nothing is looked up."""
 
-    currency: str = "$"
-    """The sign before a price in print."""
     hour: float = Field(0.0, ge=0)
     """Price of an hour of the machine."""
     million_sampled_tokens: float = Field(0.0, ge=0)

@@ -173,7 +173,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _price(cost: Mapping[str, Any], name: str) -> str:
-    return f"{cost['currency']}{cost[name]:.3g}"
+    return f"{cost[name]:.3g}"
 
 
 def _estimate(entry: Mapping[str, Any]) -> tuple[str, str]:

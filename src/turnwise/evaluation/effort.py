@@ -46,8 +46,8 @@ def effort(trajectories: Sequence[Trajectory], oracle: Oracle | None) -> dict[st
 
 
 def cost(trajectories: Sequence[Trajectory], seconds: float, prices: PriceConfig) -> dict[str, Any]:
-    """The cost of an evaluation of so many wall-clock seconds: `currency`, `total`, and
-    `per_success`, all of it by the successes, None where there are none."""
+    """The cost of an evaluation of so many wall-clock seconds, in the prices' currency: `total`,
+    and `per_success`, all of it by the successes, None where there are none."""
     sampled = sum(int(trajectory.tokens.mask.sum()) for trajectory in trajectories)
     read = sum(len(trajectory.tokens) for trajectory in trajectories) - sampled
     total = (
@@ -57,7 +57,7 @@ def cost(trajectories: Sequence[Trajectory], seconds: float, prices: PriceConfig
     )
     succeeded = len(successes(trajectories))
     each = total / succeeded if succeeded else None
-    return {"currency": prices.currency, "total": total, "per_success": each}
+    return {"total": total, "per_success": each}
 
 
 def successes(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
