@@ -80,6 +80,7 @@ def known_of(recipe: Recipe) -> Known:
 
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
+    check_scaffold(recipe.scaffold)
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):
         environment.sandbox.find_tier()
@@ -102,7 +103,6 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     check_environment(recipe, environment, reward, algorithm, tasks)
     heldout, validation = _heldout(recipe, environment)
     check_splits(environment, tasks, [*heldout, *validation])
-    check_scaffold(recipe.scaffold)  # last: its module imports the tokenizers' library
     return KnownRun(algorithm, environment, reward, tasks, heldout, validation)
 
 
@@ -134,7 +134,6 @@ def evaluated(recipe: Recipe) -> Known:
     if not recipe.evaluation.tasks or not known.environment.tasks("heldout"):
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
     check_model(recipe.model)
-    check_scaffold(recipe.scaffold)
     return known
 
 

@@ -14,8 +14,7 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import (
@@ -29,6 +28,9 @@ from turnwise.scaffolds.text import (
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
+
+if TYPE_CHECKING:  # options are checked before the library is loaded
+    from transformers import PreTrainedTokenizerBase
 
 INSTRUCTIONS = (
     "Answer the question. Think inside <think> and </think> first. {tools} What it returns stands "
@@ -47,7 +49,7 @@ class TagsScaffold(TextScaffold):
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         tools: Sequence[Tool],
         instructions: str = INSTRUCTIONS,
         parallel_calls: bool = False,

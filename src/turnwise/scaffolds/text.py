@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any, ClassVar
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from turnwise.scaffolds.templates import check_day, opened, pieces, writes_today
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 THOUGHT_END = "</think>"
 UNCLOSED = "<think> is not closed by </think>"
@@ -36,7 +37,7 @@ class TextScaffold:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: "PreTrainedTokenizerBase",
         tools: Sequence[Tool],
         instructions: str,
         date: str = "",
@@ -132,7 +133,7 @@ class TextScaffold:
         return Segment(self._encode(text), Source.TEMPLATE)
 
     @classmethod
-    def takes_today(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> bool:
+    def takes_today(cls, tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any]) -> bool:
         """Whether prompts hold today's date, for `date` to fix."""
         del options
         return writes_today(tokenizer)
