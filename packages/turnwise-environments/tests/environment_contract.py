@@ -155,7 +155,11 @@ def whatever_is_called_is_told(environment: Environment, task: Task) -> None:
     wrong += [
         ToolCall(name, {**dict.fromkeys(names, "x"), "surplus": 1}) for name, names in tools.items()
     ]
-    wrong += [ToolCall(name, {}) for name, names in tools.items() if len(names) == 1]
+    wrong += [
+        ToolCall(one.name, {})
+        for one in environment.tools()
+        if len(tools[one.name]) == 1 and one.schema["parameters"].get("required")
+    ]
     calls = [
         ToolCall(name, dict.fromkeys(names, value))
         for name, names in tools.items()

@@ -118,6 +118,7 @@ CASES = {  # by name, and a word for its options where it is there twice
 ELSEWHERE = {
     "harbor": "adapters/test_harbor.py",
     "inspect": "adapters/test_inspect_ai.py",
+    "openapi": "../../turnwise-synthesis/tests/test_openapi.py",
     "openenv": "adapters/test_openenv.py",
     "recorded_calls": "function_calling/test_recorded.py",
     "verifiers": "adapters/test_verifiers.py",

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from environment_contract import keeps_its_word
 from turnwise.api import load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
@@ -156,6 +157,10 @@ def test_items_are_solved_by_their_calls_alone(tmp_path: Path, description: str,
     played = played_all(environment, tasks, [environment.oracle(task) for task in tasks])
     assert success(played) == 1
     assert success(played_all(environment, tasks, [[NOTHING]] * len(tasks))) == 0
+    sound = {path: one for path, one in DESCRIPTION["paths"].items() if path != "/broken"}
+    Path(description).write_text(json.dumps({**DESCRIPTION, "paths": sound}))
+    whole = environment_of(tmp_path, description, url, items)
+    keeps_its_word(whole, most=20, compared=8, hidden=("answer",))
 
 
 def test_tools_are_what_reads_and_check_their_arguments(

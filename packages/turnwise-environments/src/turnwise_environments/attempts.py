@@ -164,7 +164,8 @@ class Attempts(Environment):
         return Step(Observation(shown, Source.ENVIRONMENT), step.results, forgets=True)
 
     async def _reflect(self, action: Action) -> Step:
-        step = await super().step(replace(action, answer=None))
+        calls = tuple(call for call in action.calls if call.name == "reflect")
+        step = await super().step(replace(action, answer=None, calls=calls))
         if self._failed:  # it wrote none
             return replace(step, observation=Observation(ASKED, Source.ENVIRONMENT))
         return await self._next(step)
