@@ -57,6 +57,9 @@ def test_pairs_of_a_file_take_the_place_of_sampled_ones(recipe: Path, tmp_path: 
     pair = {"chosen": "yes", "rejected": "no"}
     said = {name: [{"role": "assistant", "content": text}] for name, text in pair.items()}
     file = tmp_path / "pairs.jsonl"
+    with pytest.raises(DataError, match=r"preferences.file: there is no .*pairs"):
+        train(recipe, tmp_path / "early", *PREFERENCES, f"preferences.file={file}")
+    assert not (tmp_path / "early" / "config.toml").exists()
     file.write_text(json.dumps({"prompt": prompt, **said}) + "\n")
     run = train(recipe, tmp_path / "run", *PREFERENCES, f"preferences.file={file}")
     margins = [line["preferences/margin"] for line in run.lines("preferences.jsonl")]

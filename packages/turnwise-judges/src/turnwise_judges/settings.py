@@ -242,6 +242,19 @@ def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
     return check_section(JudgeFile, values, str(file)).judge
 
 
+def check_sources(key: str, sources: Sequence[str], folder: Path) -> None:
+    """Raise DataError for what a key names and is not there, or lies in the folder of a run which
+    is about to begin, and would delete it."""
+    for source in map(Path, sources):
+        if source.resolve().is_relative_to(folder.resolve()):
+            raise DataError(
+                f"{key}: {source} lies in {folder}, which the new run replaces: choose another "
+                "folder with --run"
+            )
+        if not source.exists():
+            raise DataError(f"{key}: there is no {source}")
+
+
 class PreferencesConfig(WingSection):
     """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
 
@@ -287,6 +300,10 @@ class PreferencesConfig(WingSection):
                 "give at least 2"
             )
 
+    def check_new_run(self, folder: Path) -> None:
+        if self.steps and self.file:
+            check_sources("preferences.file", [self.file], folder)
+
     def claims(self) -> Iterator[Claim]:
         if self.steps:
             needs = (Need.ONE_CONTEXT, A_JUDGE) if self.asks_judge else (Need.ONE_CONTEXT,)
@@ -331,14 +348,7 @@ class RewardModelConfig(WingSection):
         return {"reward_model": LEARNED_PARTS[self.form]}
 
     def check_new_run(self, folder: Path) -> None:
-        for source in map(Path, self.data):
-            if source.resolve().is_relative_to(folder.resolve()):
-                raise DataError(
-                    f"reward_model.data: {source} lies in {folder}, which the new run replaces: "
-                    "choose another folder with --run"
-                )
-            if not source.exists():
-                raise DataError(f"reward_model.data: there is no {source}")
+        check_sources("reward_model.data", self.data, folder)
 
     def for_evaluation(self, of_run: bool) -> Self:
         if of_run:

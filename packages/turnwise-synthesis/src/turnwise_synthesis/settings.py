@@ -7,8 +7,7 @@ from pydantic import Field
 
 from turnwise.config.section import IS_PATH
 from turnwise.config.wing_section import WingSection
-from turnwise.errors import DataError
-from turnwise_judges.settings import AnyJudgeModel, PolicyJudgeModel
+from turnwise_judges.settings import AnyJudgeModel, PolicyJudgeModel, check_sources
 
 
 class SynthesisConfig(WingSection):
@@ -49,11 +48,4 @@ class CptConfig(WingSection):
         return f"continual pre-training, {self.steps} steps"
 
     def check_new_run(self, folder: Path) -> None:
-        for source in map(Path, self.file):
-            if source.resolve().is_relative_to(folder.resolve()):
-                raise DataError(
-                    f"cpt.file: {source} lies in {folder}, which the new run replaces: choose "
-                    "another folder with --run"
-                )
-            if not source.is_file():
-                raise DataError(f"cpt.file: there is no {source}")
+        check_sources("cpt.file", self.file, folder)
