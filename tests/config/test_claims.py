@@ -263,7 +263,7 @@ def test_no_contradiction_is_without_a_case(recipe: str) -> None:
 
 def is_of_recipes(node: ast.AST) -> bool:
     """Functions, but for those that look at a new run's folder or at an evaluation."""
-    others = ("check_new_run", "for_evaluation")
+    others = ("check_new_run", "check_sources", "for_evaluation")
     return isinstance(node, ast.FunctionDef) and node.name not in others
 
 
