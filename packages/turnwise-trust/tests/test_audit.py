@@ -59,10 +59,10 @@ class InTasks(Asking):
         time.sleep(1000)
 
 class InVerify(Asking):
-    async def verify(self, trajectory):
-        if len(trajectory.answer or "") > 1000:
+    def verify(self, trajectory):
+        if " or " in (trajectory.answer or ""):
             9**9**9**9  # holds the interpreter's lock
-        return await super().verify(trajectory)
+        return super().verify(trajectory)
 
 class InTool(Asking):
     @tool
@@ -77,7 +77,7 @@ class InTool(Asking):
     ("kind", "said"),
     [
         ("InTasks", "tasks .*line 9. stands still, at: its tasks"),
-        ("InVerify", "verify .*line 14. stands still, at: a very long answer"),
+        ("InVerify", "verify .*line 14. stands still, at: a hedged answer"),
         ("InTool", "its own exit or crash ended .* code 0, at: its tasks and first"),
     ],
 )

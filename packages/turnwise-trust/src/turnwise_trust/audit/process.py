@@ -4,6 +4,7 @@ A call that holds the interpreter's lock can be ended in no other way. The proce
 probe what it has found, so that only those to come are lost with it.
 """
 
+import asyncio
 import faulthandler
 import os
 import re
@@ -12,6 +13,7 @@ import sysconfig
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -103,8 +105,10 @@ def _audit(sender: Connection, stack: Path, seconds: float, named: Named) -> Non
             sender.send(error if known else DataError(located(error)))
         else:
             sender.send(([], [*PROBES]))
-            for told in findings(subject, PROBES):
-                sender.send(told)
+            # One loop for all: a thread watches each, and a stack shows no more than 100 threads.
+            with asyncio.Runner() as runner:
+                for told in findings(replace(subject, run=runner.run), PROBES):
+                    sender.send(told)
         faulthandler.cancel_dump_traceback_later()
         faulthandler.disable()
 

@@ -142,7 +142,7 @@ def _begun(arguments: str, file: Path) -> subprocess.Popen[str]:
     """A process that plays and writes what it saw; the file's name is its hash seed."""
     return subprocess.Popen(
         [sys.executable, "-m", MODULE, arguments, str(file)],
-        env={**os.environ, "PYTHONHASHSEED": file.stem},
+        env={**os.environ, "PYTHONHASHSEED": file.stem, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
