@@ -1,6 +1,6 @@
 """How often the audit alarms in environments without a fault: several seeds of each.
 
-    PYTHONPATH=packages/turnwise-trust/tests .venv/bin/python -m benchmarks.audit_seeds rows.jsonl
+    .venv/bin/python -m benchmarks.audit_seeds rows.jsonl
 
 Audits what `rows.jsonl` does not have yet, so it goes on after a stop, then prints the table.
 `--environments` are names as `turnwise audit` takes them, or classes of the exam's sound ones.
@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.audit_exam import SOUND
 from benchmarks.tables import table
-from broken_blind import SOUND
 from turnwise_trust.audit.probes import audited
 from turnwise_trust.audit.subject import subject_of
 

@@ -1,7 +1,6 @@
 """The benchmark for a GPU runs on a CPU as well, with a tiny shape: every part of it."""
 
 import importlib
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -46,39 +45,6 @@ def test_an_engine_that_is_off_is_an_error(
     with pytest.raises(SystemExit, match="tiny correctness: the engine is off by"):
         measure(gpu, monkeypatch, "--type=float32", "--parts", "correctness", "lora")
     assert "tiny lora: rank 1" in capsys.readouterr().out
-
-
-def test_what_was_measured_is_kept_when_a_later_part_ends_it(
-    gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def cut_off(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gpu, "sampling", lambda *_: {"tokens/s": 1})
-    monkeypatch.setattr(gpu, "step", cut_off)
-    written = tmp_path / "new" / "gpu.json"
-    with pytest.raises(KeyboardInterrupt):
-        measure(gpu, monkeypatch, "--parts", "sampling", "step", f"--json={written}")
-    assert json.loads(written.read_text())["tiny"] == {"sampling": {"tokens/s": 1}}
-
-
-def test_a_part_without_memory_is_told_and_the_next_one_runs(
-    gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has 8 GiB")
-
-    monkeypatch.setattr(gpu, "sampling", full)
-    monkeypatch.setattr(gpu, "lora", lambda *_: {"rank": 1})
-    monkeypatch.setattr(gpu, "free_memory", lambda device: 1e6)
-    measure(gpu, monkeypatch, "--parts", "sampling", "training", "lora")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1:] == [
-        "tiny sampling: out of memory CUDA out of memory. Tried to allocate 9 GiB",
-        "tiny training: left out it needs at least 0.00262 GB for its weights, "
-        "and 0.001 GB are free",
-        "tiny lora: rank 1",
-    ]
 
 
 @pytest.mark.parametrize("shape", ["0.6B", "8B"])

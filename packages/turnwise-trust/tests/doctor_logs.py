@@ -7,6 +7,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -59,22 +60,22 @@ def turnwise_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
         "reward/mean": rate,
         "rollout/success": rate,
         "reward/group_std": np.sqrt(np.clip(rate * (1 - rate), 1e-4, 1)) * 0.8,
-        "groups/all_equal": np.clip(flat(random, 0.3), 0, 1),
+        "groups/all_equal": flat(random, 0.3),
         "rollout/episodes": np.full(STEPS, 64.0),
         "rollout/ungraded": np.zeros(STEPS),
         "rollout/turns": np.full(STEPS, 3.0),
         "rollout/malformed": np.clip(curve(random, 0.1, 0.02), 0, 1),
         "rollout/length_mean": curve(random, 60, 70),
         "rollout/tool_calls": curve(random, 2, 2.4),
-        "rollout/tool_success": np.clip(flat(random, 0.9), 0, 1),
-        "repetition/ngrams": np.clip(flat(random, 0.1), 0, 1),
+        "rollout/tool_success": flat(random, 0.9),
+        "repetition/ngrams": flat(random, 0.1),
         "repetition/episodes": np.clip(curve(random, 0.1, 0.2), 0, 1),
         "outcome/truncated_turns": np.full(STEPS, 3.0),
         "policy/gradient_norm": np.abs(curve(random, 1.0, 0.7, 0.2)),
         "policy/weights_changed": flat(random, 0.5),
         "policy/learning_rate": np.full(STEPS, 1e-4),
         "policy/logprob_gap": np.abs(curve(random, 6e-4, 8e-4)),
-        "policy/clip_fraction": np.clip(flat(random, 0.05, 0.01), 0, 1),
+        "policy/clip_fraction": flat(random, 0.05, 0.01),
         "policy/approx_kl": np.abs(curve(random, 1e-3, 1e-3)),
         "policy/entropy": np.abs(curve(random, 1.2, 0.6)),
     }
@@ -113,7 +114,7 @@ def trl_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
         "frac_reward_zero_std": flat(random, 0.35),
         "completions/mean_length": curve(random, 180, 240),
         "completions/max_length": curve(random, 500, 512, 0.01),
-        "completions/clipped_ratio": np.clip(flat(random, 0.06, 0.02), 0, 1),
+        "completions/clipped_ratio": flat(random, 0.06, 0.02),
         "grad_norm": np.abs(curve(random, 0.2, 0.15, 0.2)),
         "learning_rate": np.linspace(1e-6, 0, STEPS),
         "loss": random.normal(0, 0.02, STEPS),
@@ -164,7 +165,7 @@ def verl_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
         "critic/advantages/mean": random.normal(0, 0.01, STEPS),
         "response_length/mean": curve(random, 300, 420),
         "response_length/max": np.full(STEPS, 1024.0),
-        "response_length/clip_ratio": np.clip(flat(random, 0.03, 0.01), 0, 1),
+        "response_length/clip_ratio": flat(random, 0.03, 0.01),
         "timing_s/step": curve(random, 60, 80),
     }
 
@@ -217,8 +218,8 @@ def prime_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
         f"{agent}/has_error/mean": np.abs(random.normal(0.02, 0.01, STEPS)),
         f"{agent}/is_truncated/mean": np.abs(random.normal(0.05, 0.01, STEPS)),
         f"{agent}/num_output_tokens/mean": curve(random, 100, 120),
-        f"{agent}/solved_none": np.clip(flat(random, 0.2), 0, 1),
-        f"{agent}/solved_all": np.clip(flat(random, 0.15), 0, 1),
+        f"{agent}/solved_none": flat(random, 0.2),
+        f"{agent}/solved_all": flat(random, 0.15),
         "optim/lr": np.full(STEPS, 3e-6),
         "optim/grad_norm": np.abs(curve(random, 0.1, 0.08, 0.2)),
         "entropy/all/mean": np.abs(curve(random, 0.4, 0.3)),
@@ -384,105 +385,43 @@ def write_zstandard(file: Path, contents: Mapping[str, Any]) -> None:
 # ---- sick and healthy
 
 
-def _echo_trap(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    rate = np.concatenate(
-        [np.linspace(0.2, 0.5, STEPS // 3), np.linspace(0.5, 0.1, 2 * STEPS // 3)]
-    )
-    curves = turnwise_curves(random, np.clip(rate + random.normal(0, 0.02, STEPS), 0, 1))
-    curves["reward/group_std"] = np.abs(curve(random, 0.4, 0.03))
-    curves["repetition/ngrams"] = np.clip(curve(random, 0.1, 0.8), 0, 1)
-    return write_turnwise(folder, curves)
+def _log(
+    write: Callable[..., list[str]],
+    curves: Callable[..., Curves],
+    rate: Callable[[np.random.Generator], np.ndarray] = flat,
+    own: Callable[[np.random.Generator], Curves] = lambda random: {},
+    **options: Any,
+) -> Maker:
+    """A sound run whose outcome is `rate`, but for its `own` numbers."""
 
-
-def _all_failed(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = turnwise_curves(random, np.zeros(STEPS))
-    curves["groups/all_equal"] = np.ones(STEPS)
-    curves["policy/gradient_norm"] = np.zeros(STEPS)
-    why = "no episode is a success, so none is better than another: choose easier tasks"
-    return write_turnwise(folder, curves, reasons=[(step + 1, why) for step in range(STEPS)])
-
-
-def _format_gaming(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    form = np.clip(learned(random, 0.1, 0.95), 0, 1)
-    curves = turnwise_curves(random, flat(random, 0.1, 0.02))
-    curves |= {"reward/mean": 0.1 + 0.5 * form, "reward/parts/format": form}
-    return write_turnwise(folder, curves)
-
-
-def _held_out(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    held_out = np.clip(np.linspace(0.5, 0.2, 12) + random.normal(0, 0.02, 12), 0, 1)
-    return write_turnwise(folder, turnwise_curves(random, learned(random, 0.3, 0.9)), held_out)
-
-
-def _broken_verifier(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = turnwise_curves(random, learned(random, 0.4, 0.9))
-    curves["reward/parts/exact_match"] = np.clip(flat(random, 0.02, 0.01), 0, 1)
-    return write_turnwise(folder, curves)
-
-
-def _malformed(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = turnwise_curves(random, flat(random, 0.02, 0.01))
-    curves["rollout/malformed"] = np.clip(flat(random, 0.96, 0.01), 0, 1)
-    return write_turnwise(folder, curves)
-
-
-def _cut_turns(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = turnwise_curves(random, np.zeros(STEPS))
-    curves |= {"rollout/malformed": np.full(STEPS, 0.97), "groups/all_equal": np.ones(STEPS)}
-    curves["rollout/length_mean"] = np.full(STEPS, 190.0)
-    return write_turnwise(folder, curves)
-
-
-def _unsaid(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    why = "the weights that sample are what they were: raise learning.learning_rate"
-    reasons = [(step + 1, why) for step in range(STEPS)]
-    return write_turnwise(folder, turnwise_curves(random, flat(random)), reasons=reasons)
-
-
-def _trl(changed: Callable[[np.random.Generator], Curves], rewards: bool = False) -> Maker:
     def make(folder: Path, seed: int) -> list[str]:
         random = np.random.default_rng(seed)
-        return write_trl(folder, trl_curves(random, flat(random)) | changed(random), rewards)
+        return write(folder, curves(random, rate(random)) | own(random), **options)
 
     return make
 
 
-def _not_finite(random: np.random.Generator) -> Curves:
-    norms = np.abs(curve(random, 0.2, 0.15))
-    norms[20:] = math.nan
-    return {"grad_norm": norms}
+def _episodes(write: Callable[..., list[str]], *given: Any) -> Maker:
+    return lambda folder, seed: write(folder, np.random.default_rng(seed), *given)
 
 
-def _mismatch(random: np.random.Generator) -> Curves:
-    return {
-        "sampling/sampling_logp_difference/mean": np.abs(curve(random, 0.9, 1.1)),
-        "sampling/importance_sampling_ratio/mean": np.abs(curve(random, 0.02, 0.05)),
-    }
+_turnwise = partial(_log, write_turnwise, turnwise_curves)
+_trl = partial(_log, write_trl, trl_curves)
+ZERO, ONE, LEVEL = np.zeros(STEPS), np.ones(STEPS), np.full(STEPS, 0.3)
+NOTHING = {
+    **dict.fromkeys(("reward", "reward_std", "grad_norm", "loss"), ZERO),
+    "rewards/accuracy_reward/mean": ZERO,
+    "frac_reward_zero_std": ONE,
+}
+"""Numbers of a run of TRL in which no answer is paid."""
 
 
-def _constant(random: np.random.Generator) -> Curves:
-    zero = np.zeros(STEPS)
-    return {
-        **dict.fromkeys(("reward", "reward_std", "grad_norm", "loss"), zero),
-        "rewards/accuracy_reward/mean": zero,
-        "frac_reward_zero_std": zero + 1,
-    }
+def _none(random: np.random.Generator) -> np.ndarray:
+    return ZERO
 
 
-def _truncated(random: np.random.Generator) -> Curves:
-    return {**_constant(random), "completions/clipped_ratio": np.full(STEPS, 0.98)}
-
-
-def _verl_failed(folder: Path, seed: int) -> list[str]:
-    return write_verl_rollouts(folder, np.random.default_rng(seed), np.full(STEPS, 0.002))
+def _rising(start: float, end: float) -> Callable[[np.random.Generator], np.ndarray]:
+    return lambda random: learned(random, start, end)
 
 
 def _collapse(random: np.random.Generator) -> np.ndarray:
@@ -490,142 +429,20 @@ def _collapse(random: np.random.Generator) -> np.ndarray:
     return np.clip(np.concatenate([up, down]) + random.normal(0, 0.02, STEPS), 0, 1)
 
 
-def _entropy(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = verl_curves(random, _collapse(random))
-    curves["actor/entropy"] = 0.6 * np.exp(-np.linspace(0, 4, STEPS))
-    return write_console(folder, curves)
+def _solved_early(random: np.random.Generator) -> np.ndarray:
+    return np.clip(1 - np.exp(-np.linspace(0.1, 12, STEPS)), 0, 1)
 
 
-def _length(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = verl_curves(random, flat(random))
-    curves["response_length/mean"] = curve(random, 250, 900)
-    curves["response_length/clip_ratio"] = np.clip(curve(random, 0.02, 0.6), 0, 1)
-    return write_verl_logger(folder, curves)
+def _said(why: str) -> list[tuple[int, str]]:
+    return [(step + 1, why) for step in range(STEPS)]
 
 
-def _rate_too_low(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = {"loss": random.normal(0, 0.02, STEPS), **trl_curves(random, flat(random))}
-    curves |= {"learning_rate": np.full(STEPS, 1e-10), "entropy": curve(random, 0.5, 0.5, 0.01)}
-    return write_trl_console(folder, curves)
+def _form_alone(random: np.random.Generator) -> Curves:
+    form = learned(random, 0.1, 0.95)
+    return {"reward/mean": 0.1 + 0.5 * form, "reward/parts/format": form}
 
 
-def _stale(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = prime_curves(random, flat(random))
-    curves["off_policy/mean"] = np.abs(curve(random, 9, 14))
-    return write_prime(folder, curves)
-
-
-def _clipped(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = verl_curves(random, flat(random))
-    curves["actor/pg_clipfrac"] = flat(random, 0.92, 0.02)
-    return write_csv(folder, curves)
-
-
-def _runaway(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = trl_curves(random, _collapse(random))
-    curves["kl"] = np.linspace(0.01, 9, STEPS) ** 1.5
-    return write_wandb_lines(folder, curves)
-
-
-def _vanish(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    return write_plain(folder, random, flat(random), np.geomspace(3, 0.02, STEPS))
-
-
-def _calls(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    return write_plain(folder, random, flat(random), np.linspace(1, 7, STEPS))
-
-
-SICK: dict[str, tuple[str, Maker]] = {
-    "turnwise, no episode succeeds": ("dead groups", _all_failed),
-    "turnwise, Echo Trap": ("Echo Trap", _echo_trap),
-    "turnwise, form alone is learned": ("format gaming", _format_gaming),
-    "turnwise, held-out success falls": ("held-out success", _held_out),
-    "turnwise, held-out success falls over four evaluations": (
-        "held-out success",
-        lambda folder, seed: write_turnwise(
-            folder,
-            turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
-            np.array([0.55, 0.5, 0.3, 0.25]),
-        ),
-    ),
-    "turnwise, a verifier that is cheated": ("reward without success", _broken_verifier),
-    "turnwise, turns cut off": ("truncated answers", _cut_turns),
-    "turnwise, updates lost in rounding": ("learning signal", _unsaid),
-    "turnwise, unreadable turns": ("malformed turns", _malformed),
-    "TRL, learning rate 0": (
-        "learning rate",
-        _trl(lambda random: {"learning_rate": np.zeros(STEPS)}),
-    ),
-    "TRL, constant reward": ("dead groups", _trl(_constant, rewards=True)),
-    "TRL, every answer cut off": ("truncated answers", _trl(_truncated)),
-    "TRL, gradient NaN": ("numbers that are not finite", _trl(_not_finite)),
-    "TRL, engine of other weights": ("engine and learner", _trl(_mismatch)),
-    "TRL console, learning rate too low": ("learning rate", _rate_too_low),
-    "verl rollouts, none succeeds": ("dead groups", _verl_failed),
-    "verl console, entropy collapse": ("entropy collapse", _entropy),
-    "verl logger, length explosion": ("length explosion", _length),
-    "prime-rl, old samples": ("staleness", _stale),
-    "verifiers, episodes that fail": (
-        "ungraded episodes",
-        lambda folder, seed: write_traces(
-            folder, np.random.default_rng(seed), np.full(STEPS, 0.4), 0.7
-        ),
-    ),
-    "W&B table, every token clipped": ("stopped tokens", _clipped),
-    "W&B history, far from the reference": ("divergence from the reference", _runaway),
-    "plain, tools given up": ("tool calls vanish", _vanish),
-    "plain, calls without use": ("tool-call hacking", _calls),
-    "NeMo Gym, all solved": (
-        "dead groups",
-        lambda folder, seed: write_nemo_gym(folder, np.random.default_rng(seed), 1.0),
-    ),
-    "Inspect, token limit": (
-        "truncated answers",
-        lambda folder, seed: write_inspect(folder, np.random.default_rng(seed), 0.5, 0.95),
-    ),
-}
-
-
-def _sound(write: Callable[..., list[str]], curves: Callable[..., Curves], **end: float) -> Maker:
-    def make(folder: Path, seed: int) -> list[str]:
-        random = np.random.default_rng(seed)
-        return write(folder, curves(random, learned(random, **end)))
-
-    return make
-
-
-def _solved_early(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    rate = np.clip(1 - np.exp(-np.linspace(0.1, 12, STEPS)), 0, 1)
-    curves = trl_curves(random, rate)
-    curves["frac_reward_zero_std"] = rate
-    curves["entropy"] = 1.2 * (1 - rate) + 0.01
-    curves["completions/clipped_ratio"] = np.full(STEPS, 0.9)
-    return write_trl(folder, curves, rewards=True)
-
-
-def _longer_and_better(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    curves = verl_curves(random, learned(random, 0.1, 0.6))
-    curves["response_length/mean"] = curve(random, 200, 900)
-    return write_console(folder, curves)
-
-
-def _hard_but_sound(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    return write_trl(folder, trl_curves(random, flat(random, 0.2)), rewards=True)
-
-
-def _noisy_verifier(folder: Path, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
+def _noisy_verifier(folder: Path, random: np.random.Generator) -> list[str]:
     rows = [
         {
             "input": f"Question {at}.{n // 8}?",
@@ -640,39 +457,179 @@ def _noisy_verifier(folder: Path, seed: int) -> list[str]:
     return [str(write_lines(folder / "rollouts.jsonl", rows))]
 
 
-SICK["verl rollouts, a verifier that is noise"] = ("reward noise", _noisy_verifier)
+FEW = np.array([0.55, 0.5, 0.3, 0.25])
+DRAWN = np.random.default_rng(0)
 
+SICK: dict[str, tuple[str, Maker]] = {
+    "turnwise, no episode succeeds": (
+        "dead groups",
+        _turnwise(
+            _none,
+            lambda random: {"groups/all_equal": ONE, "policy/gradient_norm": ZERO},
+            reasons=_said("no episode is a success, so none is better than another"),
+        ),
+    ),
+    "turnwise, Echo Trap": (
+        "Echo Trap",
+        _turnwise(
+            _collapse,
+            lambda random: {
+                "reward/group_std": np.abs(curve(random, 0.4, 0.03)),
+                "repetition/ngrams": np.clip(curve(random, 0.1, 0.8), 0, 1),
+            },
+        ),
+    ),
+    "turnwise, form alone is learned": (
+        "format gaming",
+        _turnwise(lambda random: flat(random, 0.1, 0.02), _form_alone),
+    ),
+    "turnwise, held-out success falls": (
+        "held-out success",
+        _turnwise(
+            _rising(0.3, 0.9), validation=np.linspace(0.5, 0.2, 12) + DRAWN.normal(0, 0.02, 12)
+        ),
+    ),
+    "turnwise, held-out success falls over four evaluations": (
+        "held-out success",
+        _turnwise(learned, validation=FEW),
+    ),
+    "turnwise, a verifier that is cheated": (
+        "reward without success",
+        _turnwise(
+            _rising(0.4, 0.9), lambda random: {"reward/parts/exact_match": flat(random, 0.02, 0.01)}
+        ),
+    ),
+    "turnwise, turns cut off": (
+        "truncated answers",
+        _turnwise(
+            _none,
+            lambda random: {
+                "rollout/malformed": 0.97 * ONE,
+                "groups/all_equal": ONE,
+                "rollout/length_mean": 190 * ONE,
+            },
+        ),
+    ),
+    "turnwise, updates lost in rounding": (
+        "learning signal",
+        _turnwise(reasons=_said("the weights that sample are what they were: raise the rate")),
+    ),
+    "turnwise, unreadable turns": (
+        "malformed turns",
+        _turnwise(
+            lambda random: flat(random, 0.02, 0.01),
+            lambda random: {"rollout/malformed": flat(random, 0.96, 0.01)},
+        ),
+    ),
+    "TRL, learning rate 0": ("learning rate", _trl(own=lambda random: {"learning_rate": ZERO})),
+    "TRL, constant reward": ("dead groups", _trl(own=lambda random: NOTHING, rewards=True)),
+    "TRL, every answer cut off": (
+        "truncated answers",
+        _trl(own=lambda random: {**NOTHING, "completions/clipped_ratio": 0.98 * ONE}),
+    ),
+    "TRL, gradient NaN": (
+        "numbers that are not finite",
+        _trl(own=lambda random: {"grad_norm": np.where(np.arange(STEPS) < 20, 0.2, math.nan)}),
+    ),
+    "TRL, engine of other weights": (
+        "engine and learner",
+        _trl(
+            own=lambda random: {
+                "sampling/sampling_logp_difference/mean": np.abs(curve(random, 0.9, 1.1)),
+                "sampling/importance_sampling_ratio/mean": np.abs(curve(random, 0.02, 0.05)),
+            }
+        ),
+    ),
+    "TRL console, learning rate too low": (
+        "learning rate",
+        _log(
+            *(write_trl_console, trl_curves),
+            own=lambda random: {
+                "learning_rate": 1e-10 * ONE,
+                "entropy": curve(random, 0.5, 0.5, 0.01),
+            },
+        ),
+    ),
+    "verl rollouts, none succeeds": ("dead groups", _episodes(write_verl_rollouts, 0.002 * ONE)),
+    "verl rollouts, a verifier that is noise": ("reward noise", _episodes(_noisy_verifier)),
+    "verl console, entropy collapse": (
+        "entropy collapse",
+        _log(
+            *(write_console, verl_curves, _collapse),
+            lambda random: {"actor/entropy": 0.6 * np.exp(-np.linspace(0, 4, STEPS))},
+        ),
+    ),
+    "verl logger, length explosion": (
+        "length explosion",
+        _log(
+            *(write_verl_logger, verl_curves),
+            own=lambda random: {
+                "response_length/mean": curve(random, 250, 900),
+                "response_length/clip_ratio": np.clip(curve(random, 0.02, 0.6), 0, 1),
+            },
+        ),
+    ),
+    "prime-rl, old samples": (
+        "staleness",
+        _log(
+            *(write_prime, prime_curves),
+            own=lambda random: {"off_policy/mean": np.abs(curve(random, 9, 14))},
+        ),
+    ),
+    "verifiers, episodes that fail": (
+        "ungraded episodes",
+        _episodes(write_traces, 0.4 * ONE, 0.7),
+    ),
+    "W&B table, every token clipped": (
+        "stopped tokens",
+        _log(
+            *(write_csv, verl_curves),
+            own=lambda random: {"actor/pg_clipfrac": flat(random, 0.92, 0.02)},
+        ),
+    ),
+    "W&B history, far from the reference": (
+        "divergence from the reference",
+        _log(
+            *(write_wandb_lines, trl_curves, _collapse),
+            lambda random: {"kl": np.linspace(0.01, 9, STEPS) ** 1.5},
+        ),
+    ),
+    "plain, tools given up": (
+        "tool calls vanish",
+        _episodes(write_plain, LEVEL, np.geomspace(3, 0.02, STEPS)),
+    ),
+    "plain, calls without use": (
+        "tool-call hacking",
+        _episodes(write_plain, LEVEL, np.linspace(1, 7, STEPS)),
+    ),
+    "NeMo Gym, all solved": ("dead groups", _episodes(write_nemo_gym, 1.0)),
+    "Inspect, token limit": ("truncated answers", _episodes(write_inspect, 0.5, 0.95)),
+}
 HEALTHY: dict[str, Maker] = {
-    "turnwise": _sound(write_turnwise, turnwise_curves),
-    "turnwise, validated": lambda folder, seed: write_turnwise(
-        folder,
-        turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
-        np.clip(learned(np.random.default_rng(seed + 1))[::4], 0, 1),
+    "turnwise": _turnwise(learned),
+    "turnwise, validated": _turnwise(learned, validation=learned(DRAWN)[::4]),
+    "turnwise, four evaluations": _turnwise(learned, validation=0.4 + DRAWN.normal(0, 0.06, 4)),
+    "TRL": _trl(learned),
+    "TRL, solved early": _trl(
+        _solved_early,
+        lambda random: {
+            "frac_reward_zero_std": _solved_early(random),
+            "entropy": 1.2 * (1 - _solved_early(random)) + 0.01,
+            "completions/clipped_ratio": 0.9 * ONE,
+        },
+        rewards=True,
     ),
-    "turnwise, four evaluations": lambda folder, seed: write_turnwise(
-        folder,
-        turnwise_curves(np.random.default_rng(seed), learned(np.random.default_rng(seed))),
-        np.clip(0.4 + np.random.default_rng(seed).normal(0, 0.06, 4), 0, 1),
+    "TRL, flat but sound": _trl(lambda random: flat(random, 0.2), rewards=True),
+    "verl console, longer and better": _log(
+        *(write_console, verl_curves, _rising(0.1, 0.6)),
+        lambda random: {"response_length/mean": curve(random, 200, 900)},
     ),
-    "TRL": _sound(write_trl, trl_curves),
-    "TRL, solved early": _solved_early,
-    "TRL, flat but sound": _hard_but_sound,
-    "verl console, longer and better": _longer_and_better,
-    "verl rollouts": lambda folder, seed: write_verl_rollouts(
-        folder, np.random.default_rng(seed), np.linspace(0.2, 0.6, STEPS)
-    ),
-    "prime-rl": _sound(write_prime, prime_curves),
-    "verifiers": lambda folder, seed: write_traces(
-        folder, np.random.default_rng(seed), np.linspace(0.3, 0.6, STEPS), 0.04
-    ),
-    "W&B table, slow": _sound(write_csv, verl_curves, start=0.3, end=0.4),
-    "W&B history": _sound(write_wandb_lines, trl_curves),
-    "plain": lambda folder, seed: write_plain(
-        folder,
-        np.random.default_rng(seed),
-        np.linspace(0.2, 0.5, STEPS),
-        np.linspace(1.5, 2.5, STEPS),
-    ),
-    "NeMo Gym": lambda folder, seed: write_nemo_gym(folder, np.random.default_rng(seed), 0.5),
-    "Inspect": lambda folder, seed: write_inspect(folder, np.random.default_rng(seed), 0.6, 0.1),
+    "verl rollouts": _episodes(write_verl_rollouts, np.linspace(0.2, 0.6, STEPS)),
+    "prime-rl": _log(write_prime, prime_curves, learned),
+    "verifiers": _episodes(write_traces, np.linspace(0.3, 0.6, STEPS), 0.04),
+    "W&B table, slow": _log(write_csv, verl_curves, _rising(0.3, 0.4)),
+    "W&B history": _log(write_wandb_lines, trl_curves, learned),
+    "plain": _episodes(write_plain, np.linspace(0.2, 0.5, STEPS), np.linspace(1.5, 2.5, STEPS)),
+    "NeMo Gym": _episodes(write_nemo_gym, 0.5),
+    "Inspect": _episodes(write_inspect, 0.6, 0.1),
 }

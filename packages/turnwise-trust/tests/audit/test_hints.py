@@ -2,7 +2,7 @@
 
 import pytest
 
-from broken_blind import BROKEN, SOUND
+from benchmarks.audit_exam import BROKEN, SOUND
 from turnwise_trust.audit.subject import subject_of
 from turnwise_trust.audit.table import ATTACKS
 
