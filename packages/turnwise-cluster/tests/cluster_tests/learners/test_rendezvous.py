@@ -37,7 +37,7 @@ def test_strangers_are_not_let_in_and_hold_nobody_up() -> None:
     found = rendezvous.arrival(5.0)
     assert found[0] == Arrival(1, "here", 7)
     assert not RAN
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 10
     huge = socket.create_connection(place)
     huge.sendall(rendezvous.secret + (2**40).to_bytes(8, "big") + pickle.dumps(1))
     assert rendezvous.arrival(0.2) is None
