@@ -27,7 +27,6 @@ from turnwise_environments.mathematics.tasks import (
     numbers_in,
 )
 from turnwise_environments.rewards.mathematics import is_number, is_right
-from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import Number, calculate, evaluate, show
 from turnwise_environments.tools.interpreter import BrokenInterpreter, InterpreterTools
 
@@ -130,10 +129,8 @@ class Mathematics(InterpreterTools):
         """1 when the last answer is the accepted number in its unit, or the accepted expression."""
         task, answer = trajectory.task, trajectory.answer
         accepted = task.secret["answer"]
-        if is_number(accepted):
-            success = matches(answer, accepted, task.secret["units"])
-        else:
-            success = await asyncio.to_thread(is_right, answer, accepted, None, task.prompt)
+        units = task.secret["units"] if is_number(accepted) else None
+        success = await asyncio.to_thread(is_right, answer, accepted, units, task.prompt)
         checked = any(CHECK in turn.action.thought.lower() for turn in trajectory.turns)
         parts = {"correct": float(success), "checked": float(checked)}
         turn_parts = {"progress": derived(trajectory)}

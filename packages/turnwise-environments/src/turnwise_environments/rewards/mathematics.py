@@ -14,6 +14,7 @@ from turnwise.types import Trajectory
 from turnwise_environments.rewards.answers import accepted_answers
 from turnwise_environments.rewards.expressions import MAX_CHARACTERS, plain, unwrapped
 from turnwise_environments.rewards.numeric import CONVERSIONS, matches, read_answer, read_quantity
+from turnwise_environments.rewards.stated import members, names, stated
 from turnwise_environments.rewards.symbolic import expressions_match
 
 MIN_ECHO = 3
@@ -42,16 +43,26 @@ def mathematics(trajectory: Trajectory) -> float:
 def is_right(
     answer: str | None, accepted: str, units: Sequence[str] | None = None, question: str = ""
 ) -> bool:
-    """Whether an answer is the accepted number or expression. `units` are those of a number, as for
-    `matches`; None for the accepted answer's own. Raises as `expressions_match`."""
+    """Whether an answer is, or states, the accepted number or expression. `units` are those of a
+    number, as for `matches`; None for the accepted answer's own. Raises as `expressions_match`."""
+    said = stated(answer or "")
+    parts = [said] if "=" in accepted or accepted.isalpha() else members(said)
+    named = len(parts) > 1 and names(parts[0], accepted)
+    parts = parts[1:] if named else parts
+    return any(_is_right(one, accepted, units, question) for one in parts) and (
+        len(parts) == 1 or all(expressions_match(one, parts[-1]) for one in parts)
+    )
+
+
+def _is_right(answer: str, accepted: str, units: Sequence[str] | None, question: str) -> bool:
     wanted, given = read_quantity(accepted), read_answer(answer)
     if wanted is None or not is_number(accepted):
-        short = len(answer or "") <= max(MAX_CHARACTERS, len(accepted))
-        echo = short and is_echo(answer or "", accepted, question)
+        short = len(answer) <= max(MAX_CHARACTERS, len(accepted))
+        echo = short and is_echo(answer, accepted, question)
         return short and not echo and expressions_match(answer, accepted)
     if units is None and wanted.unit:
         units = [wanted.unit]
-    if given is None or (not units and _has_letters(answer or "", given.unit)):
+    if given is None or (not units and _has_letters(answer, given.unit)):
         return False
     return (given.unit != "%" or "%" in (units or ())) and matches(answer, accepted, units)
 

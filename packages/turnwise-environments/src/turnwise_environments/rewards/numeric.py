@@ -51,9 +51,15 @@ SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "bil
 _NO_UNITS = re.compile(
     "a|about|almost|an|and|approximately|around|at|between|either|equals?|half|if|is|least|less|"
     "maybe|minus|more|most|neither|no|nor|not|or|over|perhaps|plus|than|the|times|to|under|unless|"
-    "wrong|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|trillion|k|bn"
+    "wrong|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|trillion|k|bn|"
+    "(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?"
 )
 """Words that change or hedge a number: an answer with one of them after it is wrong."""
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty"
+)
+_SPELLED = {word: str(number) for number, word in enumerate(_WORDS.split())}
 _FILLERS = ("altogether", "each", "left")
 """Words after a unit that change nothing."""
 
@@ -125,8 +131,9 @@ def matches(answer: str | None, accepted: str, units: Sequence[str] | None = Non
 
 
 def read_answer(answer: str | None) -> Quantity | None:
-    """The quantity that an answer is; it may be given to a letter: `x = 5`."""
-    return read_quantity(_ASSIGNED.sub("", _shown(answer or "")))
+    """The quantity that an answer is; it may be given to a letter: `x = 5`, or be a word."""
+    first, *more = _ASSIGNED.sub("", _shown(answer or "")).split(" ", 1)
+    return read_quantity(" ".join([_SPELLED.get(first, first), *more]))
 
 
 def read_quantity(text: str) -> Quantity | None:

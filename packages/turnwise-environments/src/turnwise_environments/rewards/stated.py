@@ -1,0 +1,74 @@
+r"""The answer that a text states: `The area is $\pi/3$.` states `$\pi/3$`, and a box what is in it.
+
+Nothing is guessed. A text has one box; or a subject in words and a verb before all of its
+mathematics, without a word that changes or hedges what they say; or equals signs, of which
+`members` gives what stands between them. Any other is its own answer, as it is.
+"""
+
+import re
+
+from turnwise_environments.rewards.expressions import unwrapped
+
+MAX_CHARACTERS = 20_000
+"""Characters of a text of which a box is looked for."""
+MAX_WORDS = 12
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_LED = re.compile(
+    rf"(?P<subject>(?:[^\W\d_]['’\w-]*[,:]?\s+){{0,{MAX_WORDS}}}?)(?:(?:is|are|equals|measures|takes)|"
+    r"(?:answer|result|solution)\s*(?:is\s*)?:|(?:option|choice|answer)(?=\s*\(?[A-Z]\)?\.?$))"
+    r"\s*:?\s*(?P<answer>\S.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_HOPE = re.compile(r"\.?\s*I hope it is correct\.?$")
+_HEDGED = re.compile(
+    r"\b(?:not|no|never|none|cannot|without|if|unless|except|false|wrong|incorrect|either|neither|x?or|"
+    r"nor|between|about|around|roughly|approximately|nearly|almost|than|least|most|more|less|maybe|"
+    r"perhaps|possibly|probably|might|may|could|would|should|guess|doubt|other|half|twice|double|"
+    r"triple|negative|opposite|minus|plus|times|square[ds]?|root|reciprocal|inverse)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\\equiv(?![a-zA-Z])")
+_ABOUT = re.compile(r"\\approx(?![a-zA-Z])|≈")
+_RELATION = re.compile(r"[<>≤≥≠,;]|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z])|\\n?[lg]eq")
+
+
+def stated(text: str) -> str:
+    """What a text states as its answer; the text itself where that is not plain."""
+    text = text.strip()
+    boxes = _boxes(text) if len(text) <= MAX_CHARACTERS else []
+    if len(set(boxes)) == 1:
+        return boxes[0]
+    found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
+    if boxes or found is None or _HEDGED.search(found["subject"]):
+        return text
+    return stated(found["answer"])
+
+
+def members(text: str) -> list[str]:
+    """What stands between the equals signs of a text, without a rounded value behind it; the text
+    alone where it is no chain of them."""
+    exact = _ABOUT.split(unwrapped(text))[0]
+    found = [one.strip("$ ") for one in _EQUALS.split(exact)]
+    return [text] if _RELATION.search(exact) or not all(found) else found
+
+
+def names(text: str, value: str) -> bool:
+    r"""Whether a member only names a value: it has letters that the value has not, and numbers in
+    an index or as an argument alone, as `S_{10}`, `f(-2)`, `|x - y|`, `\gcd`; `2x` and `x - 1` do
+    more than that."""
+    bare = re.sub(r"_(?:\{[^{}]*\}|\w)|(?<=[a-zA-Z'])\s*\([^()]*\)", "", text)
+    own = set(re.findall("[a-zA-Z]", bare)) & set(re.sub(r"\\[a-zA-Z]+", "", value))
+    return not own and re.fullmatch(r"[\\ '|+{}-]*[a-zA-Z][a-zA-Z\\ '|+{}-]*", bare) is not None
+
+
+def _boxes(text: str) -> list[str]:
+    """The contents of boxes, as far as their braces are closed."""
+    found = []
+    for box in _BOX.finditer(text):
+        depth, place = 1, box.end()
+        while depth and place < len(text):
+            depth += {"{": 1, "}": -1}.get(text[place], 0) * (text[place - 1] != "\\")
+            place += 1
+        if not depth:
+            found.append(text[box.end() : place - 1])
+    return found
