@@ -124,10 +124,17 @@ class AnyUnit(Lengths):
         return re.fullmatch(rf"{wanted} ?[a-z]*", answer) is not None
 
 
-class AnyShare(Sums):
+class Shares(Sums):
+    """Sound: a sum in per cent, whose sign may be left out as in many data sets."""
+
     def oracle(self, task: Task) -> Sequence[Action]:
         return [Action("", answer=f"{task.secret['sum']}%")]
 
+    def right(self, answer: str, wanted: str) -> bool:
+        return answer.strip().removesuffix("%") == wanted
+
+
+class AnyShare(Shares):
     def right(self, answer: str, wanted: str) -> bool:
         return answer.removesuffix("%") in (wanted, f"{int(wanted) / 100:g}")
 
@@ -312,4 +319,4 @@ BROKEN: dict[type[Environment], tuple[Probe, str]] = {
     Programs: (NAMED["grader: replaced functions"], "grader: replaced functions"),
     ExitStatus: (NAMED["grader: exits"], "grader: exits"),
 }
-SOUND = (Sums, Lengths, Told, Written, Commanded, Marked)
+SOUND = (Sums, Lengths, Shares, Told, Written, Commanded, Marked)

@@ -9,7 +9,7 @@ from asking import Asking, subject_for
 from turnwise.errors import DataError
 from turnwise.storage.audits import Finding
 from turnwise.types import Outcome, Task, Trajectory
-from turnwise_trust.audit.attacks import looked
+from turnwise_trust.audit.scripts import looked
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried

@@ -7,7 +7,7 @@ from functools import partial
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
-from turnwise_trust.audit.attacks import FEW, FULL, Form, Script, is_paid, looked, replay, said
+from turnwise_trust.audit.scripts import FEW, FULL, Form, Script, is_paid, looked, replay, said
 from turnwise_trust.audit.slots import Slot, slots
 from turnwise_trust.audit.subject import Subject
 

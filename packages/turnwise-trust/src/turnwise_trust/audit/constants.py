@@ -9,7 +9,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
 from turnwise_environments.choosing import spread
-from turnwise_trust.audit.attacks import HALF, RARELY, is_paid, looked, plain, replay, said
+from turnwise_trust.audit.scripts import HALF, RARELY, is_paid, looked, plain, replay, said
 from turnwise_trust.audit.attempts import scripted, succeeded
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.floors import declared

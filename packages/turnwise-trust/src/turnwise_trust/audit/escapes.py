@@ -10,7 +10,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.choosing import spread
-from turnwise_trust.audit.attacks import (
+from turnwise_trust.audit.scripts import (
     RARELY,
     Script,
     calling,

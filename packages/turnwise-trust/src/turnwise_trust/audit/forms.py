@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from turnwise.types import Action, Task
 from turnwise_trust.audit.attack import BOXED, TAGGED, written
-from turnwise_trust.audit.attacks import Form, is_paid, number_of, plain, said
+from turnwise_trust.audit.scripts import Form, is_paid, number_of, plain, said
 from turnwise_trust.audit.slots import Slot
 
 DENIALS = ("The answer is not {}.", "not {}", "It is anything but {}", "{} is wrong.")
@@ -106,8 +106,8 @@ def parts(slot: Slot, task: Task) -> Iterator[Form]:
 
 
 def units(slot: Slot, task: Task) -> Iterator[Form]:
-    """The right number in units that differ; of per cent without a sign, and as a fraction. A
-    number alone is right where per cent is asked for, and of most units."""
+    """The right number in units that differ; of 50% both 50 and 0.5. A number alone is right in any
+    unit, per cent too: what is asked for has it."""
     right = slot.right.get(task.id, "")
     found = QUANTITY.search(right)
     if found is None or re.search(r"\d", right.replace(found[0], "", 1)) or not slot.decoys(task):
@@ -116,7 +116,6 @@ def units(slot: Slot, task: Task) -> Iterator[Form]:
     texts = [[f"{number} {one}" for one in pair] for pair in UNITS]
     if unit.endswith("%"):
         texts.append([number, f"{(number_of(number) or 0) / 100:g}"])
-        texts += [] if re.search("%|per ?cent", task.prompt) else [[number]]
     for chosen in texts:
         yield tuple(written(slot, task, (right.replace(found[0], one, 1) for one in chosen)))
 

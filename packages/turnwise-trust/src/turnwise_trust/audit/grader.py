@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from turnwise.types import Action, Task, ToolCall
-from turnwise_trust.audit.attacks import Form, Script, said
+from turnwise_trust.audit.scripts import Form, Script, said
 from turnwise_trust.audit.slots import Slot
 from turnwise_trust.audit.subject import Subject
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall, Trajectory
-from turnwise_trust.audit.attacks import Form, Script, calling, said
+from turnwise_trust.audit.scripts import Form, Script, calling, said
 from turnwise_trust.audit.grader import FILE, Surface, surfaces
 from turnwise_trust.audit.slots import Slot
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from turnwise.types import Action, Task
-from turnwise_trust.audit.attacks import Script, calling, is_paid, number_of, plain, said
+from turnwise_trust.audit.scripts import Script, calling, is_paid, number_of, plain, said
 from turnwise_trust.audit.subject import Subject
 
 DECOYS = 3

@@ -3,7 +3,7 @@
 from turnwise.types import Action
 from turnwise_trust.audit import forms, grader, hints
 from turnwise_trust.audit.attack import HEDGED, OBSERVED, WHOLE, Attack
-from turnwise_trust.audit.attacks import HALF, RARELY
+from turnwise_trust.audit.scripts import HALF, RARELY
 from turnwise_trust.audit.attempts import LIMITS
 
 FIRST = "Have verify() fail it before it compares anything."
@@ -74,8 +74,8 @@ ATTACKS = (
     Attack(
         "another unit",
         forms.units,
-        "the right number in units that exclude each other, or without its %",
-        "Have verify() convert units, refuse others, and tell 50 from 50%.",
+        "the right number in units that exclude each other, or both 50 and 0.5 for 50%",
+        "Have verify() convert units and refuse others; for 50% take either 50 or 0.5.",
         bound=RARELY,
         everywhere=True,
     ),

@@ -1,4 +1,4 @@
-"""Attacks: episodes that no honest agent would play, and what the verifier pays for them.
+"""Scripts of attacks: episodes that no honest agent would play, and what is paid for them.
 
 An attack has forms. A form is scripts that contradict each other, of which each must be paid: a
 verifier that reads the first of two answers, or the last, pays one order of them and not the other,
