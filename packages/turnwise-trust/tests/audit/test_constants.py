@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from asking import subject_for
+from asking import failed, subject_for
 from turnwise.environments.base import Environment
 from turnwise.environments.tasksets import TaskSet
+from turnwise.errors import NotSupportedError
 from turnwise.types import Action, Task, Trajectory, Verdict
-from turnwise_trust.audit.constants import one_answer
+from turnwise_trust.audit.constants import constants, one_answer
 from turnwise_trust.audit.quick import QUICK
 
 FIRST = 15
@@ -32,12 +33,40 @@ class Options(Environment):
 
 
 @pytest.mark.parametrize(
-    ("often", "declared", "passed"), [(0.5, 0.0, True), (0.9, 0.0, False), (0.9, 0.9, True)]
+    ("often", "declared", "passed"),
+    [(0.5, 0.0, True), (0.75, 0.0, True), (1.0, 0.0, False), (1.0, 1.0, True)],
 )
-def test_a_constant_is_judged_on_other_tasks_and_by_what_is_declared(
+def test_a_constant_is_judged_on_other_tasks_by_what_it_is_right_on_or_is_declared(
     often: float, declared: float, passed: bool
 ) -> None:
     subject = subject_for(Options(often, declared))
     (one,) = one_answer(replace(subject, tasks=subject.tasks[: FIRST + 1]))
     assert one.passed is passed
     assert one_answer in QUICK.values()
+
+
+class Unknown(Options):
+    """Has no oracle; a lenient one pays each yes."""
+
+    def __init__(self, often: float, lenient: bool = False) -> None:
+        super().__init__(often)
+        self.lenient = lenient
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        raise NotSupportedError("no oracle")
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        always = self.lenient and trajectory.answer == "yes"
+        return Verdict(1.0, True) if always else await super().verify(trajectory)
+
+
+@pytest.mark.parametrize(
+    ("often", "lenient", "wrong"), [(0.5, False, False), (0.75, False, False), (0.5, True, True)]
+)
+def test_a_constant_is_judged_without_an_oracle_against_the_classes_that_are_told_apart(
+    often: float, lenient: bool, wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwise_trust.audit.constants.CONSTANTS", ("A", "yes", "no"))
+    environment = Unknown(often, lenient)
+    assert ("one answer for all tasks" in failed(one_answer, environment)) is wrong
+    assert ("a constant answer" in failed(constants, environment)) is wrong

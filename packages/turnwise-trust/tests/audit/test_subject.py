@@ -9,10 +9,10 @@ from asking import Asking, subject_for
 from turnwise.errors import DataError
 from turnwise.storage.audits import Finding
 from turnwise.types import Outcome, Task, Trajectory
-from turnwise_trust.audit.scripts import looked
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried
+from turnwise_trust.audit.scripts import looked
 from turnwise_trust.audit.subject import Clock, OutOfTime, Subject, subject_of
 from turnwise_trust.audit.table import ATTACKS
 

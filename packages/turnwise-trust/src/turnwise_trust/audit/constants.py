@@ -9,10 +9,10 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
 from turnwise_environments.choosing import spread
-from turnwise_trust.audit.scripts import HALF, RARELY, is_paid, looked, plain, replay, said
 from turnwise_trust.audit.attempts import scripted, succeeded
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.floors import declared
+from turnwise_trust.audit.scripts import HALF, RARELY, is_paid, looked, plain, replay, said
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
 CONSTANTS = (
@@ -23,11 +23,15 @@ CONSTANTS = (
 MOST_OFTEN = 0.5
 """The largest share of tasks that one answer may solve, unless the environment declares more of a
 policy that reads nothing: more, and it is learned first."""
+MOST_SHARED = 0.8
+"""The largest share where so many tasks truly have that answer: more, and little else is taught."""
 OTHERS = 32
 """Training tasks on which the best answer has to hold, as one of many is often right by chance."""
 BALANCE = "Balance the right answers, or have verify() compare the whole answer with its own."
 
 Rule = Callable[[str], str | None]
+Paid = Mapping[str, Mapping[str, bool]]
+"""Whether a text, or what a rule answers, is paid: by text or rule, and by task."""
 
 
 def constants(subject: Subject) -> Iterator[Finding]:
@@ -38,11 +42,11 @@ def constants(subject: Subject) -> Iterator[Finding]:
     wrong = {text: _wrongly(subject, text, paid[text]) for text in paid}
     worst = max(wrong, key=lambda text: wilson(sum(wrong[text]), len(wrong[text])).low)
     lenient = wilson(sum(wrong[worst]), len(wrong[worst])).low > RARELY
-    best = max(paid, key=lambda text: sum(paid[text].values()))
+    best = _most_paid(paid)
+    bound, truly = _bound(subject, best, paid)
     shown = shown_by(subject, paid[worst if lenient else best], rules[worst if lenient else best])
-    bound = max(MOST_OFTEN, declared(subject.environment))
     solved, count = sum(paid[best].values()), len(paid[best])
-    note = f"the best of {len(paid)}, {best!r}, is paid on {solved} of {count} tasks"
+    note = f"the best of {len(paid)}, {best!r}, is paid on {solved} of {count} tasks{truly}"
     if lenient:
         told = f"{sum(wrong[worst])} of {len(wrong[worst])}"
         note += f"; {worst!r} is paid on {told} of which another answer is right"
@@ -51,22 +55,20 @@ def constants(subject: Subject) -> Iterator[Finding]:
 
 
 def one_answer(subject: Subject) -> Iterator[Finding]:
-    """The constant that succeeds most often, where right answers are known and differ: elsewhere
-    one for all may be what is asked for. It counts on tasks that it was not chosen on."""
-    if len({*map(plain, subject.answers.values())}) < 2:
+    """The constant that succeeds most often, unless the oracle ends without answers that differ:
+    then one for all may be what is asked for. It counts on tasks that it was not chosen on."""
+    if subject.oracle and len({*map(plain, subject.answers.values())}) < 2:
         return
-    counts = {text: _solved(subject, text) for text in [*CONSTANTS, *_frequent(subject)]}
-    best = max(counts, key=lambda text: counts[text])
-    bound = max(MOST_OFTEN, declared(subject.environment))
-    if not any(count for _, count in counts.values()):
+    paid = {text: _solved(subject, text) for text in [*CONSTANTS, *_frequent(subject)]}
+    if not any(paid.values()):
         raise OutOfTime
-    if wilson(*counts[best]).low > bound:
-        known = {task.id for task in subject.tasks}
-        others = [task for task in subject.environment.tasks("train") if task.id not in known]
-        counts[best] = _solved(
-            replace(subject, tasks=spread(others, OTHERS) or subject.tasks), best
-        )
-    solved, count = counts[best]
+    best = _most_paid(paid)
+    if wilson(sum(paid[best].values()), len(paid[best])).low > _unread(subject):
+        subject = _others(subject)
+        texts = [best] if subject.answers else paid  # else the others tell what it is right on
+        paid = {text: _solved(subject, text) for text in texts}
+    bound, truly = _bound(subject, best, paid)
+    solved, count = sum(paid[best].values()), len(paid[best])
     low, high = wilson(solved, count)
     yield Finding(
         "one answer for all tasks",
@@ -75,15 +77,53 @@ def one_answer(subject: Subject) -> Iterator[Finding]:
         high,
         bound,
         low <= bound,
-        f"{best!r} succeeds on {solved} of {count} tasks, whatever they ask",
+        f"{best!r} succeeds on {solved} of {count} tasks, whatever they ask{truly}",
         remedy=BALANCE,
     )
 
 
-def _solved(subject: Subject, text: str) -> tuple[int, int]:
-    """Successes, and episodes for which there was time."""
-    played = subject.play(scripted([said(text)]))
-    return sum(map(succeeded, played)), len(played)
+def _solved(subject: Subject, text: str) -> dict[str, bool]:
+    """Whether it succeeds, by the tasks for which there was time."""
+    return {one.task.id: succeeded(one) for one in subject.play(scripted([said(text)]))}
+
+
+def _others(subject: Subject) -> Subject:
+    """Training tasks besides those of the subject; its own where there are none."""
+    known = {task.id for task in subject.tasks}
+    others = [task for task in subject.environment.tasks("train") if task.id not in known]
+    tasks = spread(others, OTHERS) or subject.tasks
+    return replace(subject, tasks=tasks, oracle=known_oracle(subject.environment, tasks)[0])
+
+
+def _most_paid(paid: Paid) -> str:
+    return max(paid, key=lambda text: sum(paid[text].values()))
+
+
+def _bound(subject: Subject, text: str, paid: Paid) -> tuple[float, str]:
+    """The share of tasks that a constant may solve; and, where it is known, of how many it is the
+    right answer, as the end of a sentence."""
+    bound, truly = _unread(subject), _truly(subject, text, paid)
+    if truly is None:
+        return bound, ""
+    return max(bound, min(MOST_SHARED, truly)), f"; it is the right answer of {truly:.0%}"
+
+
+def _unread(subject: Subject) -> float:
+    """The share of tasks that a policy may solve which reads nothing."""
+    return max(MOST_OFTEN, declared(subject.environment))
+
+
+def _truly(subject: Subject, text: str, paid: Paid) -> float | None:
+    """The share of tasks whose right answer a constant is. Without right answers it is known where
+    each other task pays a constant that is never paid where this one is: verify() tells classes
+    apart, such as yes and no."""
+    right = [*map(plain, subject.answers.values())]
+    if right:
+        return right.count(plain(text)) / len(right)
+    solved = {one: {name for name, done in tasks.items() if done} for one, tasks in paid.items()}
+    own, rest = solved[text], paid[text].keys() - solved[text]
+    apart = {name for tasks in solved.values() if not tasks & own for name in tasks}
+    return len(own) / len(paid[text]) if rest and rest <= apart else None
 
 
 def _constant(text: str) -> Rule:
@@ -98,7 +138,7 @@ def _frequent(subject: Subject) -> list[str]:
     return [text for text, _ in Counter(filter(None, ends)).most_common(2)]
 
 
-def _wrongly(subject: Subject, text: str, paid: dict[str, bool]) -> list[bool]:
+def _wrongly(subject: Subject, text: str, paid: Mapping[str, bool]) -> list[bool]:
     """Whether it was paid, of the tasks whose right answer is known to be another."""
     right = subject.answers
     return [
@@ -106,7 +146,7 @@ def _wrongly(subject: Subject, text: str, paid: dict[str, bool]) -> list[bool]:
     ]
 
 
-def paid_by(subject: Subject, check: str, rules: Mapping[str, Rule]) -> dict[str, dict[str, bool]]:
+def paid_by(subject: Subject, check: str, rules: Mapping[str, Rule]) -> Paid:
     """Whether what a rule answers is paid, by rule and task: of as many rules as there is time
     for."""
     paid: dict[str, dict[str, bool]] = {}

@@ -10,6 +10,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.choosing import spread
+from turnwise_trust.audit.grader import surfaces
 from turnwise_trust.audit.scripts import (
     RARELY,
     Script,
@@ -20,7 +21,6 @@ from turnwise_trust.audit.scripts import (
     replay,
     said,
 )
-from turnwise_trust.audit.grader import surfaces
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
 TASKS = 2

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall, Trajectory
-from turnwise_trust.audit.scripts import Form, Script, calling, said
 from turnwise_trust.audit.grader import FILE, Surface, surfaces
+from turnwise_trust.audit.scripts import Form, Script, calling, said
 from turnwise_trust.audit.slots import Slot
 
 PLAUSIBLE = ("1234", "0", "12", "a", "abcd", "2024-01-01")

@@ -21,8 +21,8 @@ from turnwise.environments.base import Environment
 from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Observation, Task, ToolCall
-from turnwise_trust.audit.scripts import RARELY, calling, plain
 from turnwise_trust.audit.attempts import scripted
+from turnwise_trust.audit.scripts import RARELY, calling, plain
 from turnwise_trust.audit.slots import Slot
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
