@@ -75,6 +75,12 @@ def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
         make({"faithful": 1.0}, 8, limits=limits)
 
 
+def test_demonstrations_that_run_out_of_time_are_no_failure_of_the_oracle() -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 1e-9, "max_ungraded_share": 1.0})
+    with pytest.raises(RunStoppedError, match=r"8 of 8 .* time .* says nothing of the oracle"):
+        make({"faithful": 1.0}, 8, limits=limits)
+
+
 def test_demonstrations_are_cut_after_their_turns_and_no_other_failure_is_let_through() -> None:
     limits = RolloutConfig(max_turns=20, max_tool_calls=20, max_turn_tokens=80, max_tokens=2000)
 

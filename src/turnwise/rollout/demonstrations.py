@@ -119,7 +119,7 @@ async def demonstrate(
 
     `tasks` have their secrets, which the oracle reads. A script knows of no summaries: turns are
     dropped then. Raises RunStoppedError where the oracle's own demonstrations fail: limits that do
-    not let a perfect agent succeed would teach failure.
+    not let a perfect agent succeed would teach failure; and where many of them were late.
     """
     if limits.context == "summarise":
         limits = limits.model_copy(update={"context": "drop"})
@@ -155,18 +155,30 @@ async def demonstrate(
 
 
 def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
-    failed = [one for one in played if one.outcome not in allowed]
-    if len(failed) <= MAX_ORACLE_FAILURES * len(played):
-        return
-    first = failed[0]
-    said = first.problem or (first.verdict.detail if first.verdict else "")
-    errors = [turn.action.error for turn in first.turns if turn.action.error is not None]
-    reason = ": ".join(filter(None, (str(first.outcome), said, *errors[:1])))
-    raise RunStoppedError(
-        f"{len(failed)} of {len(played)} demonstrations by the environment's oracle fail, so "
-        f"imitating them would teach failure; first: task {first.task.id}, {reason}. Check the "
-        "limits in [rollout], scaffold.options, and the oracle"
-    )
+    """Judge the oracle by its episodes with a grade that were not late; too few of them stop the
+    run too, and say nothing of it."""
+    judged = [one for one in played if one.outcome.graded and not one.outcome.late]
+    failed = [one for one in judged if one.outcome not in allowed]
+    if len(failed) > MAX_ORACLE_FAILURES * len(judged):
+        raise RunStoppedError(
+            f"{len(failed)} of {len(judged)} demonstrations by the environment's oracle fail, so "
+            f"imitating them would teach failure; first: {_ended(failed[0])}. Check the limits in "
+            "[rollout], scaffold.options, and the oracle"
+        )
+    others = [one for one in played if one.outcome.late or not one.outcome.graded]
+    if len(others) > MAX_ORACLE_FAILURES * len(played):
+        raise RunStoppedError(
+            f"{len(others)} of {len(played)} demonstrations ran out of time or have no grade, "
+            f"which says nothing of the oracle; first: {_ended(others[0])}. Run again on a machine "
+            "that does less besides, or raise rollout.max_seconds"
+        )
+
+
+def _ended(one: Trajectory) -> str:
+    """A task, and how its episode has ended."""
+    said = one.problem or (one.verdict.detail if one.verdict else "")
+    errors = [turn.action.error for turn in one.turns if turn.action.error is not None]
+    return f"task {one.task.id}, {': '.join(filter(None, (str(one.outcome), said, *errors[:1])))}"
 
 
 def _names(action: Action) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from asking import Asking, failed, found
+from asking import Asking, failed, found, subject_for
 from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import NotSupportedError
-from turnwise.types import Action, Observation, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_trust.audit.floors import floors
 
 ORACLE = "the oracle"
@@ -82,6 +82,19 @@ def test_a_refused_oracle_is_named():
     row = failed(floors, Mislabelled())[ORACLE]
     assert row.figure == pytest.approx(11 / 12)
     assert "train3" in row.note
+
+
+def test_an_oracle_that_runs_out_of_time_is_not_judged():
+    subject = subject_for(Asking())
+    first, *others = subject.of_oracle
+    late = replace(first, outcome=Outcome.TRUNCATED_TIME, verdict=Verdict(0.0, False))
+    vars(subject)["of_oracle"] = [late, *others]
+    *_, row = floors(subject)
+    assert (row.figure, row.passed) == (1.0, True)
+    assert "; 1 without a verdict in time, as task train0: truncated_time" in row.note
+    vars(subject)["of_oracle"] = [late]
+    *_, row = floors(subject)
+    assert (row.figure, row.passed) == (None, None)
 
 
 def test_right_answers_with_blank_lines_around_are_counted():

@@ -93,6 +93,11 @@ def graded(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
     return (one for one in trajectories if one.verdict is not None)
 
 
+def in_time(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
+    """The graded ones that no clock ended: of a script that says how busy its machine was."""
+    return (one for one in graded(trajectories) if not one.outcome.late)
+
+
 def succeeded(one: Trajectory) -> bool:
     return one.verdict is not None and bool(one.verdict.success)
 

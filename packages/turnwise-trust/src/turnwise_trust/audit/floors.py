@@ -7,7 +7,7 @@ from turnwise.environments.base import Environment
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
-from turnwise_trust.audit.attempts import graded
+from turnwise_trust.audit.attempts import graded, in_time
 from turnwise_trust.audit.plays import Script, compared, played, rate
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
@@ -52,10 +52,14 @@ def _idle(subject: Subject) -> Finding:
 def _oracle(subject: Subject) -> Iterator[Finding]:
     """The oracle's success. What is not declared has to be all of the tasks; where luck is, the
     tasks that are refused under every seed are held against it, and no others."""
-    check, ended = "the oracle", list(graded(subject.of_oracle))
+    check, ended = "the oracle", list(in_time(subject.of_oracle))
     if subject.problem:
         yield Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
-    if subject.problem or not ended:
+        return
+    others = [one for one in subject.of_oracle if one.verdict is None or one.outcome.late]
+    lost = [f"{len(others)} without a verdict in time, as {_end(others[0])}"] if others else []
+    if not ended:
+        yield from (Finding(check, note=said) for said in lost)
         return
     refused, declared = _refused(ended), subject.environment.spec.reference_scores.get("oracle")
     share = rate(len(ended) - len(refused), len(ended))
@@ -69,9 +73,14 @@ def _oracle(subject: Subject) -> Iterator[Finding]:
     note += f"; refused under {1 + SEEDS} seeds: {', '.join(always)}" if always else ""
     note += f"; {whole} whole numbers are refused whose '.0' passes" if whole else ""
     note += f"; with blank lines around {spaced} of its answers are refused" if spaced else ""
+    note = "; ".join([note, *lost])
     remedy = "Mend the verifier, or the labels that it refuses; or declare the share that luck "
     remedy += 'leaves it: TaskSet.of(tasks, {"oracle": 0.9}).'
     yield Finding(check, **share, passed=passed, note=note, remedy=remedy)
+
+
+def _end(one: Trajectory) -> str:
+    return f"task {one.task.id}: {': '.join(filter(None, (one.outcome.value, one.problem)))}"
 
 
 def _refused(ended: list[Trajectory]) -> list[Trajectory]:
@@ -97,7 +106,7 @@ def _refused_forms(subject: Subject, form: Callable[[str], str | None]) -> list[
             *before, last = subject.oracle[task.id]
             chosen.append(Script("oracle", task, [*before, replace(last, answer=other)]))
     try:
-        return _refused(list(graded(played(subject, chosen)))) if chosen else []
+        return _refused(list(in_time(played(subject, chosen)))) if chosen else []
     except OutOfTime:
         return []
 

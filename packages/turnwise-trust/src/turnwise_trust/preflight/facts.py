@@ -14,7 +14,7 @@ from turnwise.evaluation.evaluate import successes_by_task
 from turnwise.evaluation.intervals import clustered, wilson
 from turnwise.rewards.answer import states
 from turnwise.types import Group, Task, Trajectory
-from turnwise_trust.audit.attempts import graded
+from turnwise_trust.audit.attempts import graded, in_time
 from turnwise_trust.preflight.rehearsal import Rehearsal
 
 ANSWER_WORDS = 20
@@ -114,7 +114,7 @@ def _solved(episodes: Sequence[Trajectory]) -> Rate:
 
 def _of_tasks(episodes: Sequence[Trajectory]) -> Rate:
     """Success of scripts that play a task once."""
-    verdicts = [one.verdict.success for one in graded(episodes) if one.verdict]
+    verdicts = [one.verdict.success for one in in_time(episodes) if one.verdict]
     solved = sum(verdicts)
     return Rate(solved / max(len(verdicts), 1), *wilson(solved, len(verdicts)), len(verdicts))
 
