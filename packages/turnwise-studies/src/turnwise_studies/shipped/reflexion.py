@@ -15,22 +15,22 @@ MEMORIES: tuple[Memory, ...] = ("none", "trajectory", "trajectory", "reflection"
 
 
 class EachMemory(Attempts):
-    """`attempts`, with a memory that changes from task to task; an oracle's thought names it."""
+    """`attempts`, with a memory that changes from task to task; an oracle's thought names both."""
 
     async def reset(self, task: Task, seed: int) -> Observation:
         self.memory = _memory(task)
         return await super().reset(task, seed)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        return [replace(action, thought=_memory(task)) for action in super().oracle(task)]
+        return [replace(one, thought=f"{_memory(task)} {task.id}") for one in super().oracle(task)]
 
 
 def exploring(script: Script, other: Script) -> Script:
     """Opens any door that its memory does not exclude, and those that it knows."""
-    memory = script[0].thought
+    memory = script[0].thought.split()[0]
     right = [str(action.calls[0].arguments["door"]) for action in script]
     guessed = [str(action.calls[0].arguments["door"]) for action in other]
-    stream = random.Random(derive("reflexion", memory, *right, *guessed))
+    stream = random.Random(derive("reflexion", script[0].thought, *guessed))
     excluded: list[list[str]] = [[] for _ in right]
     known, actions = 0, list[Action]()
     for _ in range(ATTEMPTS):
