@@ -39,7 +39,7 @@ class Slow:
         self.seconds, self.now, self.most = seconds, 0, 0
         self.cancelled = 0
 
-    async def complete(self, messages: Sequence[Message]) -> Reply:
+    async def complete(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
         self.now += 1
         self.most = max(self.most, self.now)
         try:

@@ -24,8 +24,9 @@ class JudgeModel(Protocol):
         """All that the answer depends on beside the messages: answers are kept under it."""
         ...
 
-    async def complete(self, messages: Sequence[Message]) -> Reply:
-        """The model's answer. Raises InfrastructureError where there is none."""
+    async def complete(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+        """The model's answer, under a seed that follows from the messages if none is given. Raises
+        InfrastructureError where there is none."""
         ...
 
 

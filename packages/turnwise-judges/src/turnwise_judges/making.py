@@ -18,6 +18,7 @@ from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import RUBRICS, Criterion, RubricJudge
 from turnwise_judges.settings import (
     AnyJudgeConfig,
+    AnyJudgeModel,
     EndpointJudgeModel,
     PointwiseJudgeConfig,
     PolicyJudgeModel,
@@ -60,7 +61,8 @@ def make_judge(
     limits = Limits(
         config.seconds, config.max_concurrent, config.max_calls or None, config.max_tokens or None
     )
-    asker = Asker(_model(config, policy), limits, cache, seed)
+    model = make_model(config.model, policy, config.seconds)
+    asker = Asker(model, limits, cache, seed)
     if isinstance(config, PointwiseJudgeConfig):
         question = config.question or pointwise.QUESTION
         return PointwiseJudge(asker, config.low, config.high, question, config.max_characters)
@@ -82,20 +84,23 @@ def unasked_part(config: AnyJudgeConfig, seed: int) -> RewardPart:
     return part_of(config, make_judge(unread, None, seed))
 
 
-def _model(config: AnyJudgeConfig, policy: Policy | None) -> JudgeModel:
-    model = config.model
+def make_model(
+    model: AnyJudgeModel, policy: Policy | None, seconds: float, section: str = "judge"
+) -> JudgeModel:
+    """The model that a section's `model` names, with `seconds` for each of its replies. Raises
+    ConfigError for one that cannot be asked."""
     if isinstance(model, ScriptedJudgeModel):
-        script = load_function(model.script, "judge") if model.script else example_reply
+        script = load_function(model.script, section) if model.script else example_reply
         return ScriptedModel(script, model.script or "example_reply")
     if isinstance(model, EndpointJudgeModel):
-        check_endpoint("judge.model", model.url, model.name, model.key_variable)
+        check_endpoint(f"{section}.model", model.url, model.name, model.key_variable)
         return EndpointModel(
             model.url,
             model.name,
             key_variable=model.key_variable,
             temperature=model.temperature,
             max_tokens=model.max_tokens,
-            seconds=config.seconds,
+            seconds=seconds,
         )
     if policy is None:
         return ScriptedModel(_no_policy)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from turnwise.chat.endpoint import CHARACTERS_PER_TOKEN, ChatEndpoint, Reply
+from turnwise.chat.endpoint import CHARACTERS_PER_TOKEN, ChatEndpoint, LongError, Reply
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import pieces
 from turnwise.seeds import derive
 from turnwise.tokens import Segment, Source
@@ -53,10 +53,15 @@ class EndpointModel:
         }
         self.identity = json.dumps([url, self._settings])
 
-    async def complete(self, messages: Sequence[Message]) -> Reply:
-        """The seed follows from the messages. Raises InfrastructureError without an answer."""
-        seed = derive("judge", *(message["content"] for message in messages)) % 2**31
-        return await self._endpoint.ask(self._settings | {"messages": list(messages), "seed": seed})
+    async def complete(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+        """Raises InfrastructureError without an answer."""
+        drawn = _seed(messages) if seed is None else seed
+        asked = {"messages": list(messages), "seed": drawn % 2**31}
+        return await self._endpoint.ask(self._settings | asked)
+
+
+def _seed(messages: Sequence[Message]) -> int:
+    return derive("judge", *(message["content"] for message in messages))
 
 
 _SESSIONS = count()
@@ -101,13 +106,13 @@ class EngineModel:
     def identity(self) -> str:
         return f"engine {self._policy.weights()} {self._temperature} {self.max_tokens}"
 
-    async def complete(self, messages: Sequence[Message]) -> Reply:
-        """Raises InfrastructureError where the context has no room for an answer."""
+    async def complete(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+        """Raises LongError where the context has no room for an answer."""
         prompt = self.prompt(messages)
         sampling = Sampling(
             max_tokens=self.max_tokens,
             temperature=self._temperature,
-            seed=derive("judge", *(message["content"] for message in messages)),
+            seed=_seed(messages) if seed is None else seed,
         )
         # A lockstep engine waits for every open session: this one is open while it is asked.
         session = f"judge/{next(_SESSIONS)}"
@@ -117,7 +122,7 @@ class EngineModel:
         finally:
             self._policy.engine.close(session)
         if completion.stop_reason == StopReason.CONTEXT:
-            raise InfrastructureError(
+            raise LongError(
                 f"the record of {len(prompt)} tokens and an answer are more than the model's "
                 "context: lower judge.max_characters"
             )
@@ -175,7 +180,8 @@ class ScriptedModel:
         self._script = script
         self.identity = f"script {name or script}"
 
-    async def complete(self, messages: Sequence[Message]) -> Reply:
+    async def complete(self, messages: Sequence[Message], seed: int | None = None) -> Reply:
+        del seed
         text = self._script(messages)
         characters = sum(len(message["content"]) for message in messages) + len(text)
         return Reply(text, characters // CHARACTERS_PER_TOKEN)
