@@ -18,6 +18,7 @@ FILES: dict[str, tuple[str, dict[str, str], int, float | None]] = {
     "multihop/hotpotqa_test.jsonl": ("search", CORPUS, 200, None),
     "gsm8k/train.jsonl": ("mathematics", {}, 7473, 1.0),
     "dbbench/standard.jsonl": ("sql", {}, 300, 1.0),
+    "dbbench/dev.jsonl": ("sql", {}, 60, 1.0),
     "boxoban": ("sokoban", {}, 2000, 1.0),
 }
 """The file, its environment with further options, its tasks, and the oracle's success."""

@@ -13,7 +13,6 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, ToolCall, Verdict
 from turnwise_environments.function_calling.recorded import RecordedCalls, RecordFile
 
-TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
 CALL = '{"name": "weather", "parameters": {"city": "Rome", "days": 2}}'
 RECORD = {
     "instruction": "Help.\n**Available Tools**\n1. Name: weather\n**Steps for Each Turn**\nThink.",
@@ -104,16 +103,3 @@ def test_a_corrupt_file_is_named_by_line(tmp_path: Path) -> None:
     assert "r.jsonl, line 2: broken JSON" in told
     with pytest.raises(ConfigError, match="heldout_share"):
         RecordFile(str(lines), heldout_share=3)
-
-
-@pytest.mark.skipif(not TOOLRL.is_file(), reason="ToolRL's records are not here")
-def test_toolrls_own_records() -> None:
-    environment = RecordedCalls(RecordFile(str(TOOLRL), without_calls=True))
-    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
-    assert len(tasks) > 390
-    assert environment.spec.reference_scores["answer"] == pytest.approx(54 / len(tasks), abs=0.01)
-    for task in tasks:
-        assert judged(environment, task, *environment.oracle(task)).success
-        assert not judged(environment, task).success
-    called = [*RecordedCalls(RecordFile(str(TOOLRL))).tasks("train")]
-    assert all(task.secret["calls"] for task in called)

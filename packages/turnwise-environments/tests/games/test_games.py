@@ -31,7 +31,6 @@ from turnwise_environments.games.long_walk import LongWalk
 from turnwise_environments.games.sokoban import LevelFile, MadeBoards, Sokoban, read_levels, solve
 from turnwise_environments.measurement import oracles, played_all, random_script, success
 
-BOXOBAN = Path(__file__).parents[5] / "shared" / "data" / "boxoban"
 GAMES: dict[str, dict[str, Any]] = {
     "bandit": {"pulls": 3},
     "frozen_lake": {"maps": 40, "slippery": True},
@@ -140,13 +139,6 @@ def test_boxoban_levels_are_read_and_solved(tmp_path: Path) -> None:
     ]
     with pytest.raises(DataError, match="no Boxoban levels"):
         read_levels(tmp_path / "..")
-
-
-@pytest.mark.skipif(not BOXOBAN.is_dir(), reason="the real levels are not here")
-def test_boxobans_own_levels() -> None:
-    boards, _ = read_levels(BOXOBAN)
-    assert len(boards) > 500
-    assert all(len(board) == 10 for board in boards)
 
 
 @pytest.mark.long

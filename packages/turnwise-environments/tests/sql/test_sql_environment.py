@@ -11,13 +11,10 @@ import pytest
 from environment_playing import answered, calling, judged, opened, reward, write
 from turnwise.errors import DataError
 from turnwise.types import Action, Task
-from turnwise_environments.choosing import all_tasks
-from turnwise_environments.measurement import NOTHING, played_all, success
 from turnwise_environments.sql.environment import SqlEnvironment
 from turnwise_environments.sql.requests import GRAMMARS
 from turnwise_environments.sql.tasks import MadeRequests, RecordFile, for_sqlite
 
-DBBENCH = Path(__file__).parents[5] / "shared" / "data" / "dbbench"
 RECORD: dict[str, Any] = {
     "description": "What is the age of Ann?",
     "add_description": "The table is people.",
@@ -154,13 +151,3 @@ def test_names_that_need_quotes_in_sqlite_only() -> None:
     assert for_sqlite("UPDATE people SET a = 1", "people") == "UPDATE people SET a = 1"
     quoted = "UPDATE `a b` SET a = 'a b'"
     assert for_sqlite(quoted, "a b") == quoted
-
-
-@pytest.mark.skipif(not DBBENCH.is_dir(), reason="dbbench is not here")
-@pytest.mark.parametrize("name", ["standard", "dev"])
-def test_every_task_of_dbbench_verifies(name: str) -> None:
-    environment = SqlEnvironment(RecordFile(str(DBBENCH / f"{name}.jsonl")))
-    tasks = all_tasks(environment)
-    assert len(tasks) == {"standard": 300, "dev": 60}[name]
-    assert success(played_all(environment, tasks, [environment.oracle(one) for one in tasks])) == 1
-    assert success(played_all(environment, tasks, [[NOTHING]] * len(tasks))) == 0
