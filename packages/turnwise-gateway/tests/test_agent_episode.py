@@ -233,27 +233,6 @@ def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
     assert played.outcome is Outcome.SUCCESS
 
 
-def test_a_failing_engine_leaves_the_episode_ungraded(tmp_path: Path) -> None:
-    body = "await ask()\nawait ask()"
-    played = one(tmp_path, body, engine=HashedEngine([RIGHT], fails=[2]))
-    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
-    assert played.problem == "the engine is down"
-
-
-def test_an_episode_whose_gateway_stops_is_ungraded(tmp_path: Path) -> None:
-    class Stopping(HashedEngine):
-        """Stops the server by the way."""
-
-        async def generate(self, *given: Any, **others: Any) -> Any:
-            await self.host.gateway.stop()
-            return await super().generate(*given, **others)
-
-    body = "await ask()\nraise ConnectionError('refused')"
-    played = one(tmp_path, body, engine=Stopping([RIGHT]))
-    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
-    assert played.problem.startswith("the gateway has stopped: ConnectionError: refused")
-
-
 class Broken(HashedEngine):
     """Has a bug that every other request meets."""
 

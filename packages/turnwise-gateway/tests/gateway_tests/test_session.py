@@ -29,16 +29,6 @@ async def test_a_reply_that_never_arrived_is_given_again_or_dropped() -> None:
     assert not capture.dropped
 
 
-async def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> None:
-    engine = HashedEngine()
-    own = session(engine)
-    prompts = [(Message("user", f"Question {n}?"),) for n in range(5)]
-    await asyncio.gather(*(asked(own, prompt) for prompt in prompts))
-    tokens, turns, _ = recorded(own)
-    assert len(tokens.spans) == len(turns) == 5
-    assert engine.open_sessions == {"0-0"}
-
-
 async def test_what_is_sampled_does_not_depend_on_the_order_of_requests() -> None:
     said = []
     for order in ([0, 1, 2], [2, 0, 1]):
@@ -70,12 +60,6 @@ async def test_budgets_are_refused_with_the_outcome(
         await go_on_and_on()
     assert own.limit is outcome
     recorded(own)
-
-
-async def test_another_model_is_not_here() -> None:
-    with pytest.raises(RefusedError, match="no model 'gpt-9'") as refused:
-        await session().ask(request(model="gpt-9"))
-    assert refused.value.status == 404
 
 
 async def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
@@ -183,17 +167,6 @@ async def test_the_engine_s_own_session_is_open_again_when_all_is_answered(
     own = session(engine)
     await asyncio.gather(*(asked(own, (Message("user", word),)) for word in words))
     assert engine.open_sessions == {"0-0"}
-
-
-async def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
-    class Broken(HashedEngine):
-        async def generate(self, *given: Any, **others: Any) -> Any:
-            raise RuntimeError("out of memory")
-
-    own = session(Broken())
-    with pytest.raises(RuntimeError, match="out of memory"):
-        await own.ask(request())
-    assert own.bug is not None
 
 
 async def test_a_reward_of_a_turn_is_its_step_s() -> None:

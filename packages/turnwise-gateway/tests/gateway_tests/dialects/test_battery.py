@@ -50,7 +50,6 @@ from turnwise_gateway.requests import (
     RefusedError,
     Reply,
     Request,
-    SampledToken,
     ToolSchema,
 )
 
@@ -193,19 +192,6 @@ def test_a_reply_that_comes_back_is_known(dialect: str, choice: Choice) -> None:
     _, own, *others = ALL[dialect].read(body(dialect, said)).messages
     assert (own.role, own.text, own.calls) == ("assistant", choice.text, choice.calls)
     assert others == after
-
-
-@pytest.mark.parametrize("text", ["ü", "時間", "👩‍🚀", "e\u0301", "\x00", "�"])
-def test_log_probabilities_have_the_bytes_of_their_tokens(text: str) -> None:
-    tokens = [SampledToken(bytes([byte]), -0.5) for byte in text.encode()]
-    choice = Choice(text, sampled=len(tokens), tokens=tokens)
-    reply = Reply("r", "policy", (choice,), 5, 1)
-    request = Request((), logprobs=True)
-    whole = openai.types.chat.ChatCompletion.model_validate(
-        ALL["chat_completions"].body(request, reply), strict=True
-    )
-    listed = whole.choices[0].logprobs
-    assert b"".join(bytes(one.bytes or ()) for one in listed.content).decode() == text
 
 
 @by_dialect
