@@ -314,20 +314,6 @@ async def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) 
         assert model.model.norm.weight[0].item() == 2.0
 
 
-async def test_weights_that_the_server_cannot_take_stop_the_run(tmp_path: Path) -> None:
-    server = serving()
-
-    def mismatch(folder: str) -> None:
-        raise Refusal(500, "Worker failed with error 'shapes do not match'")
-
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
-        server.on_load = mismatch
-        with pytest.raises(RunStoppedError, match=r"not taken.*shapes do not match"):
-            await engine.load_weights({}, 1)
-        server.on_load = lambda folder: None
-
-
 async def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
     server = serving()
     async with driven(tmp_path, [server], colocated=True) as (engine, _):
