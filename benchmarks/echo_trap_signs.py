@@ -12,8 +12,8 @@ the level of a solved task, as in the warning. The threshold of a sign is the on
 often with at most 5% of false alarms in the runs of even seeds; the figures are also those of odd
 seeds, which chose nothing. In hindsight is the threshold chosen on all runs, the most that a sign
 can do here. A second table has each study by itself, with the thresholds in `SIGNS`, which were
-chosen on the even seeds of the thirteen studies of docs/log/echo_trap.md: to a study that was made
-later they are a test. Writes echo_trap_signs.json and .md.
+chosen before (docs/log/echo_trap.md): to a later run they are a test. Writes echo_trap_signs.json
+and .md.
 """
 
 import argparse
@@ -78,7 +78,7 @@ class Sign:
     level: Callable[[History], float | None]
     thresholds: Sequence[float]
     threshold: float
-    """The one that earlier studies chose."""
+    """The one that earlier runs chose."""
 
     def first(self, history: History, threshold: float) -> int | None:
         """The first step at which it is there."""
@@ -132,6 +132,11 @@ def rise(series: str) -> Callable[[History], float | None]:
     return level
 
 
+def last(series: str) -> Callable[[History], float | None]:
+    """The last number of a series."""
+    return lambda history: history[-1].get(series)
+
+
 def spike(series: str) -> Callable[[History], float | None]:
     """The last number of a series as a multiple of the median of those before."""
 
@@ -158,6 +163,8 @@ SIGNS = (
     Sign("gradient norm spikes", spike("policy/gradient_norm"), MULTIPLES, 2.5),
     Sign("repetition within episodes rises", rise("repetition/actions"), SHARES, 0.1),
     Sign("repetition in groups rises", rise("repetition/episodes"), SHARES, 0.3),
+    Sign("divergence from the sampler", last("policy/approx_kl"), SHARES, 0.25),
+    Sign("calls of an episode rise", rise("rollout/tool_calls"), SHARES, 0.5),
     Sign("success itself falls", fall(SUCCESS), SHARES[:9], 0.4),
     Sign("the warning", warning, [1.0], 1.0),
 )
