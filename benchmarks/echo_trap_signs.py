@@ -251,7 +251,7 @@ def markdown(found: Sequence[Mapping[str, Score]]) -> str:
 
 
 def by_study(studies: Mapping[str, Sequence[Run]]) -> str:
-    """A table with a row for each sign and its figures in each study, with the earlier threshold."""
+    """A table with a row for each sign: its figures in each study by the earlier threshold."""
     rows: list[dict[str, Any]] = []
     for sign in SIGNS:
         row: dict[str, Any] = {"sign": sign.name, "threshold": f"{sign.threshold:g}"}
