@@ -159,6 +159,19 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_episodes_of_scripted_behaviours(recipe: Path, data: str, tmp_path: Path) -> None:
+    """They are learned from beside the data, also where the policy learns nothing."""
+    given = (*MODEL, "train.steps=0", "evaluation.tasks=1", "reward_model.demonstrations.count=12")
+    shares = "reward_model.demonstrations.behaviours={guessing=1.0}"
+    folder = RunFolder.new(tmp_path / "run")
+    train(recipe, folder, data, *given, shares)
+    found = json.loads((folder.path / "reward_model.json").read_text())
+    assert found["trained_on"] + found["heldout"] == 24 + 12
+    with pytest.raises(ConfigError, match="unknown behaviour 'guesing'"):
+        train(recipe, RunFolder.new(tmp_path / "no"), *given, shares.replace("ssi", "si"))
+
+
+@pytest.mark.long
 def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path) -> None:
     """Instructions that all conversations share do not make them one task."""
     begin, end = message("system", "Be short."), message("assistant", "a")
@@ -254,7 +267,7 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             (data, *MODEL, BESIDE, *(f"evaluation.during_rl.{one}" for one in ("every=1", BEST))),
             "would leave the best policy with a later one",
         ),
-        (("reward_model.data=[]", *MODEL), "give at least 1"),
+        (("reward_model.data=[]", *MODEL), "has nothing to learn from"),
     ):
         with pytest.raises(ConfigError, match=message):
             load_recipe(str(recipe), changes)

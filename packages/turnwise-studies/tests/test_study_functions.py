@@ -92,9 +92,8 @@ def test_an_answer_needs_the_result_that_states_it(
 
 def test_a_wrong_answer_may_be_supported(references: webgpt.References) -> None:
     task = references.tasks("heldout")[0]
-    kind, name = references.search(task.secret["chain"][0][0]).split()[1:3]
-    assert kind in ("Class", "Function", "Method", "Module")
-    verdict = judged(references, task, f"{name} [1]")
+    title = references.titles(task.secret["chain"][0][0])[0]
+    verdict = judged(references, task, f"{title} [{title}]")
     assert (verdict.success, verdict.parts["supported"]) == (False, 1.0)
     assert not judged(references, task, "unreferenced").success
 
@@ -119,3 +118,4 @@ def test_the_reward_model_chooses_one_answer_of_a_question(
     config = f'name = "x"\n[environment]\nname = "search"\n{evaluation}'
     (tmp_path / "config.toml").write_text(config)
     assert webgpt.success(tmp_path) == webgpt.supported(tmp_path) == success
+    assert webgpt.ranking(tmp_path) == (0.0 if best_of else None)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from turnwise.algorithms.parts import Requirement
+from turnwise.config.learning import ScriptedDemonstrations
 from turnwise.config.loading import check_section, parse_override, read_toml, set_key
 from turnwise.config.section import IS_PATH, Choice, Section
 from turnwise.config.wing_section import WingSection
 from turnwise.conflicts import Claim, Need
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.rollout.demonstrations import check_behaviours
 from turnwise.seeds import derive
 
 if TYPE_CHECKING:
@@ -316,9 +318,12 @@ class RewardModelConfig(WingSection):
     form: Literal["outcome", "process", "pairs"] = "outcome"
     """The chance of success after an episode (`outcome`), the change of that chance by each turn
     (`process`), or the chance of being preferred to the mean episode (`pairs`: Bradley-Terry)."""
-    data: tuple[Annotated[str, IS_PATH], ...] = Field(min_length=1)
+    data: tuple[Annotated[str, IS_PATH], ...] = ()
     """Run folders, whose RL steps are read, files of trajectories (.parquet), and files of
     conversations (.jsonl): `messages` with `success`, or `prompt`, `chosen` and `rejected`."""
+    demonstrations: ScriptedDemonstrations | None = None
+    """Episodes of scripted behaviours, played when the stage begins and judged by the verifier, to
+    learn from beside `data`; those of a task are a group."""
     steps: int = Field(200, ge=1)
     """Updates before the run's other stages."""
     batch_size: int = Field(16, ge=1)
@@ -343,12 +348,19 @@ class RewardModelConfig(WingSection):
                 "reward.parts.reward_model = 0.5 (a weight of 0 measures it alone), or leave "
                 "[reward_model] out"
             )
+        if not self.data and self.demonstrations is None:
+            yield (
+                "the reward model has nothing to learn from: give reward_model.data, or "
+                "reward_model.demonstrations with shares of behaviours"
+            )
 
     def reward_parts(self, recipe: "Recipe") -> Mapping[str, RewardPart]:
         return {"reward_model": LEARNED_PARTS[self.form]}
 
     def check_new_run(self, folder: Path) -> None:
         check_sources("reward_model.data", self.data, folder)
+        if self.demonstrations is not None:
+            check_behaviours(self.demonstrations.behaviours)
 
     def for_evaluation(self, of_run: bool) -> Self:
         if of_run:

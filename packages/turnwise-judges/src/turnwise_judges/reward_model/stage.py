@@ -2,23 +2,31 @@
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import PreTrainedModel
 
+from turnwise.config import ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.learning.sft import batch_of_step
 from turnwise.parts.one_process import OneProcess
+from turnwise.rollout.demonstrations import demonstrate
+from turnwise.rollout.order import choose_tasks
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
+from turnwise.types import Group, Trajectory
 from turnwise_judges.agreement import agreement, ranking
 from turnwise_judges.reward_model.data import parted, read_lessons
 from turnwise_judges.reward_model.model import Lesson, PairsRewardModel, RewardModel
 from turnwise_judges.reward_model.section import NAME, RewardModelOfRun
 from turnwise_judges.settings import RewardModelConfig
+
+TOGETHER = 4
+"""Scripted episodes of a task, in the mean."""
 
 
 class RewardModelLearner(OneProcess):
@@ -76,11 +84,7 @@ class RewardLearning:
         if model.trained:
             return step
         lessons, heldout = parted(
-            read_lessons(
-                config.data, model, context.components.scaffold, context.components.tokenizer
-            ),
-            config.heldout_share,
-            recipe.seed,
+            await _lessons(context, config, model), config.heldout_share, recipe.seed
         )
         learner = RewardModelLearner(context.components.model, model, lessons, config, recipe.seed)
         if saved is not None:
@@ -95,6 +99,39 @@ class RewardLearning:
         save_offline(context, learner, NAME)
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, NAME), 1)
         return step
+
+
+async def _lessons(
+    context: RunContext, config: RewardModelConfig, model: RewardModel
+) -> list[Lesson]:
+    """Those of the data, and of scripted episodes."""
+    parts = context.components
+    found = read_lessons(config.data, model, parts.scaffold, parts.tokenizer)
+    if config.demonstrations is not None:
+        found += model.lessons_of_step(await _played(context, config.demonstrations))
+    return found
+
+
+async def _played(context: RunContext, chosen: ScriptedDemonstrations) -> list[Group]:
+    """Scripted episodes on so few tasks that those of a task can be compared."""
+    parts, display, seed = context.components, context.display, context.recipe.seed
+    tasks = parts.environment.tasks("train")
+    display.phase("episodes for the reward model", chosen.count)
+    played = await demonstrate(
+        parts.environment,
+        parts.scaffold,
+        context.recipe.rollout,
+        choose_tasks(tasks, max(1, chosen.count // TOGETHER), seed),
+        chosen.behaviours,
+        chosen.count,
+        seed,
+        lambda _: display.advance(),
+        turns=chosen.turns,
+    )
+    groups: dict[str, list[Trajectory]] = defaultdict(list)
+    for one in played:
+        groups[one.task.id].append(one)
+    return [Group(task, tuple(own)) for task, own in groups.items()]
 
 
 def measured(model: RewardModel, lessons: Sequence[Lesson]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-
-from transformers import AutoTokenizer
 
 from turnwise import open_run
 from turnwise.environments.base import EnvironmentSpec
@@ -18,18 +18,16 @@ from turnwise.environments.turn_parts import lines_of, share
 from turnwise.rewards.answer import exact_match, states
 from turnwise.rollout.demonstrations import Script
 from turnwise.seeds import derive
-from turnwise.storage.messages import messages_of
-from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows
 from turnwise.types import Action, Task, Trajectory, Verdict
 
-RESULTS = 3
+RESULTS = 2
 TOKENS = 24
 """A result has so many at most: room for its card, which states the facts."""
 
 
 class References(SearchEnvironment):
-    """Questions of one search. An answer names the result that states it, as in `tarfile [2]`.
+    """Questions of one search. An answer has the title of the result that states it, as in
+    `tarfile [TarFile]`.
 
     A search always gives RESULTS documents, some of which nothing but chance has chosen, in an
     order that says nothing.
@@ -52,58 +50,66 @@ class References(SearchEnvironment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Success is an accepted answer with a result that states it of what was asked."""
-        answer, _, number = (trajectory.answer or "").rpartition(" ")
-        lines = [line for turn in trajectory.turns for line in lines_of(turn, "search")]
-        cited = next((one for one in reversed(lines) if one.startswith(f"{number} ")), "")
-        accepted = trajectory.task.secret["answers"]
-        success = exact_match(answer, accepted) and self._states(cited, trajectory.task)
-        supported = states(cited, [answer]) and not states(trajectory.task.prompt, [answer])
+        answer, title = _parted(trajectory.answer or "")
+        lines = [line[4:] for turn in trajectory.turns for line in lines_of(turn, "search")]
+        cited = [line for line in lines if _title(line) == title]
+        accepted, asked = trajectory.task.secret["answers"], trajectory.task.prompt
+        right = any(self._states(line, trajectory.task) for line in cited)
+        success = exact_match(answer, accepted) and right
+        supported = any(states(line, [answer]) for line in cited) and not states(asked, [answer])
         parts = {"supported": float(supported)}
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Search, then answer with the first result that states it."""
+        """Search, then answer with the title of the first result that states it."""
         search, answer = super().oracle(task)
-        lines = self._listed(task.secret["chain"][0][0]).split("\n")
-        number = next((line[:3] for line in lines if self._states(line, task)), "[0]")
-        return [search, replace(answer, answer=f"{answer.answer} {number}")]
+        lines = [line[4:] for line in self._listed(task.secret["chain"][0][0]).split("\n")]
+        title = next((_title(line) for line in lines if self._states(line, task)), "")
+        return [search, replace(answer, answer=f"{answer.answer} [{title}]")]
+
+    def titles(self, query: str) -> list[str]:
+        """The titles of the results, in their order."""
+        return [self.documents[place].name for place in self._find(query)]
 
     def _states(self, line: str, task: Task) -> bool:
         (way,) = task.secret["chain"]
-        return line[4:] in {self._shown(document) for document in self._evidence(*way)}
+        return line in {self._shown(document) for document in self._evidence(*way)}
 
 
 def misciting(script: Script, other: Script) -> Script:
-    """Answers rightly, with the result after the one that states it."""
+    """Answers rightly, with the title of another result, if one has another title."""
     del other
-    answer, number = _parted(script)
-    return [script[0], replace(script[-1], answer=f"{answer} [{number % RESULTS + 1}]")]
+    answer, title = _parted(str(script[-1].answer))
+    others = [one for one in _references().titles(_query(script)) if one != title]
+    return [script[0], replace(script[-1], answer=f"{answer} [{[*others, title][0]}]")]
 
 
 def misanswering(script: Script, other: Script) -> Script:
     """Answers with the name that was asked about, and cites the result that states the answer."""
     del other
+    _, title = _parted(str(script[-1].answer))
+    return [script[0], replace(script[-1], answer=f"{_query(script)} [{title}]")]
+
+
+@cache
+def _references() -> References:
+    return References()
+
+
+def _query(script: Script) -> str:
     (query,) = script[0].calls[0].arguments.values()
-    return [script[0], replace(script[-1], answer=f"{query} [{_parted(script)[1]}]")]
+    return str(query)
 
 
-def comparisons(folder: Path) -> Iterator[str]:
-    """Lines of reward_model.data: a run's right demonstrations, each with one of the two errors."""
-    run = RunFolder.open(folder)
-    decode = AutoTokenizer.from_pretrained(str(run.tokenizer)).decode
-    rows = read_rows(run.path / "trajectories" / "demonstrations.parquet")
-    for place, row in enumerate(one for one in rows if one["success"]):
-        *asked, chosen = messages_of(row, decode) or []
-        query = json.loads(row["actions"])[0]["calls"][0]["arguments"]["query"]
-        answer, number = chosen["content"].rstrip("]").split(" [")
-        wrong = f"{answer} [{int(number) % RESULTS + 1}]" if place % 2 else f"{query} [{number}]"
-        pair = {"chosen": [chosen], "rejected": [{**chosen, "content": wrong}]}
-        yield json.dumps({"prompt": asked, **pair})
+def _parted(answer: str) -> tuple[str, str]:
+    """The answer alone, and the title that it cites."""
+    alone, _, title = answer.removesuffix("]").rpartition(" [")
+    return alone, title
 
 
-def _parted(script: Script) -> tuple[str, int]:
-    answer, _, number = (script[-1].answer or "").rpartition(" ")
-    return answer, int(number.strip("[]"))
+def _title(line: str) -> str:
+    """A result's: the name of its document."""
+    return line.partition(". ")[0].rpartition(" ")[2]
 
 
 def success(folder: Path) -> float:
@@ -114,6 +120,27 @@ def success(folder: Path) -> float:
 def supported(folder: Path) -> float:
     """Share of them whose given answer is stated by the cited result."""
     return fmean(one["parts"]["supported"] for one in _given(folder))
+
+
+def accuracy(folder: Path) -> float | None:
+    """The reward model's on held-out comparisons; None where there are none."""
+    found: float | None = json.loads((folder / "reward_model.json").read_text())["accuracy"]
+    return found
+
+
+def ranking(folder: Path) -> float | None:
+    """Share of the pairs of a right and a wrong answer of the policy's own, to one held-out
+    question, in which the reward model prefers the right one."""
+    part = open_run(folder).recipe().evaluation.best_of
+    if not part:
+        return None
+    pairs = [
+        right["parts"][part] > wrong["parts"][part]
+        for answers in _answers(folder)
+        for right, wrong in product(answers, answers)
+        if right["success"] and not wrong["success"]
+    ]
+    return fmean(pairs) if pairs else None
 
 
 def _given(folder: Path) -> list[dict[str, Any]]:
