@@ -104,7 +104,7 @@ class RewardLearning:
 async def _lessons(
     context: RunContext, config: RewardModelConfig, model: RewardModel
 ) -> list[Lesson]:
-    """Those of the data, and of scripted episodes."""
+    """Read the lessons of the data, and play those of scripted behaviours."""
     parts = context.components
     found = read_lessons(config.data, model, parts.scaffold, parts.tokenizer)
     if config.demonstrations is not None:
