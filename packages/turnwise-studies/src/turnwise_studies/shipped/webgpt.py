@@ -27,7 +27,7 @@ TOKENS = 24
 
 class References(SearchEnvironment):
     """Questions of one search. An answer has the title of the result that states it, as in
-    `tarfile [TarFile]`.
+    `tarfile [Class TarFile]`.
 
     A search always gives RESULTS documents, some of which nothing but chance has chosen, in an
     order that says nothing.
@@ -69,7 +69,7 @@ class References(SearchEnvironment):
 
     def titles(self, query: str) -> list[str]:
         """The titles of the results, in their order."""
-        return [self.documents[place].name for place in self._find(query)]
+        return [_title(self.documents[place].card) for place in self._find(query)]
 
     def _states(self, line: str, task: Task) -> bool:
         (way,) = task.secret["chain"]
@@ -108,8 +108,7 @@ def _parted(answer: str) -> tuple[str, str]:
 
 
 def _title(line: str) -> str:
-    """A result's: the name of its document."""
-    return line.partition(". ")[0].rpartition(" ")[2]
+    return line.partition(". ")[0]
 
 
 def success(folder: Path) -> float:
