@@ -52,7 +52,7 @@ class References(SearchEnvironment):
         """Success is an accepted answer with a result that states it of what was asked."""
         answer, title = _parted(trajectory.answer or "")
         lines = [line[4:] for turn in trajectory.turns for line in lines_of(turn, "search")]
-        cited = [line for line in lines if _title(line) == title]
+        cited = [line for line in lines if _name(_title(line)) == _name(title)]
         accepted, asked = trajectory.task.secret["answers"], trajectory.task.prompt
         right = any(self._states(line, trajectory.task) for line in cited)
         success = exact_match(answer, accepted) and right
@@ -109,6 +109,11 @@ def _parted(answer: str) -> tuple[str, str]:
 
 def _title(line: str) -> str:
     return line.partition(". ")[0]
+
+
+def _name(title: str) -> str:
+    """All that counts of a title: a wrong kind before the name is no wrong reference."""
+    return title.rpartition(" ")[2]
 
 
 def success(folder: Path) -> float:
