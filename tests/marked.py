@@ -12,7 +12,7 @@ ALGORITHMS = {
     name
     for kind in ("algorithm", "estimator", "rollout")
     for name in OWN["algorithms"][kind].split()
-} | {"self_teacher_coefficient"}
+} | {"self_teacher_coefficient", "feedback_teacher_coefficient"}
 WING = pytest.mark.wing("algorithms")
 SECTIONS = {name: wing for wing, kinds in OWN.items() for name in kinds.get("section", "").split()}
 """The wing of each section that a recipe has of one."""

@@ -26,7 +26,7 @@ GROUP = "turnwise.wings"
 OWN: dict[str, dict[str, str]] = {
     "algorithms": {
         "algorithm": (
-            "arpo arpo_soft counterfactual distillation fresh_replay gigpo hca hcapo igpo ipo "
+            "arpo arpo_soft counterfactual distillation fresh_replay gigpo hca hcapo hero igpo ipo "
             "kpop mt_grpo otb prime remax score_centering sdpo tree_grpo"
         ),
         "estimator": (
@@ -36,8 +36,8 @@ OWN: dict[str, dict[str, str]] = {
         "objective": "centred ipo kpop replayed_clip",
         "rollout": "entropy_branches greedy random_branches turn_replays",
         "signal": (
-            "hindsight information_gain process_rewards replay sampler score_norms self_teacher "
-            "teacher"
+            "feedback_teacher hindsight information_gain process_rewards replay sampler "
+            "score_norms self_teacher teacher"
         ),
     },
     "cluster": {"section": "cluster"},

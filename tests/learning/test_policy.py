@@ -205,7 +205,7 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> 
         with pytest.raises(ConfigError, match="needs reward_weights"):
             estimate(groups, Signals(), algorithm)
         return
-    if algorithm.needs - {"turn_rewards", "self_teacher"}:  # without rewards, outcomes count
+    if algorithm.needs - {"turn_rewards", "self_teacher", "feedback_teacher"}:  # without rewards, outcomes count
         needs = "critic|rewards per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             estimate(groups, Signals(), algorithm)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part, Requirement, Trait
+from turnwise.algorithms.parts import BYPASS, PARTS, SELF_TEACHERS, Number, Part, Requirement, Trait
 
 COEFFICIENTS = {
     "kl_coefficient": Number(0.0),
@@ -20,6 +20,7 @@ COEFFICIENTS = {
     "demonstration_coefficient": Number(0.0),
     "success_coefficient": Number(0.0),
     "self_teacher_coefficient": Number(0.0),
+    "feedback_teacher_coefficient": Number(0.0),
 }
 """Numbers that belong to no part."""
 
@@ -73,6 +74,8 @@ class Algorithm:
     """The coefficient of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
     self_teacher_coefficient: float = 0.0
     """The coefficient of the divergence from the self-teacher (SDPO, arXiv 2601.20802)."""
+    feedback_teacher_coefficient: float = 0.0
+    """That of one that has read replies of the environment (HERO, arXiv 2606.11559)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
     differs: str = ""
@@ -107,7 +110,7 @@ class Algorithm:
     @property
     def needs(self) -> frozenset[Requirement]:
         """Everything that has to be there."""
-        taught = {Requirement.SELF_TEACHER} if self.self_teacher_coefficient else set()
+        taught = {need for need in SELF_TEACHERS if getattr(self, f"{need}_coefficient")}
         return frozenset(taught).union(*(self.part(choice).needs for choice in PARTS))
 
     @property

@@ -13,6 +13,7 @@ from turnwise.algorithms.parts import (
     GIVEN_BY_ROLLOUTS,
     PARTS,
     PLAIN_SUM,
+    SELF_TEACHERS,
     Requirement,
     Trait,
 )
@@ -70,11 +71,11 @@ def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
     if algorithm.observation_coefficient:
         setting = f"observation_coefficient of algorithm {algorithm.name}"
         yield Claim(setting, denies={Need.OBSERVATIONS: "trains them by itself"})
-    if algorithm.self_teacher_coefficient:
-        setting = f"self_teacher_coefficient of algorithm {algorithm.name}"
-        second = (Requirement.CRITIC, Requirement.PROCESS_REWARDS)
+    for teacher in sorted(SELF_TEACHERS & algorithm.needs):
+        setting = f"{teacher}_coefficient of algorithm {algorithm.name}"
+        second = {Requirement.CRITIC, Requirement.PROCESS_REWARDS, *SELF_TEACHERS} - {teacher}
         denies = {need.words: "has the place of the second model" for need in second}
-        needs = (Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES)
+        needs = (teacher.words, Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES)
         yield Claim(setting, needs, denies, "choose another algorithm")
 
 
@@ -116,7 +117,8 @@ def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any])
     """Raise ConfigError where nothing is trained, or for settings of a missing policy loss."""
     if algorithm.estimator != "none":
         return
-    terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")
+    teachers = (f"{need}_coefficient" for need in sorted(SELF_TEACHERS))
+    terms = ("observation_coefficient", "success_coefficient", *teachers)
     if not any(getattr(algorithm, term) for term in terms):
         raise ConfigError(
             f"algorithm {algorithm.name}: estimator none has no policy loss, so nothing would be "

@@ -32,7 +32,8 @@ class Requirement(StrEnum):
     STATES = "states"
     TEACHER = "teacher"
     SELF_TEACHER = "self_teacher"
-    """The policy's own average, in a term of the loss."""
+    """The policy's own average, in a term of the loss; so is the next."""
+    FEEDBACK_TEACHER = "feedback_teacher"
     HINDSIGHT = "hindsight"
     INFORMATION_GAIN = "information_gain"
     SCORE_NORMS = "score_norms"
@@ -54,6 +55,7 @@ _WORDS = {
     Requirement.CRITIC: "a critic",
     Requirement.TEACHER: "a teacher",
     Requirement.SELF_TEACHER: "a self-teacher",
+    Requirement.FEEDBACK_TEACHER: "a feedback teacher",
     Requirement.HINDSIGHT: "probabilities in hindsight",
     Requirement.INFORMATION_GAIN: "an information gain",
     Requirement.SAMPLER: "the sampler's distributions",
@@ -62,6 +64,7 @@ _WORDS = {
 }
 
 
+SELF_TEACHERS = frozenset({Requirement.SELF_TEACHER, Requirement.FEEDBACK_TEACHER})
 GIVEN_BY_ROLLOUTS = frozenset({Requirement.GREEDY, Requirement.BRANCHES, Requirement.TURN_VALUES})
 
 

@@ -114,7 +114,8 @@ class TeacherConfig(Section):
 
 
 class SelfTeacherConfig(Section):
-    """The policy's average as a teacher, for algorithms with a self_teacher_coefficient."""
+    """The policy's average as a teacher, for algorithms with a coefficient of a self-teacher or a
+    feedback teacher."""
 
     rate: float = Field(0.05, gt=0, le=1)
     """Share of the average that the policy replaces in each step."""

@@ -13,7 +13,7 @@ import numpy as np
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.claims import claims_of, has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.estimators import EstimatorInput
-from turnwise.algorithms.parts import BYPASS, PARTS, Requirement, Trait
+from turnwise.algorithms.parts import BYPASS, PARTS, SELF_TEACHERS, Requirement, Trait
 from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.registry import ENGINES
@@ -133,7 +133,7 @@ def signal_tables(algorithm: Algorithm) -> dict[str, bool]:
         "critic": Requirement.CRITIC in algorithm.needs,
         "implicit_reward": Requirement.PROCESS_REWARDS in algorithm.needs,
         "teacher": Requirement.TEACHER in algorithm.needs,
-        "self_teacher": Requirement.SELF_TEACHER in algorithm.needs,
+        "self_teacher": bool(SELF_TEACHERS & algorithm.needs),
     }
 
 

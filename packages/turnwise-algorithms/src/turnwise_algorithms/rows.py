@@ -19,6 +19,14 @@ SDPO = Algorithm(
     differs="the divergence is over the whole vocabulary, and no feedback is shown",
     self_teacher_coefficient=1.0,
 )
+HERO = Algorithm(
+    "hero",
+    "arXiv 2606.11559",
+    estimator="none",
+    aggregation="token_mean",
+    differs="the reply itself is read, without reflection on it, for one turn of a failed episode",
+    feedback_teacher_coefficient=1.0,
+)
 IGPO = Algorithm("igpo", "arXiv 2510.14967", estimator="information_gain")
 PRIME = Algorithm(
     "prime",

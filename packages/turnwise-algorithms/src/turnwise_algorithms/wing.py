@@ -12,6 +12,7 @@ ROWS = {
     "otb": "arXiv 2602.07078",
     "distillation": "arXiv 2306.13649",
     "sdpo": "arXiv 2601.20802",
+    "hero": "arXiv 2606.11559",
     "igpo": "arXiv 2510.14967",
     "prime": "arXiv 2502.01456",
     "remax": "arXiv 2310.10505",
@@ -29,6 +30,10 @@ ROWS = {
     "fresh_replay": "arXiv 2604.16918",
 }
 SIGNALS = {
+    "feedback_teacher": (
+        "feedback_teacher:FeedbackTeacherMaker",
+        "the policy's average, shown a reply",
+    ),
     "hindsight": ("hindsight:HindsightMaker", "log-probabilities of turns given the outcome"),
     "information_gain": (
         "information_gain:InformationGainMaker",

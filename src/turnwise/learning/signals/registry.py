@@ -23,6 +23,7 @@ MEASURED = (
     Requirement.PROCESS_REWARDS,
     Requirement.TEACHER,
     Requirement.SELF_TEACHER,
+    Requirement.FEEDBACK_TEACHER,
     Requirement.HINDSIGHT,
     Requirement.INFORMATION_GAIN,
     Requirement.SCORE_NORMS,

@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.parts import SELF_TEACHERS, Requirement
 from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.auxiliary import AuxiliaryLoss
@@ -16,7 +16,7 @@ from turnwise.learning.ranks import Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Group
 
-SECOND = {Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.SELF_TEACHER}
+SECOND = {Requirement.CRITIC, Requirement.PROCESS_REWARDS, *SELF_TEACHERS}
 
 
 class Beside:

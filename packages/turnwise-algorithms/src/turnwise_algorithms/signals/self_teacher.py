@@ -7,7 +7,8 @@ that by the Jensen-Shannon divergence, weighted by min(policy / sampling policy,
 
 Other than there: the divergence is over the whole vocabulary, not 100 tokens and a rest; the
 average moves once a step; a sibling is shown whole, as it was sampled; and no feedback is shown,
-since what a verifier says may hold the task's secret.
+since what a verifier says may hold the task's secret: what the environment replied is shown by
+`feedback_teacher`.
 """
 
 import copy
@@ -19,9 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.parts import Requirement
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states, note_packing
@@ -42,7 +45,7 @@ from turnwise.learning.signals.makers import (
     Words,
 )
 from turnwise.scaffolds.base import Scaffold
-from turnwise.tokens import KeptTokens, Source
+from turnwise.tokens import KeptTokens, Segment, Source
 from turnwise.types import Group, Observation, Trajectory
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
@@ -50,10 +53,25 @@ BEGUN = (Source.MODEL, Source.INHERITED)
 
 
 class Lesson(NamedTuple):
-    """A trajectory, and the successful one of its group that its teacher has read."""
+    """The beginning of a trajectory, and what its teacher has read before it goes on there."""
 
     member: Trajectory
-    sibling: Trajectory
+    taught: NDArray[np.bool_]
+    """Which of the trajectory's first [n] tokens are taught; those after them are not read."""
+    start: int
+    """The place in the trajectory before which the teacher is shown something."""
+    shown: NDArray[np.int64]
+    """The tokens that it is shown there, without the words around them."""
+
+    @property
+    def own(self) -> Sequenced:
+        """The policy's text."""
+        return self.member.tokens.ids[: len(self.taught)], self.taught
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Places of the taught tokens in the trajectory."""
+        return np.flatnonzero(self.taught)
 
 
 class Divided(NamedTuple):
@@ -72,9 +90,8 @@ class Divided(NamedTuple):
 class SelfTeacher:
     """The average of the policy, kept in float32, and its gradient on the policy.
 
-    `policy` is copied, and what is trained of it is followed; `words` stand around a sibling's
-    tokens; both distributions are at `temperature`, 0 for 1; `divided` is for ranks that learn
-    together.
+    `policy` is copied, and what is trained of it is followed; `words` stand around what is shown;
+    both distributions are at `temperature`, 0 for 1; `divided` is for ranks that learn together.
     """
 
     signals = Signals()
@@ -104,22 +121,29 @@ class SelfTeacher:
         self._average = {n: local(mine).detach().float() for n, (_, mine) in self._pairs.items()}
         self._divergence = self._tokens = 0.0
 
+    @staticmethod
+    def lessons(groups: Sequence[Group]) -> list[Lesson]:
+        """At most one lesson for each graded trajectory."""
+        return lessons(groups)
+
     def measure(self, groups: Sequence[Group]) -> Signals:
         """The metric is the share of graded trajectories that can be taught."""
         count = len(graded(groups))
-        return Signals({}, {"self_teacher/taught": len(lessons(groups)) / count if count else 0.0})
+        return Signals(
+            {}, {"self_teacher/taught": len(self.lessons(groups)) / count if count else 0.0}
+        )
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
         return self
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
-        return bool(_trained(groups, credits))
+        return bool(self._trained(groups, credits))
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
         """The coefficient times the mean over all taught tokens of weight times divergence. Returns
         the problem, if any."""
-        taught = _trained(groups, credits)
-        count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
+        taught = self._trained(groups, credits)
+        count = sum(len(lesson.places) for lesson in taught)
         problem = ""
         for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
             divergences, weights = self._divergences(batch)
@@ -162,16 +186,14 @@ class SelfTeacher:
 
     def _divergences(self, batch: Sequence[Lesson]) -> tuple[Tensor, Tensor]:
         """float32[N] each, of the taught tokens: divergences with their gradient, and weights."""
-        own = [(lesson.member.tokens.ids, _wanted(lesson.member)) for lesson in batch]
-        shown = [with_demonstration(lesson, self.words) for lesson in batch]
+        own = [lesson.own for lesson in batch]
+        shown = [with_shown(lesson, self.words) for lesson in batch]
         with torch.no_grad():
             shown_layer, told = self._compute(self._told, shown)
         ids = np.concatenate([row[wanted] for row, wanted in own])
-        sampled = [lesson.member.tokens.logprob[_wanted(lesson.member)] for lesson in batch]
+        sampled = [lesson.member.tokens.logprob[lesson.places] for lesson in batch]
         targets = torch.from_numpy(ids).to(self.device)
-        kept = KeptTokens.chosen(
-            [(one.member.tokens.kept, np.flatnonzero(_wanted(one.member))) for one in batch]
-        )
+        kept = KeptTokens.chosen([(one.member.tokens.kept, one.places) for one in batch])
         divergences, logprobs = self._compute_policy(
             self._compared, own, shown_layer, told, targets, kept
         )
@@ -208,8 +230,13 @@ class SelfTeacher:
         places = inputs.to(self.device), selected.to(self.device)
         return hidden_states(model, *places, self.learning.autocast)
 
+    def _trained(self, groups: Sequence[Group], credits: Credits) -> list[Lesson]:
+        """Lessons of trajectories that are in the loss; the others may still teach."""
+        return [one for one in self.lessons(groups) if one.member.id in credits.trained]
+
     def _cost(self, lesson: Lesson) -> int:
-        return length_shown(lesson, self.words)
+        """The number of tokens that the teacher reads."""
+        return len(lesson.taught) + len(lesson.shown) + sum(map(len, self.words))
 
     def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
         """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
@@ -218,6 +245,8 @@ class SelfTeacher:
 
 
 class SelfTeacherMaker(SignalMaker):
+    need, teacher_class = Requirement.SELF_TEACHER, SelfTeacher
+
     def check(self, run: Sources) -> None:
         check_room(run.scaffold, run.recipe.rollout.max_tokens, run.context)
 
@@ -228,12 +257,12 @@ class SelfTeacherMaker(SignalMaker):
         words, ranks, average = given.words, given.ranks, given.copied()
         assert words is not None
         config = given.recipe.algorithm.self_teacher or SelfTeacherConfig()
-        return lambda own: SelfTeacher(
+        return lambda own: self.teacher_class(
             own.model,
             words,
             config,
             given.recipe.learning,
-            given.algorithm.self_teacher_coefficient,
+            getattr(given.algorithm, f"{self.need}_coefficient"),
             own.temperature,
             None if average is None else Divided(ranks, own.compute, average),
         )
@@ -244,7 +273,7 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
     episode of several; one without sampled tokens neither learns nor teaches."""
     found = []
     for group in groups:
-        members = [member for member in group.graded if _wanted(member).any()]
+        members = [member for member in group.graded if wanted_of(member).any()]
         successes = sorted(
             (m for m in members if m.verdict is not None and m.verdict.success),
             key=lambda member: member.episode,
@@ -252,35 +281,24 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
         for member in members:
             others = [sibling for sibling in successes if sibling is not member]
             if others:
-                found.append(Lesson(member, others[0]))
+                shown = others[0].tokens.ids[_start(others[0]) :]
+                found.append(Lesson(member, wanted_of(member), _start(member), shown))
     return found
-
-
-def _trained(groups: Sequence[Group], credits: Credits) -> list[Lesson]:
-    """Lessons of trajectories that are in the loss; the others may still teach."""
-    return [lesson for lesson in lessons(groups) if lesson.member.id in credits.trained]
 
 
 def words_around(scaffold: Scaffold) -> Words:
     return _message(scaffold, BEFORE), _message(scaffold, AFTER)
 
 
-def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
-    """The teacher's text, and its taught tokens: the prompt, the sibling after its prompt with a
-    message before and after it, and the trajectory after its prompt."""
-    ids, start = lesson.member.tokens.ids, _start(lesson.member)
-    shown = lesson.sibling.tokens.ids[_start(lesson.sibling) :]
-    wanted = _wanted(lesson.member)
-    between = np.concatenate([words[0], shown, words[1]])
+def with_shown(lesson: Lesson, words: Words) -> Sequenced:
+    """The teacher's text, and its taught tokens: the policy's, what is shown and words before and
+    after it, and the policy's from there on."""
+    (ids, wanted), start = lesson.own, lesson.start
+    between = np.concatenate([words[0], lesson.shown, words[1]])
     return (
         np.concatenate([ids[:start], between, ids[start:]]),
         np.concatenate([wanted[:start], np.zeros(len(between), np.bool_), wanted[start:]]),
     )
-
-
-def length_shown(lesson: Lesson, words: Words) -> int:
-    shown = len(lesson.sibling.tokens) - _start(lesson.sibling)
-    return len(lesson.member.tokens) + shown + sum(map(len, words))
 
 
 def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
@@ -317,7 +335,7 @@ def _compared(
     return jensen_shannon(policy, teacher, alpha), logprobs
 
 
-def _wanted(member: Trajectory) -> np.ndarray:
+def wanted_of(member: Trajectory) -> np.ndarray:
     """Sampled tokens that something stands before."""
     wanted = member.tokens.mask.copy()
     wanted[:1] = False
@@ -331,7 +349,10 @@ def _start(member: Trajectory) -> int:
 
 
 def _message(scaffold: Scaffold, text: str) -> np.ndarray:
-    segments = scaffold.extend(Observation(text, Source.USER))
+    return ids_of(scaffold.extend(Observation(text, Source.USER)))
+
+
+def ids_of(segments: Sequence[Segment]) -> NDArray[np.int64]:
     return np.array([token for segment in segments for token in segment.tokens], np.int64)
 
 

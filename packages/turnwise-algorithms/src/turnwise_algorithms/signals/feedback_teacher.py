@@ -1,0 +1,105 @@
+"""Hindsight of a turn: the teacher is the policy's average, which has read the reply to the turn.
+
+Of a graded trajectory that failed one turn is taught: the first that was malformed or had a call
+that failed, else the last, among those that were replied to. Its tokens are scored by the policy
+from the context before the turn, and by the policy's average, which has read there, in a message of
+a user, what the environment replied: only tokens of the same trajectory, nothing of the verifier's
+or of what came after. The rest is as in `self_teacher`. Source: HERO (arXiv 2606.11559).
+
+Other than there: the reply itself is read, not a reflection on it that the model writes. Other than
+in HinT-SD (arXiv 2605.17873), which teaches chosen turns of failed trajectories as well: a rule
+chooses the turn, not a model that reads the whole trajectory and writes feedback. Other than in
+SERL (Selective Hindsight Distillation): the divergence is the loss, where there the teacher weighs
+GRPO's advantages of action tokens by 0.8 to 1.2; the teacher moves each step, there every tenth; and
+all that was sampled in the turn is taught, thoughts too.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.algorithms.parts import Requirement
+from turnwise.errors import ConfigError
+from turnwise.learning.signals.makers import Sources, Words
+from turnwise.scaffolds.base import Scaffold
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Group, Observation, Trajectory, Turn
+from turnwise_algorithms.signals.self_teacher import (
+    Lesson,
+    SelfTeacher,
+    SelfTeacherMaker,
+    ids_of,
+    wanted_of,
+)
+
+BEFORE = 'An attempt at this turn, which did not lead to success, had the reply: "'
+AFTER = '". Now the turn from its beginning.'
+REPLIES = (Source.USER, Source.TOOL, Source.ENVIRONMENT)
+
+
+class FeedbackTeacher(SelfTeacher):
+    """A self-teacher of single turns."""
+
+    @staticmethod
+    def lessons(groups: Sequence[Group]) -> list[Lesson]:
+        """A lesson for each graded failure with a turn that was replied to."""
+        members = (member for group in groups for member in group.graded)
+        failed = (one for one in members if one.verdict and not one.verdict.success)
+        return [lesson for lesson in map(_lesson, failed) if lesson is not None]
+
+
+class FeedbackTeacherMaker(SelfTeacherMaker):
+    need, teacher_class = Requirement.FEEDBACK_TEACHER, FeedbackTeacher
+
+    def check(self, run: Sources) -> None:
+        check_room(run.scaffold, run.recipe.rollout.max_tokens, run.context)
+
+    def words(self, scaffold: Scaffold) -> Words:
+        return words_around(scaffold)
+
+
+def words_around(scaffold: Scaffold) -> Words:
+    """A user's message up to the reply, and from there on."""
+    before, after = (scaffold.extend(Observation(text, Source.USER)) for text in (BEFORE, AFTER))
+    begun = next(n for n, segment in enumerate(after) if segment.source == Source.USER)
+    ended = next(n for n, segment in enumerate(before) if segment.source == Source.USER)
+    return ids_of(before[: ended + 1]), ids_of(after[begun:])
+
+
+def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
+    """Raise ConfigError when an episode of `max_tokens` and the words exceed the model's context:
+    the reply is of the episode, behind the turn."""
+    words = sum(map(len, words_around(scaffold)))
+    if context is not None and max_tokens + words > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {max_tokens}, but a feedback teacher reads {words} tokens "
+            f"more: the model's context is {context}, lower rollout.max_tokens to "
+            f"{context - words}"
+        )
+
+
+def _lesson(member: Trajectory) -> Lesson | None:
+    tokens, wanted = member.tokens, wanted_of(member)
+    replies = {turn: _reply(tokens, turn) for turn in np.unique(tokens.turn[wanted]).tolist()}
+    replied = [turn for turn, reply in replies.items() if len(reply)]
+    if not replied:
+        return None
+    wrong = (turn for turn in replied if any(map(_is_wrong, member.turns[turn : turn + 1])))
+    chosen = next(wrong, replied[-1])
+    places = np.flatnonzero(tokens.mask & (tokens.turn == chosen))
+    taught = wanted & (tokens.turn == chosen)
+    return Lesson(member, taught[: places[-1] + 1], int(places[0]), replies[chosen])
+
+
+def _reply(tokens: Tokens, turn: int) -> NDArray[np.int64]:
+    """Ids of what came back after the last token that was sampled in a turn."""
+    own = tokens.turn == turn
+    shown = own & np.isin(tokens.source, REPLIES)
+    shown[: np.flatnonzero(own & tokens.mask)[-1]] = False
+    return tokens.ids[shown]
+
+
+def _is_wrong(turn: Turn) -> bool:
+    results = () if turn.step is None else turn.step.results
+    return turn.action.error is not None or not all(result.ok for result in results)
