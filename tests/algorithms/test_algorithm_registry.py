@@ -241,6 +241,7 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
     ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
     ("ppo", {"self_teacher_coefficient": 1}, PLACE.format("a critic", "ppo")),
+    ("hero", {"self_teacher_coefficient": 1}, PLACE.format("a feedback teacher", "hero")),
     ("prime", {"self_teacher_coefficient": 1}, PLACE.format("process rewards", "prime")),
     ("grpo", {"critc": {"kind": "head"}}, "unknown algorithm option 'critc': did you mean 'c"),
     ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),

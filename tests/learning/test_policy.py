@@ -24,6 +24,7 @@ from tests.learning.building import (
     with_one,
 )
 from turnwise.algorithms import Algorithm, make_algorithm, table
+from turnwise.algorithms.parts import SELF_TEACHERS
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
@@ -205,7 +206,7 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> 
         with pytest.raises(ConfigError, match="needs reward_weights"):
             estimate(groups, Signals(), algorithm)
         return
-    if algorithm.needs - {"turn_rewards", "self_teacher", "feedback_teacher"}:  # without rewards, outcomes count
+    if algorithm.needs - {"turn_rewards", *SELF_TEACHERS}:  # without rewards, outcomes count
         needs = "critic|rewards per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             estimate(groups, Signals(), algorithm)

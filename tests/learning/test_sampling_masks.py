@@ -145,14 +145,14 @@ def test_a_model_of_rewards_reads_the_whole_vocabulary() -> None:
 
 @pytest.mark.wing("algorithms")
 def test_a_self_teachers_weights_are_ratios_over_the_same_tokens() -> None:
-    from turnwise_algorithms.signals.self_teacher import SelfTeacher, lessons
+    from turnwise_algorithms.signals.self_teacher import SelfTeacher
 
     model = policy()
     words = np.array([1, 2]), np.array([3])
 
     def weights(played: list[Tokens]) -> torch.Tensor:
         teacher = SelfTeacher(model, words, SelfTeacherConfig(), LearningConfig(), 1.0)
-        found: torch.Tensor = teacher._divergences(lessons(groups_of(played)))[1].detach()
+        found: torch.Tensor = teacher._divergences(teacher.lessons(groups_of(played)))[1].detach()
         return found
 
     tokens = sampled(model, **TRUNCATIONS[0])

@@ -250,6 +250,7 @@ GOES_ON = [
         marks=WING,
     ),
     pytest.param(f"{LEVELS} algorithm.name=sdpo", self_teacher, id="self-teacher", marks=WING),
+    pytest.param(f"{LEVELS} algorithm.name=hero", self_teacher, id="feedback", marks=WING),
 ]
 """Changes of the recipe, and what has to be seen of them in the whole run."""
 

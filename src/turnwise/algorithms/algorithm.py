@@ -75,7 +75,7 @@ class Algorithm:
     self_teacher_coefficient: float = 0.0
     """The coefficient of the divergence from the self-teacher (SDPO, arXiv 2601.20802)."""
     feedback_teacher_coefficient: float = 0.0
-    """That of one that has read replies of the environment (HERO, arXiv 2606.11559)."""
+    """The coefficient of the divergence from the feedback teacher (HERO, arXiv 2606.11559)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """The numbers of the chosen parts that are not at their defaults, by name."""
     differs: str = ""

@@ -75,7 +75,7 @@ def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
         setting = f"{teacher}_coefficient of algorithm {algorithm.name}"
         second = {Requirement.CRITIC, Requirement.PROCESS_REWARDS, *SELF_TEACHERS} - {teacher}
         denies = {need.words: "has the place of the second model" for need in second}
-        needs = (teacher.words, Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES)
+        needs = (Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES, teacher.words)
         yield Claim(setting, needs, denies, "choose another algorithm")
 
 

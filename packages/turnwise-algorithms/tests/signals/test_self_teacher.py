@@ -20,15 +20,13 @@ from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.tokens import Segment, Source
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Observation, Outcome
 from turnwise_algorithms.signals.self_teacher import (
     SelfTeacher,
     check_room,
     jensen_shannon,
-    length_shown,
-    lessons,
-    with_demonstration,
+    with_shown,
     words_around,
 )
 
@@ -71,10 +69,16 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 def taught(groups: list[Group]) -> list[tuple[int, int, int]]:
     """Group, episode, and the episode that its teacher is shown."""
     return [
-        (number, lesson.member.episode, lesson.sibling.episode)
+        (number, lesson.member.episode, other.episode)
         for number, group in enumerate(groups)
-        for lesson in lessons([group])
+        for lesson in SelfTeacher.lessons([group])
+        for other in group.trajectories
+        if np.array_equal(lesson.shown, after_prompt(other.tokens))
     ]
+
+
+def after_prompt(tokens: Tokens) -> np.ndarray:
+    return tokens.ids[int(np.argmax(tokens.mask)) :]
 
 
 def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: Any) -> None:
@@ -92,14 +96,12 @@ def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: Any) -> None:
 
 
 def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(make_groups: Any) -> None:
-    for lesson in lessons(make_groups(REWARDS)):
-        own, other = lesson.member.tokens, lesson.sibling.tokens
-        start, theirs = (int(np.argmax(t.mask)) for t in (own, other))
-        expected = [*own.ids[:start], 3, 5, *other.ids[theirs:], 4, 5, *own.ids[start:]]
-        words = words_around(Telling())
-        ids, wanted = with_demonstration(lesson, words)
+    for lesson in SelfTeacher.lessons(make_groups(REWARDS)):
+        own = lesson.member.tokens
+        start = int(np.argmax(own.mask))
+        expected = [*own.ids[:start], 3, 5, *lesson.shown, 4, 5, *own.ids[start:]]
+        ids, wanted = with_shown(lesson, words_around(Telling()))
         assert ids.tolist() == expected
-        assert length_shown(lesson, words) == len(expected)
         np.testing.assert_array_equal(ids[wanted], own.ids[own.mask])
         assert not wanted[: len(expected) - (len(own) - start)].any()
 
@@ -110,9 +112,9 @@ def by_hand(
     """Mean divergence, and the gradient of the mean of weight times divergence, in float64."""
     model, told = copy.deepcopy(model).double(), copy.deepcopy(teacher.model).double()
     divergences, weighted, clipped = [], [], 0
-    for lesson in lessons(groups):
+    for lesson in SelfTeacher.lessons(groups):
         tokens = lesson.member.tokens
-        ids, wanted = with_demonstration(lesson, words_around(Telling()))
+        ids, wanted = with_shown(lesson, words_around(Telling()))
         mine = model(input_ids=torch.tensor(tokens.ids)[None]).logits[0] / 0.7
         theirs = told(input_ids=torch.from_numpy(ids)[None]).logits[0] / 0.7
         places = zip(np.flatnonzero(tokens.mask), np.flatnonzero(wanted), strict=True)
@@ -149,7 +151,7 @@ def test_its_gradient_is_that_of_the_weighted_divergence(
     torch.testing.assert_close(before - weights(model), 0.5 * expected, rtol=1e-3, atol=1e-5)
     metrics = teacher.update(groups, Signals(), credits)
     assert metrics["self_teacher/divergence"] == pytest.approx(divergence, rel=1e-4)
-    tokens = sum(int(lesson.member.tokens.mask.sum()) for lesson in lessons(groups))
+    tokens = sum(int(lesson.member.tokens.mask.sum()) for lesson in SelfTeacher.lessons(groups))
     assert metrics["self_teacher/tokens"] == tokens
 
 
@@ -183,7 +185,7 @@ def test_groups_that_a_filter_drops_teach_nothing(load_model: Any, make_groups: 
 
 def test_who_is_left_out_of_the_loss_may_still_teach(load_model: Any, make_groups: Any) -> None:
     groups = with_one(make_groups(REWARDS), 0, 0, outcome=Outcome.TRUNCATED_TURNS)
-    first, second = groups[0].trajectories[:2]
+    second = groups[0].trajectories[1]
     algorithm = make_algorithm("sdpo", {"trajectory_filter": "overlong"})
     learner, teacher = made(load_model(), algorithm)
     credits = estimate(groups, Signals(), algorithm)
@@ -192,14 +194,14 @@ def test_who_is_left_out_of_the_loss_may_still_teach(load_model: Any, make_group
     assert teacher.update(groups, Signals(), credits)["self_teacher/tokens"] == sum(
         m.tokens.mask.sum() for m in expected
     )
-    assert lessons(groups)[1].sibling is first
+    assert (0, 1, 0) in taught(groups)
 
 
 def test_a_loss_that_is_no_number_changes_nothing(load_model: Any, make_groups: Any) -> None:
     model, groups = load_model(), make_groups(REWARDS)
     learner, teacher = made(model)
     credits = estimate(groups, Signals(), SDPO)
-    (taught_first, *_) = lessons(groups)
+    (taught_first, *_) = SelfTeacher.lessons(groups)
     unknown = np.full(len(taught_first.member.tokens), np.nan, np.float32)
     groups = with_one(groups, 0, taught_first.member.episode, logprob=unknown)
     before = weights(model)
@@ -268,10 +270,12 @@ def test_of_an_adapted_model_the_adapters_alone_are_averaged(
 
 
 def test_two_episodes_must_have_room() -> None:
-    check_room(Telling(), 126, 256)
-    check_room(Telling(), 999, None)
-    with pytest.raises(ConfigError, match=r"and 4 tokens more.* lower rollout.max_tokens to 126"):
-        check_room(Telling(), 127, 256)
+    words = words_around(Telling())
+    check_room(words, 2, 126, 256)
+    check_room(words, 1, 252, 256)
+    check_room(words, 2, 999, None)
+    with pytest.raises(ConfigError, match=r"2 times that and 4 tokens .* to 126"):
+        check_room(words, 2, 127, 256)
 
 
 def two(seed: int, spread: float, size: int = 7) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,8 +10,8 @@ Other than there: the reply itself is read, not a reflection on it that the mode
 in HinT-SD (arXiv 2605.17873), which teaches chosen turns of failed trajectories as well: a rule
 chooses the turn, not a model that reads the whole trajectory and writes feedback. Other than in
 SERL (Selective Hindsight Distillation): the divergence is the loss, where there the teacher weighs
-GRPO's advantages of action tokens by 0.8 to 1.2; the teacher moves each step, there every tenth; and
-all that was sampled in the turn is taught, thoughts too.
+GRPO's advantages of action tokens by 0.8 to 1.2; it moves each step, there every tenth; and all
+that was sampled in the turn is taught, thoughts too.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.parts import Requirement
-from turnwise.errors import ConfigError
-from turnwise.learning.signals.makers import Sources, Words
+from turnwise.learning.signals.makers import Words
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Observation, Trajectory, Turn
@@ -33,8 +32,10 @@ from turnwise_algorithms.signals.self_teacher import (
     wanted_of,
 )
 
-BEFORE = 'An attempt at this turn, which did not lead to success, had the reply: "'
-AFTER = '". Now the turn from its beginning.'
+SAID = (
+    'An attempt at this turn, which did not lead to success, had the reply: "',
+    '". Now the turn from its beginning.',
+)
 REPLIES = (Source.USER, Source.TOOL, Source.ENVIRONMENT)
 
 
@@ -51,32 +52,13 @@ class FeedbackTeacher(SelfTeacher):
 
 class FeedbackTeacherMaker(SelfTeacherMaker):
     need, teacher_class = Requirement.FEEDBACK_TEACHER, FeedbackTeacher
-
-    def check(self, run: Sources) -> None:
-        check_room(run.scaffold, run.recipe.rollout.max_tokens, run.context)
+    episodes = 1
 
     def words(self, scaffold: Scaffold) -> Words:
-        return words_around(scaffold)
-
-
-def words_around(scaffold: Scaffold) -> Words:
-    """A user's message up to the reply, and from there on."""
-    before, after = (scaffold.extend(Observation(text, Source.USER)) for text in (BEFORE, AFTER))
-    begun = next(n for n, segment in enumerate(after) if segment.source == Source.USER)
-    ended = next(n for n, segment in enumerate(before) if segment.source == Source.USER)
-    return ids_of(before[: ended + 1]), ids_of(after[begun:])
-
-
-def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
-    """Raise ConfigError when an episode of `max_tokens` and the words exceed the model's context:
-    the reply is of the episode, behind the turn."""
-    words = sum(map(len, words_around(scaffold)))
-    if context is not None and max_tokens + words > context:
-        raise ConfigError(
-            f"rollout.max_tokens is {max_tokens}, but a feedback teacher reads {words} tokens "
-            f"more: the model's context is {context}, lower rollout.max_tokens to "
-            f"{context - words}"
-        )
+        """A user's message up to the reply, and from there on."""
+        before, after = (scaffold.extend(Observation(text, Source.USER)) for text in SAID)
+        said = [segment.source for segment in before].index(Source.USER)
+        return ids_of(before[: said + 1]), ids_of(after[said:])
 
 
 def _lesson(member: Trajectory) -> Lesson | None:
@@ -87,8 +69,8 @@ def _lesson(member: Trajectory) -> Lesson | None:
         return None
     wrong = (turn for turn in replied if any(map(_is_wrong, member.turns[turn : turn + 1])))
     chosen = next(wrong, replied[-1])
-    places = np.flatnonzero(tokens.mask & (tokens.turn == chosen))
     taught = wanted & (tokens.turn == chosen)
+    places = np.flatnonzero(taught)
     return Lesson(member, taught[: places[-1] + 1], int(places[0]), replies[chosen])
 
 
@@ -97,7 +79,7 @@ def _reply(tokens: Tokens, turn: int) -> NDArray[np.int64]:
     own = tokens.turn == turn
     shown = own & np.isin(tokens.source, REPLIES)
     shown[: np.flatnonzero(own & tokens.mask)[-1]] = False
-    return tokens.ids[shown]
+    return np.asarray(tokens.ids[shown])
 
 
 def _is_wrong(turn: Turn) -> bool:

@@ -123,8 +123,21 @@ class SelfTeacher:
 
     @staticmethod
     def lessons(groups: Sequence[Group]) -> list[Lesson]:
-        """At most one lesson for each graded trajectory."""
-        return lessons(groups)
+        """A lesson for each graded trajectory with a success among the others of its group, the
+        lowest episode of several; one without sampled tokens neither learns nor teaches."""
+        found = []
+        for group in groups:
+            members = [member for member in group.graded if wanted_of(member).any()]
+            successes = sorted(
+                (m for m in members if m.verdict is not None and m.verdict.success),
+                key=lambda member: member.episode,
+            )
+            for member in members:
+                others = [sibling for sibling in successes if sibling is not member]
+                if others:
+                    shown = others[0].tokens.ids[_start(others[0]) :]
+                    found.append(Lesson(member, wanted_of(member), _start(member), shown))
+        return found
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """The metric is the share of graded trajectories that can be taught."""
@@ -246,9 +259,12 @@ class SelfTeacher:
 
 class SelfTeacherMaker(SignalMaker):
     need, teacher_class = Requirement.SELF_TEACHER, SelfTeacher
+    episodes = 2
+    """The number of episodes in the longest text that the teacher reads."""
 
     def check(self, run: Sources) -> None:
-        check_room(run.scaffold, run.recipe.rollout.max_tokens, run.context)
+        most = run.recipe.rollout.max_tokens
+        check_room(self.words(run.scaffold), self.episodes, most, run.context)
 
     def words(self, scaffold: Scaffold) -> Words:
         return words_around(scaffold)
@@ -268,24 +284,6 @@ class SelfTeacherMaker(SignalMaker):
         )
 
 
-def lessons(groups: Sequence[Group]) -> list[Lesson]:
-    """A lesson for each graded trajectory with a success among the others of its group, the lowest
-    episode of several; one without sampled tokens neither learns nor teaches."""
-    found = []
-    for group in groups:
-        members = [member for member in group.graded if wanted_of(member).any()]
-        successes = sorted(
-            (m for m in members if m.verdict is not None and m.verdict.success),
-            key=lambda member: member.episode,
-        )
-        for member in members:
-            others = [sibling for sibling in successes if sibling is not member]
-            if others:
-                shown = others[0].tokens.ids[_start(others[0]) :]
-                found.append(Lesson(member, wanted_of(member), _start(member), shown))
-    return found
-
-
 def words_around(scaffold: Scaffold) -> Words:
     return _message(scaffold, BEFORE), _message(scaffold, AFTER)
 
@@ -301,15 +299,15 @@ def with_shown(lesson: Lesson, words: Words) -> Sequenced:
     )
 
 
-def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
-    """Raise ConfigError when two episodes of `max_tokens` and the words exceed the model's
+def check_room(words: Words, episodes: int, max_tokens: int, context: int | None) -> None:
+    """Raise ConfigError when so many episodes of `max_tokens` and the words exceed the model's
     context."""
-    words = sum(map(len, words_around(scaffold)))
-    if context is not None and 2 * max_tokens + words > context:
+    more = sum(map(len, words))
+    if context is not None and episodes * max_tokens + more > context:
         raise ConfigError(
-            f"rollout.max_tokens is {max_tokens}, but a self-teacher reads two episodes and "
-            f"{words} tokens more: the model's context is {context}, lower rollout.max_tokens "
-            f"to {(context - words) // 2}"
+            f"rollout.max_tokens is {max_tokens}, but a self-teacher reads {episodes} times that "
+            f"and {more} tokens more: the model's context is {context}, lower rollout.max_tokens "
+            f"to {(context - more) // episodes}"
         )
 
 

@@ -34,6 +34,7 @@ WORDS = np.array([3, 5]), np.array([4, 5])
 HEAD = {"kind": "head", "learning_rate": 1e-2, "body_coefficient": 0.5}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "self-teacher": {"name": "sdpo", "self_teacher_coefficient": 0.5, "kl_coefficient": 0.1},
+    "feedback teacher": {"name": "hero", "kl_coefficient": 0.1},
     "process rewards": {"name": "prime", "kl_coefficient": 0.1},
     "head": {"name": "ppo", "kl_coefficient": 0.1, "critic": HEAD},
 }
@@ -107,6 +108,7 @@ def test_a_head_of_two_ranks_is_that_of_one_and_either_goes_on(
     [
         ("self-teacher", "qwen3", 0, 1),
         ("process rewards", "qwen3", 0, 1),
+        slow("feedback teacher", "qwen3", 0, 1),
         slow("self-teacher", "gemma2", 2, 1),
         slow("process rewards", "gemma2", 2, 1),
         slow("self-teacher", "gemma2", 0, 1),
