@@ -55,7 +55,7 @@ class FeedbackTeacherMaker(SelfTeacherMaker):
     episodes = 1
 
     def words(self, scaffold: Scaffold) -> Words:
-        """A user's message up to the reply, and from there on."""
+        """The tokens of a user's message up to the reply, and from there on."""
         before, after = (scaffold.extend(Observation(text, Source.USER)) for text in SAID)
         said = [segment.source for segment in before].index(Source.USER)
         return ids_of(before[: said + 1]), ids_of(after[said:])
@@ -75,7 +75,7 @@ def _lesson(member: Trajectory) -> Lesson | None:
 
 
 def _reply(tokens: Tokens, turn: int) -> NDArray[np.int64]:
-    """Ids of what came back after the last token that was sampled in a turn."""
+    """Take what came back after the last token that was sampled in a turn, as ids."""
     own = tokens.turn == turn
     shown = own & np.isin(tokens.source, REPLIES)
     shown[: np.flatnonzero(own & tokens.mask)[-1]] = False

@@ -57,7 +57,7 @@ class Lesson(NamedTuple):
 
     member: Trajectory
     taught: NDArray[np.bool_]
-    """Which of the trajectory's first [n] tokens are taught; those after them are not read."""
+    """Marks of the taught tokens among the first [n]; those after them are not read."""
     start: int
     """The place in the trajectory before which the teacher is shown something."""
     shown: NDArray[np.int64]
