@@ -33,7 +33,7 @@ _RELATION = re.compile(r"[<>≤≥≠,;]|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z]
 
 
 def stated(text: str) -> str:
-    """What a text states as its answer; the text itself where that is not plain."""
+    """The answer that a text states; the text itself where that is not plain."""
     text = text.strip()
     boxes = _boxes(text) if len(text) <= MAX_CHARACTERS else []
     if len(set(boxes)) == 1:
@@ -45,7 +45,7 @@ def stated(text: str) -> str:
 
 
 def members(text: str) -> list[str]:
-    """What stands between the equals signs of a text, without a rounded value behind it; the text
+    """The part between the equals signs of a text, without a rounded value behind it; the text
     alone where it is no chain of them."""
     exact = _ABOUT.split(unwrapped(text))[0]
     found = [one.strip("$ ") for one in _EQUALS.split(exact)]
