@@ -19,7 +19,7 @@ class Pair(NamedTuple):
 
 def pairs(name: str = "pairs") -> Iterator[Pair]:
     """The pairs of mathematical_pairs.txt, on which the verifier was not tuned, of
-    mathematical_forms.txt, or of mathematical_numbers.txt."""
+    mathematical_blind.txt, mathematical_forms.txt, or mathematical_numbers.txt."""
     for line in Path(__file__).with_name(f"mathematical_{name}.txt").read_text().splitlines():
         if not line.startswith("#"):
             kind, accepted, *forms = line.split(" | ")

@@ -74,11 +74,11 @@ def test_the_part_takes_any_accepted_answer() -> None:
 
 
 def test_what_is_not_in_the_language_is_not_read() -> None:
-    for text in ("1 2", "x2", "5!", "50%", "2:1", r"\foo", "(" * 13 + "x" + ")" * 13, "9" * 21):
+    for text in ("1 2", "x2", "5!!", "50%", "2:1", r"\foo", "(" * 13 + "x" + ")" * 13, "9" * 21):
         assert read_expression(text) is None, text
     for text in (
         "x" * MAX_CHARACTERS + "x",
-        "x^{1000}",
+        "x^{10000}",
         "9^{9^9}",
         "x^{x^{x^x}}",
         "(x",

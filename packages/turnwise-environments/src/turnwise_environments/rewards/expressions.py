@@ -2,83 +2,114 @@ r"""Mathematical answers as structures: what may be compared at all, before anyt
 
 `read_expression` reads a small language of LaTeX and plain notation, whole or not at all: numbers,
 single letters, `+ - * / ^ ( ) |`, fractions, roots, usual functions, pi, infinity; and around them
-equations and inequalities, tuples, intervals, sets, unions, lists, matrices. Words, percent signs,
-integrals, sums, limits, factorials, and two numbers side by side are not in it, so that neither
-`not 5`, nor `I guess 1, 2, 3`, nor an integral that was not worked out is an answer.
+equations and inequalities, tuples, intervals, sets, unions, lists, matrices. Words but `and` and
+`or`, percent signs, integrals, sums, limits, and two numbers side by side are not in it, so that
+neither `not 5`, nor `I guess 1, 2, 3`, nor an integral that was not worked out is an answer.
 
 Not here: whether two expressions are equal (`symbolic.py`).
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_CHARACTERS, MAX_DEPTH, MAX_DIGITS, MAX_PARTS = 300, 12, 20, 20
-MAX_EXPONENT_DIGITS = 3
+MAX_EXPONENT, MAX_POWER = 10**4, 10**6
+"""The largest exponent, and the product of all where there is a power of a power."""
 
 FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|ln|exp"
 CONSTANTS = "alpha|beta|gamma|delta|theta|lambda|mu|phi|omega|pi|infty"
-RELATIONS = {"=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
+RELATIONS = {sign: sign for sign in "=<>"} | {"\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\in": "="}
 _FLIPPED = {">": "<", ">=": "<="}
-UNORDERED = ("list", "\\{\\}", "union")
+UNORDERED = ("list", "\\{\\}", "\\cup")
 _OPEN, _CLOSE = ("(", "[", "{", "\\{"), (")", "]", "}", "\\}")
 _MATRIX = ("\\begin{matrix}", "\\end{matrix}")
+_SEPARATORS = {"\\lor": "or", ",": "list", "\\cup": "\\cup", "\\setminus": "\\setminus"}
 
+_SAME = (
+    "le leq leqslant ≤ <=; ge geq geqslant ≥ >=; ne neq ≠; < lt; > gt; cup bigcup ∪; lor vee ∨;"
+    "cdot times × ·; / div ÷; pm ±; infty ∞; pi π; setminus backslash; in ∈; approx ≈; , land;"
+    "frac dfrac tfrac cfrac; binom dbinom tbinom; dots ldots cdots … ...; { lbrace; } rbrace;"
+    "emptyset varnothing ∅; mathbb{R} ℝ; text mathrm textrm mbox textbf textit mathbf bold "
+    "boldsymbol bm operatorname underline; | mid vert lvert rvert; overline bar dot; - − –;"
+    "( langle; ) rangle; : colon; £ pounds"
+)
+_NOTHING = "left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle quad qquad rm bf it"
+_SPELLINGS = dict.fromkeys(_NOTHING.split(), " ") | {
+    spelling: name if name in "<>/|,-():£" else f"\\{name} "
+    for entry in _SAME.split(";")
+    for name, *spellings in (entry.split(),)
+    for spelling in spellings
+}
+"""Commands and signs, and what says the same."""
+_SPELLED = re.compile(r"(?<!\\)\\([a-zA-Z]+) ?|<=|>=|\.\.\.|[^\x00-\x7f]")
+_ROOT = r"(?:√|(?<![\\a-zA-Z])sqrt)\s*"
 _REWRITTEN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
-        (r"\\(?:left|right|displaystyle|quad|[bB]igg?[lr]?)(?![a-zA-Z])|(?<!\\)\\[!,;: ]|~", " "),
-        (r"\\[dtc](frac|binom)(?![a-zA-Z])", r"\\\1"),
-        (r"\\(?:mathrm|mathbf|text)\{([a-zA-Z])\}", r" \1 "),
-        (r"\\lbrace(?![a-zA-Z])", r"\\{"),
-        (r"\\rbrace(?![a-zA-Z])", r"\\}"),
-        (r"\$?(?:\\text\{\s*and\s*\}|(?<=[\s$])and(?=[\s$]))\s*\$?", " , "),
-        (r"<=", r"\\le "),
-        (r">=", r"\\ge "),
-        (r"\\(?:leq|leqslant)(?![a-zA-Z])|≤", r"\\le "),
-        (r"\\(?:geq|geqslant)(?![a-zA-Z])|≥", r"\\ge "),
-        (r"\\neq(?![a-zA-Z])|≠", r"\\ne "),
-        (r"\\(?:lvert|rvert|vert)(?![a-zA-Z])", "|"),
-        (r"\\(?:lt)(?![a-zA-Z])", "<"),
-        (r"\\(?:gt)(?![a-zA-Z])", ">"),
-        (r"\\(?:times|cdot)(?![a-zA-Z])|[×·]|\*(?!\*)(?<!\*\*)", r" \\cdot "),
+        (r"(?<!\\)\\[!,;: ]|~", " "),
+        (r"\\text ?\{([a-zA-Z]|ln|log|cis|arc[a-z]{3})\}", r" \1 "),
+        (r"[;,]?\s*(?:\\text ?\{\s*and\s*\}|(?<![\\a-z])and(?![a-z]))", " , "),
+        (r"[;,]?\s*(?:\\text ?\{\s*or\s*\}|(?<![\\a-z])or(?![a-z]))", r" \\lor "),
+        (r"\\mathbb ?(?:R|\{R\})|^(?i:all real numbers|all reals)$", r"(-\\infty,\\infty)"),
+        (r"^\\\{ ?[a-z]\s*(?:\\in ?\(-\\infty,\\infty\))?\s*[|:](.*)\\\}$", r"\1"),
+        (r"^ ?(?:[a-zA-Z]'+(?:\([a-z]\))?|\\frac ?\{d[a-z]?\}\{d[a-z]\}) ?=", ""),
+        (r"(?:^|(?<=[-+=(,])|(?<=\\pm ))\{(\w+)\}(?![\w{])", r"(\1)"),
         (r"\*\*", "^"),
-        (r"−", "-"),
-        (r"∞|(?<!\\)\binf(?:inity)?\b", r"\\infty "),
-        (r"π", r"\\pi "),
-        (r"∪|(?<=[\])])\s*U\s*(?=[\[(])", r"\\cup "),
+        (r"\*", r" \\cdot "),
+        (r";", ","),
+        (r"²", "^{2}"),
+        (r"³", "^{3}"),
+        (r"(?<!\\)\binf(?:inity)?\b", r"\\infty "),
+        (r"(?<=[\])])\s*U\s*(?=[\[(])", r"\\cup "),
         (r"\{,\}(?=[0-9]{3})", ""),
-        (r"\\log\s*_\s*([0-9a-z])", r"\\log_{\1}"),
+        (r"\\?log\s*_\s*([0-9a-z])", r"\\log_{\1}"),
+        (r"\\log_\{e\}", r"\\ln "),
         (r"\^\s*-\s*([0-9]+|[a-z])", r"^{-\1}"),
-        (r"(?<!\\)\bsqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+        (_ROOT + r"(?:\(([^()]*)\)|([0-9]+|[a-z]))", r"\\sqrt{\1\2}"),
+        (
+            r"(sin|cos|tan|cot|sec|csc|cis)(\s*[({]?\s*)([0-9.]+)\s*"
+            r"(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|°)",
+            r"\1\2(\\frac{\3\\pi}{180})",
+        ),
+        (r"cis\s*(\\frac ?\{[^{}]*\}\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\))", r"e^{i\1}"),
         (rf"(?<![\\a-zA-Z])({FUNCTIONS}|{CONSTANTS})(?![a-zA-Z])", r"\\\1 "),
-        (r"\\(begin|end)\{[pb]?matrix\}", r"\\\1{matrix}"),
-        (r"\\begin\{array\}\s*\{[lcr ]*\}", r"\\begin{matrix}"),
+        (r"\{?([^{}]*)\\choose([^{}]*)\}?", r"\\binom{\1}{\2}"),
+        (r"\\(begin|end)\{(?:[pb]|small)matrix\}", r"\\\1{matrix}"),
+        (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{matrix}"),
         (r"\\end\{array\}", r"\\end{matrix}"),
+        (r"\\\\\[[0-9a-z.]*\]", r"\\\\"),
     )
 )
 _WRAPPED = re.compile(
-    r"\\(?:boxed|fbox)\s*\{(.*)\}|\\boxed\s+([0-9a-zA-Z])|\{([^{},]+)\}|"
+    r"\\(?:boxed|fbox)\s*\{(.*)\}|\\boxed\s+([0-9a-zA-Z])|\{([^,]+)\}|"
     r"\$\$((?:[^$\\]|\\.)+)\$\$|\$((?:[^$\\]|\\.)+)\$|"
     r"\\\(((?:(?!\\[()]).)*)\\\)|\\\[((?:(?!(?<!\\)\\[\[\]]).)*)\\\]|\*\*([^*]+)\*\*|####\s*(.*)",
     re.DOTALL,
 )
 MAX_WRAPPINGS = 4
-_ASSIGNED = re.compile(
-    r"\s*([a-zA-Z]|\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])*\s*\))\s*(?:=(?!=)|\\in(?![a-z]))"
-)
-_UNIT = re.compile(
-    r"\s*\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}\s*(?:(\^)\s*(?:([23])|\{\s*([23])\s*\})\s*)?$"
-)
+_INLINE = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$|\\[()]")
+_UNIT = re.compile(r"\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:(\^)\s*(?:([23])|\{\s*([23])\s*\})\s*)?$")
 _TOKEN = re.compile(
     r"\s*(\d+\.\d+|\.\d+|\d+|\\begin\{matrix\}|\\end\{matrix\}|\\\\|\\[{}]|\\[a-zA-Z]+|"
-    r"[a-zA-Z]|[-+/^_()\[\]{}|,=<>&])"
+    r"[a-zA-Z]|[-+/^_()\[\]{}|,=<>&!])"
 )
 _ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\sqrt": 1}
 _INDEXED = {f"\\{name}" for name in f"log|{CONSTANTS}".split("|")}
 _COMMANDS = {f"\\{name}" for name in f"{FUNCTIONS}|{CONSTANTS}".split("|")}
-_COMMANDS |= {*RELATIONS, *_MATRIX, "\\\\"}
-_COMMANDS |= {"\\frac", "\\binom", "\\sqrt", "\\cdot", "\\cup", "\\in", "\\pm", "\\{", "\\}"}
+_COMMANDS |= {
+    *RELATIONS,
+    *_SEPARATORS,
+    *_ARGUMENTS,
+    *_MATRIX,
+    "\\\\",
+    "\\cdot",
+    "\\pm",
+    "\\{",
+    "\\}",
+}
+_COMMANDS |= {"\\lfloor", "\\rfloor", "\\lceil", "\\rceil"}
 
 
 @dataclass(frozen=True)
@@ -108,24 +139,25 @@ def read_expression(text: str, unit: str = "") -> Expression | None:
 def plain(text: str) -> str:
     """A text without what is around its mathematics, spaces that say nothing, and upright letters'
     marks."""
-    bare = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", unwrapped(text))
-    bare = re.sub(r"\\(?:left|right)(?![a-zA-Z])|(?<!\\)\\[!,;: ]", " ", bare)
-    bare = re.sub(r"\\(?:varnothing|emptyset)(?![a-zA-Z])|∅|\\\{\s*\\\}", r"\\emptyset ", bare)
-    bare = re.sub(r"([_^])\{(\w)\}", r"\1\2", bare)
+    bare = re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", unwrapped(text))
+    bare = re.sub(r"(?<!\\)\\[!,;: ]", " ", bare)
+    bare = re.sub(
+        r"\\\{\s*\\\}|(?i:^no (?:real )?solutions?$|^(?:the )?empty set$)", r"\\emptyset ", bare
+    )
+    bare = re.sub(
+        r"(?i)(?<=[0-9])\s*([ap])\.?\s*m\b\.?", lambda found: f"{found[1].lower()}m", bare
+    )
+    bare = re.sub(r"(?<=[0-9]) ?to ?(?=[0-9])", ":", bare)
+    bare = re.sub(r"(?i:^dne$)", "does not exist", bare)
+    bare = re.sub(r"([_^]?)\{([\w:])\}", r"\1\2", bare)
     return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", " ".join(bare.split()))
 
 
 def choice(text: str) -> str | None:
     """The letter of a choice, such as (C); None for anything else."""
-    found = re.fullmatch(r"([A-Z])|\(([A-Z])\)", plain(text))
-    return found and (found[1] or found[2])
-
-
-def unassigned(text: str) -> tuple[str, set[str]]:
-    """Split an assignment into its value and the letters: `5` and x of `x = 5`."""
-    bare = unwrapped(text)
-    found = _ASSIGNED.match(bare)
-    return (bare[found.end() :], set(re.findall("[a-zA-Z]", found[1]))) if found else (bare, set())
+    mark = r"(?i:option|choice|answer)?:? ?(?:([A-Z])\)?|\(([A-Za-z])\)|\[([A-Z])\])"
+    found = re.fullmatch(mark, plain(text))
+    return found and (found[1] or found[2] or found[3]).upper()
 
 
 def is_words(text: str) -> bool:
@@ -141,21 +173,29 @@ def unit_of(text: str) -> str:
 
 
 def symbols_of(expression: Expression) -> set[str]:
-    """The letters that stand for something."""
-    own = set(re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]", expression.text))
+    """The letters that stand for something; e and i are numbers."""
+    own = set(re.findall(r"(?<![\\a-zA-Z])[a-df-hj-zA-Z]", expression.text))
     return own.union(*(symbols_of(part) for part in expression.parts))
 
 
 def unwrapped(text: str) -> str:
     """A text without what is around it: \\boxed{}, $…$, \\(…\\), **…**, ####, a full stop."""
-    bare = text.strip().removesuffix(".").strip()
+    bare = _trimmed(_SPELLED.sub(_spelled, text))
     for _ in range(MAX_WRAPPINGS):
         found = _WRAPPED.fullmatch(bare)
         inner = next((one for one in found.groups() if one is not None), "") if found else bare
         if found is None or not _is_balanced(inner):
             break
-        bare = inner.strip().removesuffix(".").strip()
-    return bare
+        bare = _trimmed(inner)
+    return _INLINE.sub(lambda found: f" {found[1] or ''} ", bare).strip()
+
+
+def _trimmed(text: str) -> str:
+    return text.strip().removesuffix(".").strip().removesuffix("\\").strip()  # `\\ ` is a space
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return _SPELLINGS.get(found[1] or found[0], found[0])
 
 
 def _is_balanced(text: str) -> bool:
@@ -196,7 +236,8 @@ def _tokens(text: str) -> list[str]:
             raise _UnreadableError
         if token == "_" and not (tokens and (tokens[-1].isalpha() or tokens[-1] in _INDEXED)):
             raise _UnreadableError  # 102_8 is a number in base 8, which sympy reads as 102
-        if tokens and token[0].isdigit() and (tokens[-1][0].isdigit() or tokens[-1].isalpha()):
+        beside = tokens and tokens[-2:-1] != ["\\frac"] and token[0].isdigit()
+        if beside and (tokens[-1][0].isdigit() or tokens[-1].isalpha()):
             raise _UnreadableError  # `1 2` and `x2` may mean anything
         tokens.append(token)
     if depth:
@@ -229,6 +270,8 @@ def _argument(left: list[str], last: bool) -> list[str]:
             depth += (inner[-1] == "{") - (inner[-1] == "}")
         if len(inner) > 1:
             return ["{", *_braced(inner[:-1]), "}"]
+    elif token == "\\frac":
+        return ["{", token, *_argument(left, False), *_argument(left, True), "}"]
     elif token.isdigit() and len(token) == 1 + (not last):
         left += token[1:]
         return ["{", token[0], "}"]
@@ -253,12 +296,10 @@ def _split(tokens: Sequence[str], *separators: str) -> list[list[str]]:
 
 
 def _structure(tokens: list[str]) -> Expression:
-    parts = _split(tokens, ",")
-    if len(parts) > 1:
-        return _made("list", [_structure(part) for part in parts])
-    parts = _split(tokens, "\\cup")
-    if len(parts) > 1:
-        return _made("union", [_structure(part) for part in parts])
+    for sign, kind in _SEPARATORS.items():
+        parts = _split(tokens, sign)
+        if len(parts) > 1:
+            return _made(kind, map(_structure, parts))
     parts = _split(tokens, *RELATIONS)
     if len(parts) > 1:
         return _relation(tokens, parts)
@@ -270,10 +311,14 @@ def _structure(tokens: list[str]) -> Expression:
         if len(inner) == 1 and inner[0][:1] == [_MATRIX[0]]:
             return _structure(inner[0])
         if tokens[0] == "{" and len(inner) > 1:
-            return _made("\\{\\}", [_structure(part) for part in inner])
+            return _made("\\{\\}", map(_structure, inner))
         if len(inner) > 1 or tokens[0] == "\\{":
-            return _made(tokens[0] + tokens[-1], [_structure(part) for part in inner])
-    if tokens.count("\\pm") == 1 and len(_split(tokens, "\\pm")) == 2:
+            made = _made(tokens[0] + tokens[-1], map(_structure, inner))
+            rows = {(part.kind, len(part.parts)) for part in made.parts}
+            if made.kind == "[]" and len(rows) == 1 and ("[]", 0) < min(rows) < ("[]", MAX_PARTS):
+                return _made("matrix", [_made("row", part.parts) for part in made.parts])
+            return made
+    if tokens.count("\\pm") == 1:
         return _made("list", [_scalar(_replaced(tokens, "\\pm", sign)) for sign in "+-"])
     return _scalar(tokens)
 
@@ -282,7 +327,7 @@ def _relation(tokens: Sequence[str], parts: list[list[str]]) -> Expression:
     signs = [RELATIONS[token] for token in tokens if token in RELATIONS]
     if len(signs) != len(parts) - 1 or len(signs) > 2:
         raise _UnreadableError
-    sides = [_scalar(part) for part in parts]
+    sides = [_structure(part) for part in parts]
     if all(sign in _FLIPPED for sign in signs):
         signs, sides = [_FLIPPED[sign] for sign in reversed(signs)], sides[::-1]
     return _made(" ".join(signs), sides)
@@ -312,18 +357,26 @@ def _replaced(tokens: Sequence[str], old: str, new: str) -> list[str]:
 
 def _scalar(tokens: Sequence[str]) -> Expression:
     """LaTeX that reads in one way: decimals are fractions, products have a sign."""
-    refused = {",", "&", "\\\\", "\\cup", "\\in", "\\pm", "\\{", "\\}", *RELATIONS, *_MATRIX}
+    refused = {*_SEPARATORS, "&", "\\\\", "\\pm", "\\{", "\\}", *RELATIONS, *_MATRIX}
     if not tokens or refused & set(tokens):
         raise _UnreadableError
     written: list[str] = []
-    for before, token in zip(["", *tokens], tokens, strict=False):
+    padded = ["", "", "", *tokens]
+    for place, token in enumerate(tokens):
+        function, power, before = padded[place : place + 3]
         if (token == "[" and before != "\\sqrt") or (token == "{" and not _takes(before)):
             raise _UnreadableError
-        opened = token == "(" and (before[:1].isdigit() or before == ")" or _is_variable(before))
+        applied = power == "^" and function[1:] in FUNCTIONS.split("|")  # as in \\sin^2(x)
+        opened = (
+            token == "("
+            and not applied
+            and (before[:1].isdigit() or before == ")" or _is_variable(before))
+        )
         if opened or (before == ")" and token[0].isalnum()):
             written.append("\\cdot")  # else (2)(3) is read as a mixed number, x(2) as a function
         whole, point, places = token.partition(".")
-        written.append(f"{{\\frac{{{whole}{places}}}{{1{'0' * len(places)}}}}}" if point else token)
+        ratio = f"\\frac{{{whole}{places}}}{{1{'0' * len(places)}}}"
+        written.append(token if not point else f"{{{ratio}}}" if before == "^" else ratio)
     text = " ".join(written)
     _check_powers(text)
     return Expression("scalar", text.removeprefix("+ "))
@@ -339,13 +392,26 @@ def _is_variable(token: str) -> bool:
 
 
 def _check_powers(text: str) -> None:
-    """Refuse powers whose value is too long to be written down: they cost a worker each."""
-    if re.search(rf"\^ (?:{{ )?(?:- )?\d{{{MAX_EXPONENT_DIGITS + 1}}}", text):
+    """Refuse what is too long to be written down: it costs a worker each."""
+    if re.search(r"\d{4} !|\d [!)}]+ !|! !|\\binom \{ \d{5}|\\exp.*\\exp.*\\exp", text):
         raise _UnreadableError
-    for power in re.finditer(r"\^ \{", text):
-        depth, end = 1, power.end()
-        while end < len(text) and depth:
-            depth += (text[end] == "{") - (text[end] == "}")
-            end += 1
-        if re.search(r"\d \^|\^.*\^", text[power.end() : end]):
+    total, nested = 1, False
+    for power in re.finditer(r"(\S) \^ (\{ )?", text):
+        inner = _group(text[power.end() :]) if power[2] else text[power.end() :].split(" ")[0]
+        own = math.prod(int(one) for one in re.findall(r"\d+", inner) if int(one))
+        total, nested = total * own, nested or power[1] in ")}!|"
+        if own >= MAX_EXPONENT or re.search(r"\d [\^!]|\^.*\^|\\exp", inner):
             raise _UnreadableError
+    factorials = math.prod(10 * int(one) for one in re.findall(r"(\d+) !", text) if int(one))
+    if nested and total * factorials > MAX_POWER:
+        raise _UnreadableError
+
+
+def _group(text: str) -> str:
+    """The text before the brace that closes what is open."""
+    depth = 1
+    for place, sign in enumerate(text):
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return text[:place]
+    return text

@@ -2,10 +2,11 @@
 
 An answer is one number and at most its unit, and nothing else: `$1,234.50`, `3/4`, `1 1/2`, `24
 clips`, `2.5 kg`, `10%`, `\\boxed{7}`. Whatever else is there makes it wrong, so that a list of
-guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) earn nothing. Rules:
+guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) earn nothing; a power
+and a factorial (`2^{10}`, `5!`) are how large numbers are written. Rules:
 
 - values are exact: 0.1 is 1/10, and 24.000001 is not 24; only where the accepted value has no
-  last digit (1/3) may an answer be rounded, correctly, to two places or more;
+  last digit (1/3) may an answer be rounded, correctly, to six places or more;
 - `%` is a unit and no factor: `10%` is 10 percent, never 0.1;
 - with a unit that is known, another one is converted (180 minutes are 3 hours) or wrong (5 cm for
   5 km, `$5` for 5 apples), and none at all is right;
@@ -13,6 +14,7 @@ guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) ear
 - with none known, as in GSM8K, whatever unit is given is taken to be the right one.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from turnwise_environments.rewards.expressions import unwrapped
 
 MAX_CHARACTERS, MAX_WRITTEN = 80, 300
 """Characters of a number with its unit, and of all that is written around it, at most."""
-MIN_PLACES = 2
+MIN_PLACES = 6
 """Decimal places of an answer that stands for a value without a last digit."""
 MAX_UNIT_WORDS = 4
 
@@ -34,10 +36,9 @@ _UNITS = {
     "time": "second sec s 1, minute min 60, hour hr h 3600, day 86400, week 604800",
     "mass": "g gram 1, kg kilogram 1000",
     "imperial mass": "ounce oz 1, pound lb 16, ton 32000",
+    "angle": "radian rad 1",
     "volume": "ml milliliter millilitre 1, l liter litre 1000",
     "money": "cent 1, dollar usd 100",
-    "speed": "km/h kph kilometers_per_hour 1",
-    "imperial speed": "mph miles_per_hour mi/h 1",
 }
 CONVERSIONS = {
     name.replace("_", " "): (measure, Fraction(entry.split()[-1]))
@@ -47,6 +48,7 @@ CONVERSIONS = {
 }
 """Unit in the singular -> what it measures, and how many of the smallest one it is."""
 _POWERS = {"²": 2, "³": 3}
+_ALIASES = {"percent": "%", "per cent": "%", "mph": "mile/hour", "kph": "kilometer/hour"}
 SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NO_UNITS = re.compile(
     "a|about|almost|an|and|approximately|around|at|between|either|equals?|half|if|is|least|less|"
@@ -67,23 +69,30 @@ _FRACTION = re.compile(
     r"\\[dtc]?frac\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9]))"
     r"\s*(?:\{\s*([-+]?)\s*([0-9]+)\s*\}|()([0-9])(?![0-9]))"
 )
-_REPEATING = re.compile(r"^([-+]?[0-9]*)\.([0-9]*)\\overline\s*\{([0-9]+)\}")
+_REPEATING = re.compile(
+    r"^([-+]?[0-9]*)\.(?:([0-9]*)\\overline\s*\{([0-9]+)\}|([0-9]*?)([0-9]+?)\5+\s*\\dots$)"
+)
+_LARGE = re.compile(r"([-+]?)([0-9]{1,9})(?:\s*\^\s*(?:([0-9]{1,3})|\{([0-9]{1,3})\})|(!))")
 _SHOWN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
-        (r"\\(?:text|mbox|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
-        (r"\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree|°", " degrees "),
+        (r"\^\s*(?:\\circ|o|\{\s*(?:\\circ|(?:\\text ?\{)?o\}?)\s*\})|\\degree|°", " degrees "),
+        (r"\\text\s*\{([^{}]*)\}", r" \1 "),
+        (r"\bdegrees? +(?:c|celsius)\b", "celsius"),
+        (r"^([-+]?)\s*\(([^()]*)\)", r"\1\2"),
+        (r"(?<![\w^}])\{\s*([-+0-9./ ]+)\s*\}(?![\w{])", r"\1"),
+        (r"(?<=[0-9])\s*\\over\s*(?=[0-9])", "/"),
         (r"(?<=[0-9])\{,\}(?=[0-9])", ","),
-        (r"(?<=[0-9,])\\[!,;: ]\s*(?=[0-9])|\\(?:left|right|displaystyle)", ""),
+        (r"(?<=[0-9,])\\[!,;: ]\s*(?=[0-9]{3}(?![0-9/]))", ""),
         (r"\\[!,;: ]|~", " "),
         (
-            r"(?<=[0-9])\s*(?:\\times|\\cdot|[×·*])\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))",
+            r"(?<=[0-9])\s*(?:\\times|\\cdot|[x*])\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))",
             r"e\1\2",
         ),
         (r"(?<![0-9.^{,/])10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(-?\d+))", r"1e\1\2"),
         (r"(?<=[a-z])\s*\^\s*(?:2|\{2\})|(?<=[a-z]) (?=²)", "²"),
         (r"(?<=[a-z])\s*\^\s*(?:3|\{3\})", "³"),
-        (r"^usd ", "$"),
+        (r"^us(?:d |\$)", "$"),
     )
 )
 """Patterns, and what they show to a reader."""
@@ -95,7 +104,7 @@ _NUMBER = re.compile(
     (?:(?P<mixed>[0-9]+)\s+(?=[0-9]+/))?
     (?:(?P<top>[0-9]+)/(?P<bottom>[0-9]+)
       |(?P<whole>{_WHOLE}|(?=\.[0-9]))(?:\.(?P<places>[0-9]*))?(?:e(?P<exponent>[-+]?[0-9]{{1,2}}))?)
-    (?P<unit>(?:\s*%|\s*-?\s*[a-z°][a-z'.²³/°-]*(?:\s+[a-z][a-z'-]*)*)?)""",
+    (?P<unit>(?:\s*%|\s*-?\s*[a-z°][a-z'.²³/°-]*(?:\s+[a-z][a-z'.²³/-]*)*)?)""",
     re.VERBOSE,
 )
 
@@ -142,7 +151,7 @@ def read_quantity(text: str) -> Quantity | None:
     >>> read_quantity("1 1/2 hours")
     Quantity(value=Fraction(3, 2), unit='hour', places=0)
     """
-    bare = _shown(text)
+    bare = _worked_out(_shown(text))
     found = _NUMBER.fullmatch(bare) if len(bare) <= MAX_CHARACTERS else None
     if found is None or (found["sign"] and found["second_sign"]):
         return None
@@ -159,11 +168,22 @@ def _shown(text: str) -> str:
     """Take an answer out of its wrapping, in lower case."""
     if len(text) > MAX_WRITTEN:
         return text
-    bare = unwrapped(text).lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$")
+    bare = unwrapped(text).lower().replace("\\%", "%").replace("\\$", "$")
     bare = _REPEATING.sub(_repeating, _FRACTION.sub(_fraction, bare))
     for pattern, shown in _SHOWN:
         bare = " ".join(pattern.sub(shown, bare).split())
     return bare.removesuffix(".").strip()
+
+
+def _worked_out(text: str) -> str:
+    """Write a power or a factorial out, as digits."""
+    found = _LARGE.fullmatch(text)
+    if found is None:
+        return text
+    sign, base, power = found[1], int(found[2]), int(found[3] or found[4] or 0)
+    if found[5]:
+        return f"{sign}{math.factorial(base)}" if base < MAX_CHARACTERS else text
+    return f"{sign}{base**power}" if power > 1 < base else text
 
 
 def _fraction(found: re.Match[str]) -> str:
@@ -173,7 +193,7 @@ def _fraction(found: re.Match[str]) -> str:
 
 def _repeating(found: re.Match[str]) -> str:
     """Write a decimal whose last digits go on for ever as a fraction."""
-    whole, places, again = found.groups()
+    whole, places, again = found[1], found[2] or found[4] or "", found[3] or found[5]
     rest = Fraction(int(again), 10 ** len(again) - 1) / 10 ** len(places)
     value = Fraction(f"{whole.lstrip('+-') or 0}.{places or 0}") + rest
     return f"{'-' if whole.startswith('-') else ''}{value}"
@@ -205,13 +225,16 @@ def _unit(text: str, currency: str) -> tuple[str, int] | None:
     if any(word.rstrip("s") in SCALES for word in words):
         return None
     name = _named(" ".join(words))
-    if name[-1:] in _POWERS and _measure(name) is None:
+    if name.rstrip("²³") == "unit":
+        name = ""
+    if name[-1:] in _POWERS and "/" not in name and _measure(name) is None:
         return None  # x² is no unit
     if not currency:
         return name, scale
     if name.startswith("per "):
         return f"{CURRENCIES[currency]} {name}", scale
-    return (CURRENCIES[currency], scale) if name in ("", CURRENCIES[currency]) else None
+    same = name in ("", CURRENCIES[currency], "usd"[: 3 * (currency == "$")])
+    return (CURRENCIES[currency], scale) if same else None
 
 
 def singular(word: str) -> str:
@@ -242,20 +265,30 @@ def _factor(unit: str, units: Sequence[str]) -> Fraction | None:
 
 def _named(unit: str) -> str:
     """A unit's name as it is compared: in the singular, `ft²` for square feet."""
-    words = unit.split()
+    words = re.sub(r"\s+per\s+", "/", _ALIASES.get(unit, unit)).rstrip("²³").split()
     power = {"square": "²", "sq": "²", "cubic": "³", "cu": "³"}.get(words[0]) if words[1:] else None
     words = words[1:] if power else words
+    power = power or unit[len(unit.rstrip("²³")) :]
     if unit in CONVERSIONS or not words:
         return unit
-    name = " ".join([*words[:-1], singular(words[-1])]) + (power or "")
-    return "%" if name == "percent" else name
+    return "/".join(singular(one) for one in " ".join(words).split("/")) + power
 
 
 def _measure(unit: str) -> tuple[str, Fraction] | None:
-    """Look up the dimension of a known unit, and its size; of areas and volumes too."""
+    """Look up the dimension of a known unit, and its size; of areas, volumes, and speeds too."""
+    above, per, below = unit.partition("/")
+    if per:
+        top, bottom = _measure(above), _measure(below)
+        return (f"{top[0]}/{bottom[0]}", top[1] / bottom[1]) if top and bottom else None
     power = _POWERS.get(unit[-1:], 1)
     found = CONVERSIONS.get(unit.rstrip("²³"))
     return found and (f"{found[0]} {power}", found[1] ** power)
+
+
+def is_unit(text: str) -> bool:
+    """Whether a text is a known unit, such as `cm^2`, `square feet` or `units`."""
+    name = _named(text.replace("^2", "²").replace("^3", "³"))
+    return name.rstrip("²³") == "unit" or _measure(name) is not None
 
 
 def _equal(given: Quantity, factor: Fraction, wanted: Fraction) -> bool:

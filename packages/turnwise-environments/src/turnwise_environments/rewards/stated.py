@@ -29,7 +29,10 @@ _HEDGED = re.compile(
 )
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\\equiv(?![a-zA-Z])")
 _ABOUT = re.compile(r"\\approx(?![a-zA-Z])|≈")
-_RELATION = re.compile(r"[<>≤≥≠,;]|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z])|\\n?[lg]eq")
+_SPACE = re.compile(r"(?<!\\)\\[!,;: ]")
+_RELATION = re.compile(
+    r"[<>≤≥≠,;]|\b(?:and|or)\b|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z])|\\n?[lg]eq"
+)
 
 
 def stated(text: str) -> str:
@@ -45,11 +48,11 @@ def stated(text: str) -> str:
 
 
 def members(text: str) -> list[str]:
-    """The part between the equals signs of a text, without a rounded value behind it; the text
+    """The members between the equals signs of a text, without a rounded value behind it; the text
     alone where it is no chain of them."""
     exact = _ABOUT.split(unwrapped(text))[0]
-    found = [one.strip("$ ") for one in _EQUALS.split(exact)]
-    return [text] if _RELATION.search(exact) or not all(found) else found
+    found = [one.strip("$ ") for one in _EQUALS.split(exact.removeprefix("="))]
+    return [text] if _RELATION.search(_SPACE.sub("", exact)) or not all(found) else found
 
 
 def names(text: str, value: str) -> bool:
