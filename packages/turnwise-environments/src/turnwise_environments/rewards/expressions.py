@@ -314,8 +314,12 @@ def _structure(tokens: list[str]) -> Expression:
             return _made("\\{\\}", map(_structure, inner))
         if len(inner) > 1 or tokens[0] == "\\{":
             made = _made(tokens[0] + tokens[-1], map(_structure, inner))
-            rows = {(part.kind, len(part.parts)) for part in made.parts}
-            if made.kind == "[]" and len(rows) == 1 and ("[]", 0) < min(rows) < ("[]", MAX_PARTS):
+            shapes = {(part.kind, len(part.parts)) for part in made.parts}
+            if (
+                made.kind == "[]"
+                and len(shapes) == 1
+                and ("[]", 0) < min(shapes) < ("[]", MAX_PARTS)
+            ):
                 return _made("matrix", [_made("row", part.parts) for part in made.parts])
             return made
     if tokens.count("\\pm") == 1:

@@ -69,14 +69,21 @@ def expressions_match(answer: str | None, accepted: str) -> bool:
     one = read_expression(answer or "", unit or _known_unit(answer or ""))
     if wanted is None or one is None:
         return False
-    if one.kind == wanted.kind == "=" and _fits(one, wanted) and _compared(one, wanted):
-        return True
-    (given, own), (bare, asked) = solved(one), solved(wanted)
+    return (one.kind == wanted.kind == "=" and _agree(one, wanted)) or _values_agree(one, wanted)
+
+
+def _values_agree(one: Expression, wanted: Expression) -> bool:
+    """Whether two expressions are equal once what is solved is the values of its letters."""
+    (given, own), (accepted, asked) = solved(one), solved(wanted)
     if wanted.text.isalpha():
         given, own = one, frozenset()  # A = B is not B
     if wanted.kind != "scalar":
-        given, bare = _only(given), _only(bare)
-    return not (own and asked and own != asked) and _fits(given, bare) and _compared(given, bare)
+        given, accepted = _only(given), _only(accepted)
+    return not (own and asked and own != asked) and _agree(given, accepted)
+
+
+def _agree(one: Expression, wanted: Expression) -> bool:
+    return _fits(one, wanted) and _compared(one, wanted)
 
 
 def _known_unit(answer: str) -> str:
