@@ -67,11 +67,6 @@ class Outcome(StrEnum):
         """True when a budget ended the episode; such an episode is graded and flagged."""
         return self.family == "truncated"
 
-    @property
-    def late(self) -> bool:
-        """True when the environment's time was over: a script takes none, so its machine did."""
-        return self in (Outcome.TRUNCATED_TIME, Outcome.AGENT_RESOURCE_LIMIT)
-
 
 @dataclass(frozen=True)
 class Task:

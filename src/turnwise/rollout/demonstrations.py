@@ -14,6 +14,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.registry import Registry
+from turnwise.rollout.loop import LATE
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
@@ -157,7 +158,7 @@ async def demonstrate(
 def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
     """Judge the oracle by its episodes with a grade that were not late; too few of them stop the
     run too, and say nothing of it."""
-    judged = [one for one in played if one.outcome.graded and not one.outcome.late]
+    judged = [one for one in played if one.outcome.graded and one.outcome not in LATE]
     failed = [one for one in judged if one.outcome not in allowed]
     if len(failed) > MAX_ORACLE_FAILURES * len(judged):
         raise RunStoppedError(
@@ -165,7 +166,7 @@ def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
             f"imitating them would teach failure; first: {_ended(failed[0])}. Check the limits in "
             "[rollout], scaffold.options, and the oracle"
         )
-    others = [one for one in played if one.outcome.late or not one.outcome.graded]
+    others = [one for one in played if one.outcome in LATE or not one.outcome.graded]
     if len(others) > MAX_ORACLE_FAILURES * len(played):
         raise RunStoppedError(
             f"{len(others)} of {len(played)} demonstrations ran out of time or have no grade, "

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
-from turnwise.rollout.loop import EpisodeLoop
+from turnwise.rollout.loop import LATE, EpisodeLoop
 from turnwise.rollout.runner import within
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Step, Task, Trajectory
@@ -95,7 +95,7 @@ def graded(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
 
 def in_time(trajectories: Sequence[Trajectory]) -> Iterator[Trajectory]:
     """The graded ones that no clock ended: of a script that says how busy its machine was."""
-    return (one for one in graded(trajectories) if not one.outcome.late)
+    return (one for one in graded(trajectories) if one.outcome not in LATE)
 
 
 def succeeded(one: Trajectory) -> bool:

@@ -59,6 +59,8 @@ def one_answer(subject: Subject) -> Iterator[Finding]:
     then one for all may be what is asked for. It counts on tasks that it was not chosen on."""
     if subject.oracle and len({*map(plain, subject.answers.values())}) < 2:
         return
+    if subject.idle and all(map(succeeded, subject.idle)):
+        return  # that doing nothing is paid is another finding
     paid = {text: _solved(subject, text) for text in [*CONSTANTS, *_frequent(subject)]}
     if not any(paid.values()):
         raise OutOfTime

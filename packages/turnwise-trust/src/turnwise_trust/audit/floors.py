@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from turnwise.environments.base import Environment
+from turnwise.rollout.loop import LATE
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
@@ -56,7 +57,7 @@ def _oracle(subject: Subject) -> Iterator[Finding]:
     if subject.problem:
         yield Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
         return
-    others = [one for one in subject.of_oracle if one.verdict is None or one.outcome.late]
+    others = [one for one in subject.of_oracle if one.verdict is None or one.outcome in LATE]
     lost = [f"{len(others)} without a verdict in time, as {_end(others[0])}"] if others else []
     if not ended:
         yield from (Finding(check, note=said) for said in lost)
