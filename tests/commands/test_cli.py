@@ -303,7 +303,7 @@ def test_broken_models_are_named(shell: Shell, recipe: Path, tmp_path: Path, mod
 def test_what_an_environment_warns_of_is_said(shell: Shell, recipe: Path, tmp_path: Path) -> None:
     documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
     documents.write_text('{"title": "t", "text": "x"}\n')
-    lines = [json.dumps({"question": f"q{number}", "answer": "a"}) for number in range(40)]
+    lines = [json.dumps({"question": f"q{number}", "answer": f"a{number}"}) for number in range(40)]
     questions.write_text("\n".join(lines))
     tasks = f"environment.options.tasks={{documents='{documents}',file='{questions}'}}"
     run = tmp_path / "run"

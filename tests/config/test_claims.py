@@ -133,6 +133,7 @@ CONTRADICTIONS = [
         r"needs a reward that stays as it is, and reward_model\.beside_policy would "
         "leave the best policy with a later one",
     ),
+    ("reward_model.steps=1 reward.parts.reward_model=1", "has nothing to learn from"),
     ('reward_model.data=["a"]', "nothing asks the reward model: name it in reward.parts"),
     ("evaluation.best_of=f1", "there is one: raise evaluation.episodes_per_task"),
     ("preferences.by=judge preferences.steps=1", r"describe one in \[judge\]"),

@@ -114,8 +114,7 @@ class TeacherConfig(Section):
 
 
 class SelfTeacherConfig(Section):
-    """The policy's average as a teacher, for algorithms with a coefficient of a self-teacher or a
-    feedback teacher."""
+    """The policy's average as a teacher, for algorithms with a self- or feedback teacher."""
 
     rate: float = Field(0.05, gt=0, le=1)
     """Share of the average that the policy replaces in each step."""

@@ -156,8 +156,6 @@ async def demonstrate(
 
 
 def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
-    """Judge the oracle by its episodes with a grade that were not late; too few of them stop the
-    run too, and say nothing of it."""
     judged = [one for one in played if one.outcome.graded and one.outcome not in LATE]
     failed = [one for one in judged if one.outcome not in allowed]
     if len(failed) > MAX_ORACLE_FAILURES * len(judged):
@@ -169,14 +167,12 @@ def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
     others = [one for one in played if one.outcome in LATE or not one.outcome.graded]
     if len(others) > MAX_ORACLE_FAILURES * len(played):
         raise RunStoppedError(
-            f"{len(others)} of {len(played)} demonstrations ran out of time or have no grade, "
-            f"which says nothing of the oracle; first: {_ended(others[0])}. Run again on a machine "
-            "that does less besides, or raise rollout.max_seconds"
+            f"{len(others)} of {len(played)} demonstrations ran out of time or have no grade, which "
+            f"says nothing of the oracle; first: {_ended(others[0])}. Raise rollout.max_seconds"
         )
 
 
 def _ended(one: Trajectory) -> str:
-    """A task, and how its episode has ended."""
     said = one.problem or (one.verdict.detail if one.verdict else "")
     errors = [turn.action.error for turn in one.turns if turn.action.error is not None]
     return f"task {one.task.id}, {': '.join(filter(None, (str(one.outcome), said, *errors[:1])))}"

@@ -33,8 +33,7 @@ from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Outcome, Step, ToolCall, Trajectory, Turn, Verdict
 
 Result = TypeVar("Result")
-LATE = (Outcome.TRUNCATED_TIME, Outcome.AGENT_RESOURCE_LIMIT)
-"""Outcomes by the environment's time: a script takes none, so they are its machine's."""
+LATE = (Outcome.TRUNCATED_TIME, Outcome.AGENT_RESOURCE_LIMIT)  # of a script: its machine's time
 
 
 class EpisodeEnded(Exception):

@@ -5,14 +5,14 @@ single letters, `+ - * / ^ ( ) |`, fractions, roots, usual functions, pi, infini
 equations and inequalities, tuples, intervals, sets, unions, lists, matrices. Words but `and` and
 `or`, percent signs, integrals, sums, limits, and two numbers side by side are not in it, so that
 neither `not 5`, nor `I guess 1, 2, 3`, nor an integral that was not worked out is an answer.
-
-Not here: whether two expressions are equal (`symbolic.py`).
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from turnwise_environments.rewards.spellings import spelled_alike
 
 MAX_CHARACTERS, MAX_DEPTH, MAX_DIGITS, MAX_PARTS = 300, 12, 20, 20
 MAX_EXPONENT, MAX_POWER = 10**4, 10**6
@@ -27,23 +27,6 @@ _OPEN, _CLOSE = ("(", "[", "{", "\\{"), (")", "]", "}", "\\}")
 _MATRIX = ("\\begin{matrix}", "\\end{matrix}")
 _SEPARATORS = {"\\lor": "or", ",": "list", "\\cup": "\\cup", "\\setminus": "\\setminus"}
 
-_SAME = (
-    "le leq leqslant ≤ <=; ge geq geqslant ≥ >=; ne neq ≠; < lt; > gt; cup bigcup ∪; lor vee ∨;"
-    "cdot times × ·; / div ÷; pm ±; infty ∞; pi π; setminus backslash; in ∈; approx ≈; , land;"
-    "frac dfrac tfrac cfrac; binom dbinom tbinom; dots ldots cdots … ...; { lbrace; } rbrace;"
-    "emptyset varnothing ∅; mathbb{R} ℝ; text mathrm textrm mbox textbf textit mathbf bold "
-    "boldsymbol bm operatorname underline; | mid vert lvert rvert; overline bar dot; - − –;"
-    "( langle; ) rangle; : colon; £ pounds"
-)
-_NOTHING = "left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle quad qquad rm bf it"
-_SPELLINGS = dict.fromkeys(_NOTHING.split(), " ") | {
-    spelling: name if name in "<>/|,-():£" else f"\\{name} "
-    for entry in _SAME.split(";")
-    for name, *spellings in (entry.split(),)
-    for spelling in spellings
-}
-"""Commands and signs, and what says the same."""
-_SPELLED = re.compile(r"(?<!\\)\\([a-zA-Z]+) ?|<=|>=|\.\.\.|[^\x00-\x7f]")
 _ROOT = r"(?:√|(?<![\\a-zA-Z])sqrt)\s*"
 _REWRITTEN = tuple(
     (re.compile(pattern), shown)
@@ -180,7 +163,7 @@ def symbols_of(expression: Expression) -> set[str]:
 
 def unwrapped(text: str) -> str:
     """A text without what is around it: \\boxed{}, $…$, \\(…\\), **…**, ####, a full stop."""
-    bare = _trimmed(_SPELLED.sub(_spelled, text))
+    bare = _trimmed(spelled_alike(text))
     for _ in range(MAX_WRAPPINGS):
         found = _WRAPPED.fullmatch(bare)
         inner = next((one for one in found.groups() if one is not None), "") if found else bare
@@ -192,10 +175,6 @@ def unwrapped(text: str) -> str:
 
 def _trimmed(text: str) -> str:
     return text.strip().removesuffix(".").strip().removesuffix("\\").strip()  # `\\ ` is a space
-
-
-def _spelled(found: re.Match[str]) -> str:
-    return _SPELLINGS.get(found[1] or found[0], found[0])
 
 
 def _is_balanced(text: str) -> bool:
