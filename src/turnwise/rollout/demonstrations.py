@@ -167,7 +167,7 @@ def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
     others = [one for one in played if one.outcome in LATE or not one.outcome.graded]
     if len(others) > MAX_ORACLE_FAILURES * len(played):
         raise RunStoppedError(
-            f"{len(others)} of {len(played)} demonstrations ran out of time or have no grade, which "
+            f"{len(others)} of {len(played)} demonstrations have no grade or ran out of time: that "
             f"says nothing of the oracle; first: {_ended(others[0])}. Raise rollout.max_seconds"
         )
 
