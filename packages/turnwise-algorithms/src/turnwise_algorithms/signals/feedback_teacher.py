@@ -10,8 +10,8 @@ Other than there: the reply itself is read, not a reflection on it that the mode
 in HinT-SD (arXiv 2605.17873), which teaches chosen turns of failed trajectories as well: a rule
 chooses the turn, not a model that reads the whole trajectory and writes feedback. Other than in
 SERL (Selective Hindsight Distillation): the divergence is the loss, where there the teacher weighs
-GRPO's advantages of action tokens by 0.8 to 1.2; it moves each step, there every tenth; and all
-that was sampled in the turn is taught, thoughts too.
+GRPO's advantages of action tokens by a factor near 1; and all that was sampled in the turn is
+taught, thoughts too.
 """
 
 from collections.abc import Sequence
