@@ -64,6 +64,12 @@ def test_what_stands_in_the_question_is_no_answer() -> None:
     assert mathematics(episode(answer("x^2-1"), secret=secret)) == 1.0
 
 
+def test_long_texts_end_in_a_verdict() -> None:
+    for text in ("is " * 5000 + "5", "=" * 3000, "\\boxed{" * 3000 + "5", "the " * 5000 + "is 5"):
+        assert not is_right(text, "5")
+    assert is_right("It follows. " * 500 + r"\boxed{5}", "5")
+
+
 def test_the_part_takes_any_accepted_answer() -> None:
     secret = {"answers": ["3", "x+1"]}
     assert mathematics(episode(answer("1+x"), secret=secret)) == 1.0

@@ -10,8 +10,9 @@ import re
 from turnwise_environments.rewards.expressions import unwrapped
 
 MAX_CHARACTERS = 20_000
-"""Characters of a text of which a box is looked for."""
-MAX_WORDS = 12
+"""Characters of a text that is looked at."""
+MAX_WORDS, MAX_LEADS = 12, 3
+"""Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _LED = re.compile(
     rf"(?P<subject>(?:[^\W\d_]['’\w-]*[,:]?\s+){{0,{MAX_WORDS}}}?)(?:(?:is|are|equals|measures|takes)|"
@@ -38,13 +39,17 @@ _RELATION = re.compile(
 def stated(text: str) -> str:
     """The answer that a text states; the text itself where that is not plain."""
     text = text.strip()
-    boxes = _boxes(text) if len(text) <= MAX_CHARACTERS else []
-    if len(set(boxes)) == 1:
-        return boxes[0]
-    found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
-    if boxes or found is None or _HEDGED.search(found["subject"]):
+    if len(text) > MAX_CHARACTERS:
         return text
-    return stated(found["answer"])
+    boxes = _boxes(text)
+    if boxes:
+        return boxes[0] if len(set(boxes)) == 1 else text
+    for _ in range(MAX_LEADS):
+        found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
+        if found is None or _HEDGED.search(found["subject"]):
+            break
+        text = found["answer"]
+    return text
 
 
 def members(text: str) -> list[str]:
