@@ -14,10 +14,14 @@ MAX_CHARACTERS = 20_000
 MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_VERBS = (
+    "is|are|was|were|equals|measures|weighs|has|have|had|gets?|got|gives?|gave|finds?|obtains?|"
+    "takes?|took|makes?|made|needs?|costs?|earns?|earned|pays?|paid|spends?|spent|sells?|sold"
+)
 _LED = re.compile(
-    rf"(?P<subject>(?:[^\W\d_]['’\w-]*[,:]?\s+){{0,{MAX_WORDS}}}?)(?:(?:is|are|equals|measures|takes)|"
-    r"(?:answer|result|solution)\s*(?:is\s*)?:|(?:option|choice|answer)(?=\s*\(?[A-Z]\)?\.?$))"
-    r"\s*:?\s*(?P<answer>\S.*)",
+    rf"(?P<subject>(?:[^\W\d_]['’\w-]*[,:]?\s+){{0,{MAX_WORDS}}}?)(?:(?:{_VERBS})|"
+    r"(?:so|then|thus|hence|therefore),?(?=\s*[\d$\\])|(?:answer|result|solution)\s*(?:is\s*)?:|"
+    r"(?:option|choice|answer)(?=\s*\(?[A-Z]\)?\.?$))\s*:?\s*(?P<answer>\S.*)",
     re.DOTALL | re.IGNORECASE,
 )
 _HOPE = re.compile(r"\.?\s*I hope it is correct\.?$")
@@ -64,7 +68,8 @@ def names(text: str, value: str) -> bool:
     r"""Whether a member only names a value: it has letters that the value has not, and numbers in
     an index or as an argument alone, as `S_{10}`, `f(-2)`, `|x - y|`, `\gcd`; `2x` and `x - 1` do
     more than that."""
-    bare = re.sub(r"_(?:\{[^{}]*\}|\w)|(?<=[a-zA-Z'])\s*\([^()]*\)", "", text)
+    index, argument = r"_(?:\{[^{}]*\}|\w)", r"(?<=[a-zA-Z'])\s*\([^()]*\)|(?<=\\[a-z]{3}) ?\d+"
+    bare = re.sub(f"{index}|{argument}", "", text)
     own = set(re.findall("[a-zA-Z]", bare)) & set(re.sub(r"\\[a-zA-Z]+", "", value))
     return not own and re.fullmatch(r"[\\ '|+{}-]*[a-zA-Z][a-zA-Z\\ '|+{}-]*", bare) is not None
 
