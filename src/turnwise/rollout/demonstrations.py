@@ -94,13 +94,13 @@ def malformed(script: Script, other: Script) -> Script:
     return [*script[:-1], Action(text=f" {script[-1].answer}", error="the tags are missing")]
 
 
-def check_behaviours(shares: Mapping[str, float]) -> None:
+def check_behaviours(shares: Mapping[str, float], section: str = "sft") -> None:
     """Raise ConfigError for an unknown behaviour or shares that are not a distribution."""
     for name in shares:
         BEHAVIOURS.get(name)
     if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
         raise ConfigError(
-            "sft.demonstrations.behaviours: give at least one behaviour a positive share"
+            f"{section}.demonstrations.behaviours: give at least one behaviour a positive share"
         )
 
 

@@ -59,6 +59,9 @@ def test_what_stands_in_the_question_is_no_answer() -> None:
     assert not is_echo("x^2 - 1", "x^2-1", question)  # it is the accepted one
     assert not is_echo("x", "y", question)
     assert is_right("friday", r"\text{Friday}", question="Is it monday or friday?")
+    for echo in ("2^{10}", "The answer is 2^{10}", "2^{10} = 2^{10}"):
+        assert not is_right(echo, "1024", question="What is 2^{10}?")
+    assert is_right("2^{10} = 1024", "1024", question="What is 2^{10}?")
     secret = {"answer": "(x-1)(x+1)"}
     assert mathematics(episode(answer("x^2-1"), secret=secret, prompt=question)) == 0.0
     assert mathematics(episode(answer("x^2-1"), secret=secret)) == 1.0
@@ -177,6 +180,8 @@ def test_without_math_verify_numbers_words_and_choices_are_judged(
     assert is_right(r"$\boxed{\frac{-3}{4}}$", "-0.75")
     assert is_right("friday", r"\text{Friday}")
     assert is_right("(C)", r"\text{C}")
+    assert not is_right("48/2 = 24", "24")  # nor an error
+    assert not is_right("2^{10}", "1024")
     assert is_right(r"$\sqrt{2}$", r"\sqrt{2}")
     with pytest.raises(MissingExtraError, match="mathematics"):
         is_right(r"\sqrt{8}", r"2\sqrt{2}")

@@ -360,7 +360,7 @@ class RewardModelConfig(WingSection):
     def check_new_run(self, folder: Path) -> None:
         check_sources("reward_model.data", self.data, folder)
         if self.demonstrations is not None:
-            check_behaviours(self.demonstrations.behaviours)
+            check_behaviours(self.demonstrations.behaviours, "reward_model")
 
     def for_evaluation(self, of_run: bool) -> Self:
         if of_run:

@@ -80,19 +80,9 @@ _TOKEN = re.compile(
 )
 _ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\sqrt": 1}
 _INDEXED = {f"\\{name}" for name in f"log|{CONSTANTS}".split("|")}
+_SIGNS = ("\\\\", "\\cdot", "\\pm", "\\{", "\\}", "\\lfloor", "\\rfloor", "\\lceil", "\\rceil")
 _COMMANDS = {f"\\{name}" for name in f"{FUNCTIONS}|{CONSTANTS}".split("|")}
-_COMMANDS |= {
-    *RELATIONS,
-    *_SEPARATORS,
-    *_ARGUMENTS,
-    *_MATRIX,
-    "\\\\",
-    "\\cdot",
-    "\\pm",
-    "\\{",
-    "\\}",
-}
-_COMMANDS |= {"\\lfloor", "\\rfloor", "\\lceil", "\\rceil"}
+_COMMANDS |= {*RELATIONS, *_SEPARATORS, *_ARGUMENTS, *_MATRIX, *_SIGNS}
 
 
 @dataclass(frozen=True)
@@ -100,8 +90,8 @@ class Expression:
     """Plain notation, or a structure of several parts. Example: Expression("[)", parts=(...))."""
 
     kind: str
-    """`scalar`, `list`, `union`, `matrix`, `row`, the two brackets of a tuple, interval or set, or
-    the signs of a relation, with `<` for `>`."""
+    """`scalar`, `list`, `or`, `matrix`, `row`, the sign between sets, the two brackets of a tuple,
+    interval or set, or the signs of a relation, with `<` for `>`."""
     text: str = ""
     """LaTeX of a scalar."""
     parts: tuple["Expression", ...] = ()
@@ -293,17 +283,18 @@ def _structure(tokens: list[str]) -> Expression:
             return _made("\\{\\}", map(_structure, inner))
         if len(inner) > 1 or tokens[0] == "\\{":
             made = _made(tokens[0] + tokens[-1], map(_structure, inner))
-            shapes = {(part.kind, len(part.parts)) for part in made.parts}
-            if (
-                made.kind == "[]"
-                and len(shapes) == 1
-                and ("[]", 0) < min(shapes) < ("[]", MAX_PARTS)
-            ):
+            if made.kind == "[]" and _is_table(made.parts):
                 return _made("matrix", [_made("row", part.parts) for part in made.parts])
             return made
     if tokens.count("\\pm") == 1:
         return _made("list", [_scalar(_replaced(tokens, "\\pm", sign)) for sign in "+-"])
     return _scalar(tokens)
+
+
+def _is_table(rows: Sequence[Expression]) -> bool:
+    """Whether parts are brackets of as many parts each, as in [[1, 2], [3, 4]]."""
+    widths = {len(row.parts) for row in rows}
+    return all(row.kind == "[]" for row in rows) and len(widths) == 1 and 0 not in widths
 
 
 def _relation(tokens: Sequence[str], parts: list[list[str]]) -> Expression:
@@ -350,11 +341,8 @@ def _scalar(tokens: Sequence[str]) -> Expression:
         if (token == "[" and before != "\\sqrt") or (token == "{" and not _takes(before)):
             raise _UnreadableError
         applied = power == "^" and function[1:] in FUNCTIONS.split("|")  # as in \\sin^2(x)
-        opened = (
-            token == "("
-            and not applied
-            and (before[:1].isdigit() or before == ")" or _is_variable(before))
-        )
+        factor = before[:1].isdigit() or before == ")" or _is_variable(before)
+        opened = token == "(" and factor and not applied
         if opened or (before == ")" and token[0].isalnum()):
             written.append("\\cdot")  # else (2)(3) is read as a mixed number, x(2) as a function
         whole, point, places = token.partition(".")

@@ -9,6 +9,7 @@ what was to be worked out is no answer.
 import re
 from collections.abc import Sequence
 
+from turnwise.errors import MissingExtraError
 from turnwise.rewards.parts import reward_part
 from turnwise.types import Trajectory
 from turnwise_environments.rewards.answers import accepted_answers
@@ -20,6 +21,8 @@ from turnwise_environments.rewards.symbolic import expressions_match
 MIN_ECHO = 3
 """The least characters that are an echo; `x` may be an answer though the question has it."""
 
+_LARGE = re.compile(r"[-+]?\s*\d+\s*(?:!|\^\s*(?!\{?\s*[01]\b)(?:\d+|\{\s*\d+\s*\}))")
+"""A power or a factorial, as which large numbers are written; all else has to be worked out."""
 MAX_LETTERS = 3
 """Letters behind a number, without a space, that may be a product: `2abc`."""
 
@@ -46,25 +49,38 @@ def is_right(
     """Whether an answer is, or states, the accepted number or expression. `units` are those of a
     number, as for `matches`; None for the accepted answer's own. Raises as `expressions_match`."""
     said = stated(answer or "")
-    parts = [said] if "=" in accepted or accepted.isalpha() else members(said)
-    named = len(parts) > 1 and names(parts[0], accepted)
-    parts = parts[1:] if named else parts
-    return any(_is_right(one, accepted, units, question) for one in parts) and (
-        len(parts) == 1 or all(expressions_match(one, parts[-1]) for one in parts)
-    )
+    whole = "=" in accepted or accepted.isalpha() or len(said) > MAX_CHARACTERS
+    parts = [said] if whole else members(said)
+    parts = parts[1:] if len(parts) > 1 and names(parts[0], accepted) else parts
+    right = [_is_right(one, accepted, units, question) for one in parts]
+    others = [one for one, found in zip(parts, right, strict=True) if not found]
+    return any(right) and all(_is_expression(one, accepted) for one in others)
 
 
 def _is_right(answer: str, accepted: str, units: Sequence[str] | None, question: str) -> bool:
+    if not is_number(accepted):
+        return _is_expression(answer, accepted, question)
     wanted, given = read_quantity(accepted), read_answer(answer)
-    if wanted is None or not is_number(accepted):
-        short = len(answer) <= max(MAX_CHARACTERS, len(accepted))
-        echo = short and is_echo(answer, accepted, question)
-        return short and not echo and expressions_match(answer, accepted)
-    if units is None and wanted.unit:
+    if given is None and _LARGE.fullmatch(unwrapped(answer)):
+        return _is_expression(answer, accepted, question)
+    if units is None and wanted is not None and wanted.unit:
         units = [wanted.unit]
     if given is None or (not units and _has_letters(answer, given.unit)):
         return False
     return (given.unit != "%" or "%" in (units or ())) and matches(answer, accepted, units)
+
+
+def _is_expression(answer: str, accepted: str, question: str = "") -> bool:
+    """Whether an answer is the accepted expression, and no echo. Where the accepted one is a
+    number, no expression is without the extra, since such tasks do not need it."""
+    if len(answer) > max(MAX_CHARACTERS, len(accepted)) or is_echo(answer, accepted, question):
+        return False
+    try:
+        return expressions_match(answer, accepted)
+    except MissingExtraError:
+        if is_number(accepted):
+            return False
+        raise
 
 
 def is_number(accepted: str) -> bool:

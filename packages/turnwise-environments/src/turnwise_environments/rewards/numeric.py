@@ -2,8 +2,7 @@
 
 An answer is one number and at most its unit, and nothing else: `$1,234.50`, `3/4`, `1 1/2`, `24
 clips`, `2.5 kg`, `10%`, `\\boxed{7}`. Whatever else is there makes it wrong, so that a list of
-guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) earn nothing; a power
-and a factorial (`2^{10}`, `5!`) are how large numbers are written. Rules:
+guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) earn nothing. Rules:
 
 - values are exact: 0.1 is 1/10, and 24.000001 is not 24; only where the accepted value has no
   last digit (1/3) may an answer be rounded, correctly, to six places or more;
@@ -14,7 +13,6 @@ and a factorial (`2^{10}`, `5!`) are how large numbers are written. Rules:
 - with none known, as in GSM8K, whatever unit is given is taken to be the right one.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +70,6 @@ _FRACTION = re.compile(
 _REPEATING = re.compile(
     r"^([-+]?[0-9]*)\.(?:([0-9]*)\\overline\s*\{([0-9]+)\}|([0-9]*?)([0-9]+?)\5+\s*\\dots$)"
 )
-_LARGE = re.compile(r"([-+]?)([0-9]{1,9})(?:\s*\^\s*(?:([0-9]{1,3})|\{([0-9]{1,3})\})|(!))")
 _SHOWN = tuple(
     (re.compile(pattern), shown)
     for pattern, shown in (
@@ -151,7 +148,7 @@ def read_quantity(text: str) -> Quantity | None:
     >>> read_quantity("1 1/2 hours")
     Quantity(value=Fraction(3, 2), unit='hour', places=0)
     """
-    bare = _worked_out(_shown(text))
+    bare = _shown(text)
     found = _NUMBER.fullmatch(bare) if len(bare) <= MAX_CHARACTERS else None
     if found is None or (found["sign"] and found["second_sign"]):
         return None
@@ -173,17 +170,6 @@ def _shown(text: str) -> str:
     for pattern, shown in _SHOWN:
         bare = " ".join(pattern.sub(shown, bare).split())
     return bare.removesuffix(".").strip()
-
-
-def _worked_out(text: str) -> str:
-    """Write a power or a factorial out, as digits."""
-    found = _LARGE.fullmatch(text)
-    if found is None:
-        return text
-    sign, base, power = found[1], int(found[2]), int(found[3] or found[4] or 0)
-    if found[5]:
-        return f"{sign}{math.factorial(base)}" if base < MAX_CHARACTERS else text
-    return f"{sign}{base**power}" if power > 1 < base else text
 
 
 def _fraction(found: re.Match[str]) -> str:

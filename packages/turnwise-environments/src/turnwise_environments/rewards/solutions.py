@@ -48,20 +48,19 @@ def _region(one: Expression) -> tuple[Expression, frozenset[str]]:
     signs, letters = one.kind.split(), [name_of(side) for side in one.parts]
     place = next((n for n, found in enumerate(letters) if found), 0)
     others = [side for n, side in enumerate(one.parts) if n != place]
-    if not letters[place] or any(letters[place] & symbols_of(side) for side in others):
+    own = letters[place]
+    if not own or any(own & symbols_of(side) for side in others):
         return one, frozenset()
     if signs == ["!="]:
         below = Expression("()", "", (_ENDS[0], others[0]))
         above = Expression("()", "", (others[0], _ENDS[1]))
-        return Expression("\\cup", "", (below, above)), letters[place]
+        return Expression("\\cup", "", (below, above)), own
     before, after = one.parts[place - 1 : place], one.parts[place + 1 :]
     if "!=" in signs or len(before) + len(after) != len(others):
         return one, frozenset()
     left = "[" if before and signs[place - 1] == "<=" else "("
     right = "]" if after and signs[place] == "<=" else ")"
-    return Expression(left + right, "", (*(before or _ENDS[:1]), *(after or _ENDS[1:]))), letters[
-        place
-    ]
+    return Expression(left + right, "", (*(before or _ENDS[:1]), *(after or _ENDS[1:]))), own
 
 
 def _together(one: Expression) -> tuple[Expression, frozenset[str]]:
