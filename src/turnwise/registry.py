@@ -153,6 +153,11 @@ class Registry(Generic[T]):
         return sorted(entry_points(group=self.group), key=lambda point: point.name)
 
 
+def has_all(*names: str) -> Callable[[Any], bool]:
+    """Make the test of a registry whose parts are classes with all of these attributes."""
+    return lambda value: isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+
 def whole_target(name: str) -> str:
     """The name with a relative `path/to/file.py:Name` made absolute; other names as they are."""
     file, _, attribute = name.rpartition(":")

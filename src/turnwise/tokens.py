@@ -128,10 +128,6 @@ class KeptTokens:
         return KeptTokens(self.ids[which], counts.copy())
 
 
-def _one_context() -> np.ndarray:
-    return np.zeros((1, 2), np.int64)
-
-
 @dataclass(frozen=True, repr=False)
 class Tokens:
     """The flat token record of one trajectory: five arrays of one length n, and where its contexts
@@ -164,7 +160,7 @@ class Tokens:
     """int32, version of the policy that sampled the token; NO_VERSION for all others."""
     logprob: np.ndarray
     """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
-    contexts: np.ndarray = field(default_factory=_one_context)
+    contexts: np.ndarray = field(default_factory=lambda: np.zeros((1, 2), np.int64))
     """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
     are not copied from the one before."""
     images: tuple[Image, ...] = ()

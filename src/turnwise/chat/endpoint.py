@@ -139,8 +139,8 @@ class ChatEndpoint:
                 if found is not None:
                     self._answered = True
                     return found
-                if not _may_change(answer.status_code):
-                    break
+                if status not in (200, *TRIED_AGAIN) and status < 500:
+                    break  # the next answer is the same; one without words may change
         failed = NoWordsError if problem in (CUT_OFF, WITHOUT_WORDS) else InfrastructureError
         if self._answered and status in ASKERS_FAULT:
             failed = BadQuestionError
@@ -160,11 +160,6 @@ def check_endpoint(where: str, url: str, model: str, key_variable: str) -> None:
         raise ConfigError(f"{where}: model is empty: write the name that the endpoint has for it")
     if key_variable and key_variable not in os.environ:
         raise ConfigError(f"{where}: there is no environment variable {key_variable}")
-
-
-def _may_change(status: int) -> bool:
-    """Whether the same question may be answered the next time: an answer without words may."""
-    return status == 200 or status >= 500 or status in TRIED_AGAIN
 
 
 def _refusal(answer: httpx2.Response) -> str:

@@ -1,21 +1,14 @@
 """Engines by name: built-in ones, and a user's own; each is imported when it is asked for."""
 
-from typing import Any
-
 from turnwise.engines.base import BuiltEngine, Engine, EngineSetup
-from turnwise.registry import Registry, check_options
+from turnwise.registry import Registry, check_options, has_all
 
 METHODS = ("open", "close", "generate", "load_weights", "sleep", "stop")
 FACTS = ("build", "takes_images", "shares_weights", "returns_kept")
 
-
-def _is_engine(value: Any) -> bool:
-    return isinstance(value, type) and all(hasattr(value, name) for name in (*METHODS, *FACTS))
-
-
 ENGINES: Registry[type[BuiltEngine]] = Registry(
     "engine",
-    _is_engine,
+    has_all(*METHODS, *FACTS),
     f"give a class with {', '.join((*METHODS, *FACTS))} (turnwise/engines/base.py)",
 )
 ENGINES.register(

@@ -5,7 +5,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from turnwise.config import ScaffoldConfig
-from turnwise.registry import Registry, check_options
+from turnwise.registry import Registry, check_options, has_all
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 
 METHODS = ("begin", "extend", "parse", "render", "truncate")
 
-
-def _is_scaffold(value: Any) -> bool:
-    return isinstance(value, type) and all(hasattr(value, name) for name in METHODS)
-
-
 SCAFFOLDS: Registry[Callable[..., Scaffold]] = Registry(
-    "scaffold", _is_scaffold, f"give a class with {', '.join(METHODS)}, and stop"
+    "scaffold", has_all(*METHODS), f"give a class with {', '.join(METHODS)}, and stop"
 )
 SCAFFOLDS.register(
     "tags",

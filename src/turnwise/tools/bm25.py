@@ -6,7 +6,7 @@ list of stop words.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import bm25s
 import numpy as np
@@ -47,7 +47,7 @@ class BM25Index:
         one word in all the texts."""
         vocabulary: dict[str, int] = {}
         documents = [
-            _identify(words(text) + _own_words(name), vocabulary)
+            [vocabulary.setdefault(one, len(vocabulary)) for one in words(text) + _own_words(name)]
             for text, name in zip(texts, names, strict=True)
         ]
         if not vocabulary:
@@ -87,7 +87,3 @@ def _own_words(name: str) -> list[str]:
 def _exact(name: str) -> list[str]:
     """Words as they are spelled, marked as such, so that TarFile comes before tarfile."""
     return [f"={word}" for word in _WORD.findall(name)]
-
-
-def _identify(tokens: Iterable[str], vocabulary: dict[str, int]) -> list[int]:
-    return [vocabulary.setdefault(token, len(vocabulary)) for token in tokens]

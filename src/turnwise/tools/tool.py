@@ -158,8 +158,9 @@ class Tool:
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments in the tool's types. Raises ToolError where they do not fit."""
+        function = getattr(self.function, "__func__", self.function)
         try:
-            checked = _arguments_model(self.function).model_validate(dict(arguments))
+            checked = _model_of(function).model_validate(dict(arguments))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -242,7 +243,3 @@ def _model_of(function: Callable[..., Any]) -> Any:
         default = ... if parameter.default is empty else parameter.default
         fields[name] = (annotation, default)
     return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
-
-
-def _arguments_model(method: Callable[..., Any]) -> Any:
-    return _model_of(getattr(method, "__func__", method))
