@@ -7,10 +7,10 @@ import pytest
 
 from asking import Asking, subject_for
 from turnwise.storage.audits import Finding
-from turnwise.types import Observation, Task
+from turnwise.types import Observation, Outcome, Task
 from turnwise_trust.audit import replay as replayed
 from turnwise_trust.audit.calls import EnvironmentRaised
-from turnwise_trust.audit.plays import AT_ONCE, Script, played
+from turnwise_trust.audit.plays import AT_ONCE, Script, difference, played
 from turnwise_trust.audit.replay import DETERMINISM, ISOLATION, replay
 from turnwise_trust.audit.subject import OutOfTime, subject_of
 
@@ -159,6 +159,13 @@ class Counted(Asking):
 
     async def close(self) -> None:
         self.inside.pop()
+
+
+def test_an_episode_that_the_clock_cut_off_is_no_difference():
+    whole, other = ([{"first message": ""}, {"outcome": end}] for end in ("success", "failure"))
+    late = [{"first message": ""}, {"outcome": Outcome.TRUNCATED_TIME.value}]
+    assert difference(whole, other) == "outcome: 'success', then 'failure'"
+    assert difference(whole, late) == difference(late, whole) == ""
 
 
 def test_no_more_episodes_are_played_at_once_than_a_server_has_room_for():

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.evaluation.intervals import wilson
+from turnwise.rollout.loop import LATE
 from turnwise.rollout.runner import within
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Task, Trajectory, Turn, Verdict
@@ -165,12 +166,14 @@ def verdict_of(verdict: Verdict | None) -> dict[str, Any]:
 
 
 def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> str:
-    """The first that differs between what two episodes showed (`seen`); empty where nothing does.
+    """The first that differs between what two episodes showed (`seen`); empty where nothing does,
+    and where one was cut off by the clock, which may have let the other one go on.
 
     >>> difference([{"first message": "a"}], [{"first message": "b"}])
     "first message: 'a', then 'b'"
     """
-    return next(_differences(one, other), "")
+    ends = [shown[-1].get("outcome") for shown in (one, other) if shown]
+    return "" if any(end in LATE for end in ends) else next(_differences(one, other), "")
 
 
 def _differences(
