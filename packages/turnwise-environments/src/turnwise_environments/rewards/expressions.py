@@ -72,6 +72,7 @@ _WRAPPED = re.compile(
     re.DOTALL,
 )
 MAX_WRAPPINGS = 4
+_THOUSANDS = re.compile(r"(?<=[0-9]),\\!\s*(?=[0-9]{3}(?![0-9]))")
 _INLINE = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$|\\[()]")
 _UNIT = re.compile(r"\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:(\^)\s*(?:([23])|\{\s*([23])\s*\})\s*)?$")
 _TOKEN = re.compile(
@@ -122,6 +123,7 @@ def plain(text: str) -> str:
     )
     bare = re.sub(r"(?<=[0-9]) ?to ?(?=[0-9])", ":", bare)
     bare = re.sub(r"(?i:^dne$)", "does not exist", bare)
+    bare = re.sub(r"^\(([0-9]+)\) ?(?=_)", r"\1", bare)
     bare = re.sub(r"([_^]?)\{([\w:])\}", r"\1\2", bare)
     return re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", " ".join(bare.split()))
 
@@ -153,7 +155,7 @@ def symbols_of(expression: Expression) -> set[str]:
 
 def unwrapped(text: str) -> str:
     """A text without what is around it: \\boxed{}, $…$, \\(…\\), **…**, ####, a full stop."""
-    bare = _trimmed(spelled_alike(text))
+    bare = _trimmed(_THOUSANDS.sub("", spelled_alike(text)))
     for _ in range(MAX_WRAPPINGS):
         found = _WRAPPED.fullmatch(bare)
         inner = next((one for one in found.groups() if one is not None), "") if found else bare

@@ -15,7 +15,7 @@ from turnwise.types import Trajectory
 from turnwise_environments.rewards.answers import accepted_answers
 from turnwise_environments.rewards.expressions import MAX_CHARACTERS, plain, unwrapped
 from turnwise_environments.rewards.numeric import CONVERSIONS, matches, read_answer, read_quantity
-from turnwise_environments.rewards.stated import members, names, stated
+from turnwise_environments.rewards.stated import members, names, stated, told_number
 from turnwise_environments.rewards.symbolic import expressions_match
 
 MIN_ECHO = 3
@@ -32,7 +32,8 @@ def mathematics(trajectory: Trajectory) -> float:
     """1 where the answer is an accepted number or expression, in any form of it, else 0.
 
     The units of a number are those of `secret["units"]`, else that of the accepted answer; `%` is
-    a unit that has to be among them. Expressions need the extra `mathematics`.
+    a unit that has to be among them, but for an accepted number above 1 without a unit. Expressions
+    need the extra `mathematics`.
     """
     task = trajectory.task
     return float(
@@ -49,6 +50,8 @@ def is_right(
     """Whether an answer is, or states, the accepted number or expression. `units` are those of a
     number, as for `matches`; None for the accepted answer's own. Raises as `expressions_match`."""
     said = stated(answer or "")
+    if units is None and is_number(accepted) and not _unit(accepted):
+        said = told_number(answer or "") or said
     whole = "=" in accepted or accepted.isalpha() or len(said) > MAX_CHARACTERS
     parts = [said] if whole else members(said)
     parts = parts[1:] if len(parts) > 1 and names(parts[0], accepted) else parts
@@ -65,6 +68,9 @@ def _is_right(answer: str, accepted: str, units: Sequence[str] | None, question:
         return _is_expression(answer, accepted, question)
     if units is None and wanted is not None and wanted.unit:
         units = [wanted.unit]
+    elif units is None and wanted is not None and given is not None and given.unit == "%":
+        # GSM8K leaves the sign away; a number up to 1 may be the share itself.
+        units = ["%"] if wanted.value > 1 else None
     if given is None or (not units and _has_letters(answer, given.unit)):
         return False
     return (given.unit != "%" or "%" in (units or ())) and matches(answer, accepted, units)
@@ -81,6 +87,11 @@ def _is_expression(answer: str, accepted: str, question: str = "") -> bool:
         if is_number(accepted):
             return False
         raise
+
+
+def _unit(accepted: str) -> str:
+    wanted = read_quantity(accepted)
+    return "" if wanted is None else wanted.unit
 
 
 def is_number(accepted: str) -> bool:

@@ -11,6 +11,8 @@ from turnwise_environments.rewards.expressions import unwrapped
 
 MAX_CHARACTERS = 20_000
 """Characters of a text that is looked at."""
+MAX_SENTENCE = 200
+"""Characters of a sentence that is looked through for its one number."""
 MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
@@ -30,6 +32,20 @@ _HEDGED = re.compile(
     r"nor|between|about|around|roughly|approximately|nearly|almost|than|least|most|more|less|maybe|"
     r"perhaps|possibly|probably|might|may|could|would|should|guess|doubt|other|half|twice|double|"
     r"triple|negative|opposite|minus|plus|times|square[ds]?|root|reciprocal|inverse)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_NUMBER = r"[-$€£]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?%?"
+_WORD = r"[^\W\d_](?:['’\w-]*[^\W\d_])?['’]?[,:;]?"
+_TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_GIVEN = rf"({_NUMBER}|\${_NUMBER}\$)"
+_ONLY = re.compile(rf"(?:(?:{_WORD}|\$[^$\d]+\$),? )+{_GIVEN}(?: {_WORD})*")
+_LAST = re.compile(
+    rf"(?:(?!(?:is|are|was|were|be) [-$€£\d]|[^ ]*[=~])[^ ]+ )+(?:is|are|was|were|be) {_GIVEN}(?: {_WORD}){{0,2}}"
+)
+_ASIDE = re.compile(
+    r"\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|"
+    r"million|billion|thirds?|quarters?|fourths?|fifths?|tenths?|above|below|over|under|what|which|"
+    r"whether|why|how)\b",
     re.IGNORECASE,
 )
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\\equiv(?![a-zA-Z])")
@@ -54,6 +70,21 @@ def stated(text: str) -> str:
             break
         text = found["answer"]
     return text
+
+
+def told_number(text: str) -> str | None:
+    """The number of a sentence that has but one, `So Betty needs $5 more.`, or that ends by saying
+    what the subject is, `In 10 years he will be 19.`; without words that change or hedge it."""
+    bare = _TEXT.sub(r"\1", text.replace("**", "").replace("\\$", "$"))
+    sentence = " ".join(bare.split()).removesuffix(".")
+    if len(sentence) > MAX_SENTENCE:
+        return None
+    told = _ONLY.fullmatch(sentence) or _LAST.fullmatch(sentence)
+    # `more` says what the number is of, where nothing is compared by `than`; May is a month.
+    words = re.sub(r"\bmore\b|(?<=\w )May\b", "", sentence)
+    if told is None or _HEDGED.search(words) or _ASIDE.search(words):
+        return None
+    return told[1].strip("$")
 
 
 def members(text: str) -> list[str]:
