@@ -21,7 +21,7 @@ _VERBS = (
     "takes?|took|makes?|made|needs?|costs?|earns?|earned|pays?|paid|spends?|spent|sells?|sold"
 )
 _LED = re.compile(
-    rf"(?P<subject>(?:[^\W\d_]['’\w-]*[,:]?\s+){{0,{MAX_WORDS}}}?)(?:(?:{_VERBS})|"
+    rf"(?P<subject>(?:(?:[^\W\d_]['’\w-]*[,:]?|\$[^$\d=<>]+\$,?)\s+){{0,{MAX_WORDS}}}?)(?:(?:{_VERBS})|"
     r"(?:so|then|thus|hence|therefore),?(?=\s*[\d$\\])|(?:answer|result|solution)\s*(?:is\s*)?:|"
     r"(?:option|choice|answer)(?=\s*\(?[A-Z]\)?\.?$))\s*:?\s*(?P<answer>\S.*)",
     re.DOTALL | re.IGNORECASE,
@@ -37,6 +37,7 @@ _HEDGED = re.compile(
 _NUMBER = r"[-$€£]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?%?"
 _WORD = r"[^\W\d_](?:['’\w-]*[^\W\d_])?['’]?[,:;]?"
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_SENTENCE = re.compile(r"\s*\\text ?\{([^{}]* [^{}]* [^{}]*)\}\s*")
 _GIVEN = rf"({_NUMBER}|\${_NUMBER}\$)"
 _ONLY = re.compile(rf"(?:(?:{_WORD}|\$[^$\d]+\$),? )+{_GIVEN}(?: {_WORD})*")
 _LAST = re.compile(
@@ -50,6 +51,7 @@ _ASIDE = re.compile(
 )
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\\equiv(?![a-zA-Z])")
 _ABOUT = re.compile(r"\\approx(?![a-zA-Z])|≈")
+_THEREFORE = re.compile(r"\\implies(?![a-zA-Z])|\\(?:R|Longr)ightarrow(?![a-zA-Z])|⇒|=>")
 _SPACE = re.compile(r"(?<!\\)\\[!,;: ]")
 _RELATION = re.compile(
     r"[<>≤≥≠,;]|\b(?:and|or)\b|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z])|\\n?[lg]eq"
@@ -62,8 +64,9 @@ def stated(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         return text
     boxes = _boxes(text)
-    if boxes:
+    if boxes and (len(set(boxes)) > 1 or not (words := _SENTENCE.fullmatch(boxes[0]))):
         return boxes[0] if len(set(boxes)) == 1 else text
+    text = words[1] if boxes else text
     for _ in range(MAX_LEADS):
         found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
         if found is None or _HEDGED.search(found["subject"]):
@@ -88,19 +91,22 @@ def told_number(text: str) -> str | None:
 
 
 def members(text: str) -> list[str]:
-    """The members between the equals signs of a text, without a rounded value behind it; the text
-    alone where it is no chain of them."""
-    exact = _ABOUT.split(unwrapped(text))[0]
+    """The members between the equals signs of a text, or of what it says to follow, without a
+    rounded value behind it; the text alone where it is no chain of them."""
+    exact = _ABOUT.split(_THEREFORE.split(unwrapped(text))[-1])[0]
     found = [one.strip("$ ") for one in _EQUALS.split(exact.removeprefix("="))]
     return [text] if _RELATION.search(_SPACE.sub("", exact)) or not all(found) else found
 
 
 def names(text: str, value: str) -> bool:
     r"""Whether a member only names a value: it has letters that the value has not, and numbers in
-    an index or as an argument alone, as `S_{10}`, `f(-2)`, `|x - y|`, `\gcd`; `2x` and `x - 1` do
-    more than that."""
+    an index or as an argument alone, as `S_{10}`, `f(f(2))`, `|x - y|`, `\gcd`, or squares of
+    several, as `AB^2`; `2x`, `x^2` and `x - 1` do more than that."""
     index, argument = r"_(?:\{[^{}]*\}|\w)", r"(?<=[a-zA-Z'])\s*\([^()]*\)|(?<=\\[a-z]{3}) ?\d+"
-    bare = re.sub(f"{index}|{argument}", "", text)
+    called = re.sub(f"{index}|{argument}", "", text)
+    bare = re.sub(argument, "", called)
+    if len(re.findall("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", bare))) > 1:
+        bare = re.sub(r"\^ ?(?:\{ ?\d ?\}|\d)", "", bare)
     own = set(re.findall("[a-zA-Z]", bare)) & set(re.sub(r"\\[a-zA-Z]+", "", value))
     return not own and re.fullmatch(r"[\\ '|+{}-]*[a-zA-Z][a-zA-Z\\ '|+{}-]*", bare) is not None
 

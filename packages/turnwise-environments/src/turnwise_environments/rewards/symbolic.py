@@ -80,7 +80,16 @@ def expressions_match(answer: str | None, accepted: str) -> bool:
     one = read_expression(answer or "", unit or _known_unit(answer or ""))
     if wanted is None or one is None:
         return False
+    one, wanted = _as_point(one), _as_point(wanted)
     return (one.kind == wanted.kind == "=" and _agree(one, wanted)) or _values_agree(one, wanted)
+
+
+def _as_point(one: Expression) -> Expression:
+    """A column as the tuple of its coordinates; any other expression as it is."""
+    rows = one.parts if one.kind == "matrix" else ()
+    if len(rows) < 2 or any(len(row.parts) != 1 for row in rows):
+        return one
+    return Expression("()", parts=tuple(row.parts[0] for row in rows))
 
 
 def _values_agree(one: Expression, wanted: Expression) -> bool:
