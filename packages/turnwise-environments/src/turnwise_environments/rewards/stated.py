@@ -13,6 +13,8 @@ MAX_CHARACTERS = 20_000
 """Characters of a text that is looked at."""
 MAX_SENTENCE = 200
 """Characters of a sentence that is looked through for its one number."""
+LEAST_WORDS = 3
+"""Words of a sentence in a box."""
 MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
@@ -37,12 +39,10 @@ _HEDGED = re.compile(
 _NUMBER = r"[-$€£]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?%?"
 _WORD = r"[^\W\d_](?:['’\w-]*[^\W\d_])?['’]?[,:;]?"
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
-_SENTENCE = re.compile(r"\s*\\text ?\{([^{}]* [^{}]* [^{}]*)\}\s*")
 _GIVEN = rf"({_NUMBER}|\${_NUMBER}\$)"
 _ONLY = re.compile(rf"(?:(?:{_WORD}|\$[^$\d]+\$),? )+{_GIVEN}(?: {_WORD})*")
-_LAST = re.compile(
-    rf"(?:(?!(?:is|are|was|were|be) [-$€£\d]|[^ ]*[=~])[^ ]+ )+(?:is|are|was|were|be) {_GIVEN}(?: {_WORD}){{0,2}}"
-)
+_IS = "(?:is|are|was|were|be)"
+_LAST = re.compile(rf"(?:(?!{_IS} [-$€£\d]|[^ ]*[=~])[^ ]+ )+{_IS} {_GIVEN}(?: {_WORD}){{0,2}}")
 _ASIDE = re.compile(
     r"\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|"
     r"million|billion|thirds?|quarters?|fourths?|fifths?|tenths?|above|below|over|under|what|which|"
@@ -64,9 +64,13 @@ def stated(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         return text
     boxes = _boxes(text)
-    if boxes and (len(set(boxes)) > 1 or not (words := _SENTENCE.fullmatch(boxes[0]))):
-        return boxes[0] if len(set(boxes)) == 1 else text
-    text = words[1] if boxes else text
+    if len(set(boxes)) > 1:
+        return text
+    if boxes:
+        words = _TEXT.fullmatch(boxes[0].strip())
+        if words is None or len(words[1].split()) < LEAST_WORDS:
+            return boxes[0]
+        text = words[1]
     for _ in range(MAX_LEADS):
         found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
         if found is None or _HEDGED.search(found["subject"]):
@@ -78,10 +82,10 @@ def stated(text: str) -> str:
 def told_number(text: str) -> str | None:
     """The number of a sentence that has but one, `So Betty needs $5 more.`, or that ends by saying
     what the subject is, `In 10 years he will be 19.`; without words that change or hedge it."""
+    if len(text) > MAX_SENTENCE:
+        return None
     bare = _TEXT.sub(r"\1", text.replace("**", "").replace("\\$", "$"))
     sentence = " ".join(bare.split()).removesuffix(".")
-    if len(sentence) > MAX_SENTENCE:
-        return None
     told = _ONLY.fullmatch(sentence) or _LAST.fullmatch(sentence)
     # `more` says what the number is of, where nothing is compared by `than`; May is a month.
     words = re.sub(r"\bmore\b|(?<=\w )May\b", "", sentence)
