@@ -66,6 +66,7 @@ MISTAKES = {
     "reward.parts.neat.weight=1": "neat",
     "evaluation.best_of=neat evaluation.episodes_per_task=2": "unknown evaluation.best_of 'neat'",
     "evaluation.during_rl={{every=1,tasks=2}}": "have no task in common, and there are 3",
+    "rollout.max_tokens=5000": "rollout.max_tokens is 5000, but the model's context is 1024",
     "model.name=/nowhere": "model /nowhere: there is no such folder",
 }
 RESTORED = {"algorithm.name=tree_grpo": "no snapshot() and restore()"}

@@ -1,5 +1,6 @@
 """Where a model lies, and whether it is there: with turnwise, in a folder, a GGUF file or a hub."""
 
+import json
 import os
 from importlib import resources
 from pathlib import Path
@@ -8,7 +9,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from turnwise.config import ModelConfig
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.models.gguf import check_gguf, folder_of, is_gguf
 
 TINY = ("tiny", "tiny_search", "tiny_demo")
@@ -31,16 +32,31 @@ def source_of(config: ModelConfig) -> str:
     return str(folder_of(config.name)) if is_gguf(config.name) else config.name
 
 
-def check_model(config: ModelConfig) -> None:
+def check_model(config: ModelConfig, longest: int = 0) -> None:
     """Raise DataError where a model's folder is none, or a hub, which is asked once, does not
-    answer or know its name."""
+    answer or know its name; ConfigError where its context is shorter than `longest`."""
     if is_gguf(config.name):
         check_gguf(config.name)
         return
     source = source_of(config)
     check_folder(source)
-    if not Path(source).is_dir() and not _cached(source) and not any(map(os.environ.get, OFFLINE)):
+    if (file := Path(source) / "config.json").is_file():
+        try:
+            settings = json.loads(file.read_text())
+        except ValueError as error:
+            raise DataError(f"model {source}: config.json is not JSON ({error})") from None
+        own = settings.get("text_config") or settings
+        check_context(own.get("max_position_embeddings"), longest)
+    elif not _cached(source) and not any(map(os.environ.get, OFFLINE)):
         _ask_hub(source)
+
+
+def check_context(context: int | None, longest: int) -> None:
+    """Raise ConfigError where trajectories of `longest` tokens may be longer than the context."""
+    if context is not None and longest > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {longest}, but the model's context is {context}: lower it"
+        )
 
 
 def check_folder(source: str) -> None:

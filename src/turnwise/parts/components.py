@@ -17,7 +17,6 @@ from turnwise.conflicts import Claim, Need, check
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError
 from turnwise.forward.compute_type import choose_compute_type
 from turnwise.forward.hidden import base_model
 from turnwise.forward.images import FAMILIES, reader_of
@@ -26,6 +25,7 @@ from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import device_of, load_model, load_tokenizer, model_type
+from turnwise.models.places import check_context
 from turnwise.parts.first_checks import Known, known_of
 from turnwise.parts.resources import Resources
 from turnwise.parts.reward_source import RewardSource
@@ -189,11 +189,7 @@ def build_components(
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     model, _ = load_model(recipe.model, weights, recipe.seed, longest, in_files, tokenizer)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if context is not None and recipe.rollout.max_tokens > context:
-        raise ConfigError(
-            f"rollout.max_tokens is {recipe.rollout.max_tokens}, but the model's context is "
-            f"{context}: lower it"
-        )
+    check_context(context, longest)
     device = device_of(recipe.model)
     chosen = choose_compute_type(base_model(model), recipe.learning.compute_dtype, device)
     learning = recipe.learning.model_copy(update={"compute_dtype": chosen.name})

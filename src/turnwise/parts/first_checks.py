@@ -95,7 +95,7 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     Raises ConfigError or DataError, in one line, for whatever of it is wrong.
     """
     algorithm = algorithm_of(recipe, fresh)
-    check_model(recipe.model)
+    check_model(recipe.model, recipe.rollout.max_tokens)
     known = _known(recipe, algorithm)
     environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
@@ -133,7 +133,7 @@ def evaluated(recipe: Recipe) -> Known:
     known = known_of(recipe)
     if not recipe.evaluation.tasks or not known.environment.tasks("heldout"):
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
-    check_model(recipe.model)
+    check_model(recipe.model, recipe.rollout.max_tokens)
     return known
 
 

@@ -66,7 +66,7 @@ def built(recipe: "Recipe", stack: ExitStack) -> "Components":
     set_variables()
     recipe.check_tokens()
     known = known_of(recipe)
-    check_model(recipe.model)
+    check_model(recipe.model, recipe.rollout.max_tokens)
     configure_threads(recipe.threads)
     from turnwise.parts.components import build_components
     from turnwise.parts.resources import resources_of

@@ -68,7 +68,7 @@ def examined(
     train, heldout = known.environment.tasks("train"), known.environment.tasks("heldout")
     if not train:
         raise DataError(f"environment {recipe.environment.name} has no train tasks")
-    check_model(recipe.model)
+    check_model(recipe.model, recipe.rollout.max_tokens)
     configure_threads(recipe.threads)
     from turnwise.parts.components import build_components
     from turnwise.parts.resources import resources_of
