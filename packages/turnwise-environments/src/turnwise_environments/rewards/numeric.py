@@ -52,6 +52,7 @@ _NO_UNITS = re.compile(
     "a|about|almost|an|and|approximately|around|at|between|either|equals?|half|if|is|least|less|"
     "maybe|minus|more|most|neither|no|nor|not|or|over|perhaps|plus|than|the|times|to|under|unless|"
     "wrong|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|trillion|k|bn|"
+    "pi|theta|factorial|squared|cubed|sqrt|log|mod|"
     "(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?"
 )
 """Words that change or hedge a number: an answer with one of them after it is wrong."""

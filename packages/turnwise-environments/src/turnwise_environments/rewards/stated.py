@@ -37,21 +37,21 @@ _HEDGED = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = r"[-$€£]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?%?"
-_WORD = r"[^\W\d_](?:['’\w-]*[^\W\d_])?['’]?[,:;]?"
+_WORD = r"(?:[^\W\d_]['’\w-]*[^\W\d_]['’]?|[aAI])[,:;]?"
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _GIVEN = rf"({_NUMBER}|\${_NUMBER}\$)"
-_ONLY = re.compile(rf"(?:(?:{_WORD}|\$[^$\d]+\$),? )+{_GIVEN}(?: {_WORD})*")
+_ONLY = re.compile(rf"(?:(?:{_WORD}|\$[^$\d]+\$,?) )*{_WORD} {_GIVEN}(?: {_WORD})*")
 _IS = "(?:is|are|was|were|be)"
 _LAST = re.compile(rf"(?:(?!{_IS} [-$€£\d]|[^ ]*[=~])[^ ]+ )+{_IS} {_GIVEN}(?: {_WORD}){{0,2}}")
 _ASIDE = re.compile(
     r"\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|"
     r"million|billion|thirds?|quarters?|fourths?|fifths?|tenths?|above|below|over|under|what|which|"
-    r"whether|why|how)\b",
+    r"whether|why|how|percent|cent|pi|theta|factorial|cubed|sqrt|log|ln|exp|sin|cos|tan|mod|choose)\b",
     re.IGNORECASE,
 )
 _EQUALS = re.compile(r"(?<![<>!=\\])=(?!=)|\\equiv(?![a-zA-Z])")
 _ABOUT = re.compile(r"\\approx(?![a-zA-Z])|≈")
-_THEREFORE = re.compile(r"\\implies(?![a-zA-Z])|\\(?:R|Longr)ightarrow(?![a-zA-Z])|⇒|=>")
+_THEREFORE = re.compile(r"\\implies(?![a-zA-Z])|\\(?:R|Longr)ightarrow(?![a-zA-Z])|⇒")
 _SPACE = re.compile(r"(?<!\\)\\[!,;: ]")
 _RELATION = re.compile(
     r"[<>≤≥≠,;]|\b(?:and|or)\b|\\(?:le|ge|ne|lt|gt|in|text|or)(?![a-z])|\\n?[lg]eq"
