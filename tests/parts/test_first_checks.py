@@ -158,3 +158,11 @@ def test_a_model_of_the_hub_is_asked_for_once(
         check_model(ModelConfig(name="some/model"))
     (tmp_path / "models--some--model").mkdir()
     check_model(ModelConfig(name="some/model"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"a"', '{"text_config": 3}', "[" * 100_000, "\xff"])
+def test_a_config_that_is_no_models_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokenizer.json").touch()
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match=r"config.json is no model's \(.+\)"):
+        check_model(ModelConfig(name=str(tmp_path)))

@@ -36,6 +36,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "family", "context", "options"),
     [

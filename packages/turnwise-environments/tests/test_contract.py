@@ -167,6 +167,7 @@ APART: dict[str, Callable[[Task], list[str]]] = {
 TOWNS = {town.name for split in towns().values() for town in split}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", APART)
 def test_what_is_asked_in_one_split_is_not_asked_in_the_other(name: str) -> None:
     for environment in opened(name, {}):

@@ -115,7 +115,10 @@ def found(probe: Any, audited: Subject, *given: int) -> dict[str, Finding]:
     return {one.check: one for one in probe(audited, *given)}
 
 
-@pytest.mark.parametrize(("kind", "episodes"), [(AnyAnswer, EPISODES), (BackDoor, 1600)])
+@pytest.mark.parametrize(
+    ("kind", "episodes"),
+    [(AnyAnswer, EPISODES), pytest.param(BackDoor, 1600, marks=pytest.mark.long)],
+)
 def test_one_script_for_all_tasks_is_found(kind: type[Environment], episodes: int) -> None:
     one = found(reward_search, subject(kind, 3), episodes)["one script for all tasks"]
     assert (one.passed, one.figure) == (False, 1)
@@ -156,6 +159,7 @@ def test_tasks_that_differ_by_luck_alone_are_measured_only() -> None:
     assert (one.passed, one.figure) == (None, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("probe", [reward_search, farmable])
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -172,6 +176,7 @@ def test_trial_and_error_is_no_fault(probe: Probe, name: str, options: dict[str,
     assert [one.check for one in probe(audited, *given) if one.passed is False] == []
 
 
+@pytest.mark.long
 def test_the_same_seed_finds_the_same() -> None:
     pages = [list(reward_search(subject(BackDoor, 3), EPISODES)) for _ in range(2)]
     assert pages[0] == pages[1]

@@ -43,10 +43,10 @@ def check_model(config: ModelConfig, longest: int = 0) -> None:
     if (file := Path(source) / "config.json").is_file():
         try:
             settings = json.loads(file.read_text())
-        except ValueError as error:
-            raise DataError(f"model {source}: config.json is not JSON ({error})") from None
-        own = settings.get("text_config") or settings
-        check_context(own.get("max_position_embeddings"), longest)
+            own = settings.get("text_config") or settings
+            check_context(own.get("max_position_embeddings"), longest)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"model {source}: config.json is no model's ({error})") from None
     elif not _cached(source) and not any(map(os.environ.get, OFFLINE)):
         _ask_hub(source)
 

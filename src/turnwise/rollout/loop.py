@@ -170,7 +170,8 @@ class EpisodeLoop(ABC):
             step = Step(Observation(action.error, Source.ENVIRONMENT))
             self.turns.append(Turn(action, step))
             return step
-        if self.trajectory.tool_calls + len(action.calls) > self.limits.max_tool_calls:
+        calls = self.trajectory.tool_calls + len(action.calls) if action.calls else 0
+        if calls > self.limits.max_tool_calls:
             self.turns.append(Turn(action))
             raise EpisodeEnded(Outcome.TRUNCATED_TOOL_CALLS)
         action = _with_ids(action, turn)

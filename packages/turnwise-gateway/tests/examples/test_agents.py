@@ -66,6 +66,7 @@ def test_an_agent_on_a_package_of_others(file: str, package: str) -> None:
     assert len(played.tokens.spans) == 1
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_agent_that_rewrites_its_history_has_a_context_for_each_turn() -> None:
     """smolagents sends earlier calls as words, which the policy did not write so."""
