@@ -11,7 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from turnwise.config import dump_recipe
+from turnwise.config import dump_recipe, shipped_recipes
 from turnwise.errors import DataError
 from turnwise.evaluation.expected import facts, other_keys
 from turnwise.storage.run_folder import RunFolder
@@ -25,7 +25,8 @@ def expected_text(runs: list[Path]) -> str:
         if keys := other_keys(folder.recipe(), recipe):
             raise DataError(f"{folder.path} and {runs[0]} differ in {', '.join(keys)}")
     found = sorted((facts(folder) for folder in folders), key=lambda one: one["seed"])
-    values = {"recipe": tomllib.loads(dump_recipe(recipe)), "runs": found}
+    beside = f"{shipped_recipes()[recipe.name].parent}/"  # a path of this machine
+    values = {"recipe": tomllib.loads(dump_recipe(recipe).replace(beside, "")), "runs": found}
     return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from turnwise.config import Recipe, check_recipe, dump_recipe, flattened, shipped_recipes
+from turnwise.config.paths import anchored
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.intervals import student_t
 from turnwise.storage.moves import MOVABLE
@@ -71,7 +72,8 @@ def expected_of(file: Path) -> ExpectedRuns:
     found = json.loads(file.read_text(encoding="utf-8"))
     if len(found["runs"]) < FEWEST:
         raise DataError(f"{file} has {len(found['runs'])} runs: an interval needs {FEWEST} or more")
-    return ExpectedRuns(check_recipe(found["recipe"], str(file)), found["runs"])
+    recipe = check_recipe(anchored(found["recipe"], file.parent), str(file))
+    return ExpectedRuns(recipe, found["runs"])
 
 
 def facts(folder: RunFolder) -> dict[str, Any]:
