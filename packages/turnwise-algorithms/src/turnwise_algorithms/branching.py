@@ -40,6 +40,7 @@ class TurnValues:
     @property
     def criticality_errors(self) -> NDArray[np.float64]:
         """float64[K]: standard errors of the differences."""
+        # Neighbouring values come from different episodes, so their errors are independent.
         return np.hypot(self.errors[1:], self.errors[:-1])
 
 
@@ -57,6 +58,7 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
     if len(tokens.contexts) > 1:
         raise NotSupportedError("an episode of several contexts cannot be branched from")
     own = tokens.mask & (tokens.turn >= turn)
+    # Up to the first sampled token: what was said to the policy before the turn is shared, too.
     end = int(np.flatnonzero(own)[0]) if own.any() else len(tokens)
     source = tokens.source[:end].copy()
     source[source == Source.MODEL] = Source.INHERITED
@@ -64,6 +66,7 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         tokens.ids[:end],
         source,
         tokens.turn[:end],
+        # No versions and no log-probabilities: these tokens are trained in the parent.
         np.full(end, NO_VERSION, np.int32),
         np.full(end, np.nan, np.float32),
         images=tokens.images_in(slice(0, end)),

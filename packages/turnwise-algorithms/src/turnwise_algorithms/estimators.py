@@ -42,6 +42,7 @@ def remax(group: Sequence[EstimatorInput]) -> Floats:
     if any(baseline is None for baseline in baselines):
         raise ValueError("remax needs the reward of a greedy episode, and none was played")
     totals = np.array([episode.total_reward for episode in group], np.float64)
+    # NaN is the baseline of a greedy episode without a grade.
     return np.nan_to_num(totals - np.array(baselines, np.float64))
 
 
@@ -63,6 +64,7 @@ def counterfactual(group: Sequence[EstimatorInput]) -> list[Floats]:
     advantages = []
     for episode in group:
         values = needed(episode.turn_values, "values of turns that were played on from").copy()
+        # From the end on, so that the value after an unknown one is known.
         for turn in range(len(values) - 2, -1, -1):
             if np.isnan(values[turn]):
                 values[turn] = values[turn + 1]
@@ -107,6 +109,7 @@ def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
     for row, episode in enumerate(group):
         count = int(episode.mask.sum())
         norms = needed(episode.score_norms, "score norms")
+        # What comes from each token on: sums from the back.
         returns[row, :count] = episode.rewards_by_token()[episode.mask][::-1].cumsum()[::-1]
         weights[row, :count] = np.nan_to_num(norms[episode.mask]).cumsum()
     baselines = np.array([_baseline(*column) for column in zip(returns.T, weights.T, strict=True)])
@@ -149,6 +152,7 @@ def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list
     for episode, row, outcome in zip(group, rewards, outcomes, strict=True):
         spread = np.zeros(len(episode.mask))
         if len(row):
+            # A mean of means: a long episode has no larger say in the baseline than a short one.
             others = (means.sum() - row.mean()) / max(len(means) - 1, 1)
             returns = row - others if len(means) > 1 else np.zeros(len(row))
             for step in range(len(returns) - 2, -1, -1):
@@ -197,6 +201,7 @@ def information_gain(
     for index, (episode, row) in enumerate(zip(group, gains, strict=True)):
         own = scores[place : place + len(row)]
         place += len(row)
+        # The outcome stands for the last turn, after which no probability is measured.
         numbers = np.append(own, scores[len(flat) + index])[: episode.turns]
         advantages.append(discounted(numbers, discount))
     return advantages

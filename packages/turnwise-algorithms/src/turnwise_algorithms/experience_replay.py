@@ -48,6 +48,7 @@ def freshness(
 
 def importances(chances: NDArray[np.float64], importance: float) -> NDArray[np.float64]:
     """The weights of the drawn, by the chance that each had: its power -importance, 1 at most."""
+    # N falls out of (N P)^-importance, since the largest weight divides all.
     weights = chances**-importance
     scaled: NDArray[np.float64] = weights / weights.max()
     return scaled

@@ -48,6 +48,7 @@ def hca(
     """
     bound = np.log(ratio_cap)
     return [
+        # The cap before exp: a turn is a product over its tokens, and would overflow.
         (1 - np.exp(np.minimum(-criticality(episode), bound))) * turn_returns(episode, discount)
         for episode in group
     ]
@@ -79,6 +80,7 @@ def hcapo(
     totals = np.array([episode.total_reward for episode in group], np.float64)
     refined = []
     for episode, total in zip(group, totals, strict=True):
+        # By token, or long turns would all be improbable.
         lengths = np.maximum(_by_turn(episode, np.ones(len(episode.mask))), 1)
         means = _by_turn(episode, episode.hindsight_logprobs) / lengths
         likely = np.exp(means / hindsight_temperature)

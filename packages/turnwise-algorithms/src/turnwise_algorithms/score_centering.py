@@ -30,5 +30,6 @@ def expected(policy: "Tensor", sampler: "Tensor", low: float, high: float) -> "T
     """sum_v sg(clamp(p_v, (1 - low) q_v, (1 + high) q_v)) log p_v, from log-probabilities [n, V] of
     policy and sampler to [n]."""
     sampled = sampler.exp()
+    # q times clamp(p / q, …), without dividing by a q that is 0.
     mass = policy.detach().exp().clamp(min=(1 - low) * sampled, max=(1 + high) * sampled)
     return (mass * policy).sum(-1)

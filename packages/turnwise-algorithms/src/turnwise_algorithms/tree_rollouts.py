@@ -158,6 +158,7 @@ async def entropy_branches(
         for member, turn in _after_tools(grown):
             first = turn_entropy(group.trajectories[roots[member.episode]], 0, entropy_tokens)
             rise = turn_entropy(member, turn, entropy_tokens) - first
+            # By place and seed alone: a resumed run branches where the first one did.
             draw = derive(seed, "branches", group.id, member.episode, turn) / 2**63
             if draw < branch_probability + entropy_weight * rise:
                 places.append((member, turn))
@@ -198,6 +199,7 @@ def _draw(members: Sequence[Trajectory], count: int, stream: random.Random) -> l
     places: list[Place | None] = [*(inner or [(member, member.first_turn) for member in members])]
     if not places:
         return [None] * count
+    # Around again from the first, so that no turn has two branches more than another.
     order = stream.sample(places, len(places))
     return [order[index % len(order)] for index in range(count)]
 
@@ -210,6 +212,7 @@ def _after_tools(members: Sequence[Trajectory]) -> list[Place]:
         if member.reward is None:
             continue
         for turn in _own_turns(member):
+            # Before its first own turn a branch stands where its parent was branched already.
             step = member.turns[turn - 1].step if turn > member.first_turn else None
             if step is not None and step.results:
                 found.append((member, turn))

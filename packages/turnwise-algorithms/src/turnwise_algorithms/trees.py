@@ -71,6 +71,7 @@ def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
     lengths = np.zeros(len(group))
     for index in range(len(group)):
         for owner, end in _path(group, index):
+            # Of an ancestor only the turns before the branch are on this episode's way.
             sampled = group[owner].mask & (group[owner].turn < end)
             lengths[index] += sampled.sum()
     return lengths
@@ -82,6 +83,7 @@ def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
     sums = [np.zeros(episode.turns) for episode in group]
     for index, number in enumerate(numbers):
         for owner, end in _path(group, index):
+            # Kept where the turn was sampled: that episode alone has its tokens in the loss.
             sums[owner][group[owner].first_turn : end] += number
     return sums
 
@@ -113,6 +115,7 @@ def _path(group: Sequence[EstimatorInput], index: int) -> Iterator[tuple[int, in
         first, parent = group[owner].first_turn, _parent(group[owner])
         if parent == owner:
             return
+        # A branch before its parent's own first turn shares nothing that the parent sampled.
         owner, end = parent, min(first, end)
 
 

@@ -48,6 +48,7 @@ def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbe
     advantages = []
     for index, row in enumerate(rewards):
         numbers = np.zeros(len(row))
+        # With one turn there is no turn before the last, whose reward would be compared by itself.
         numbers[-1:] = (outcome if len(row) > 1 else together)[index]
         for turn in range(len(row) - 2, -1, -1):
             numbers[turn] = scores[turn][index] + discount * numbers[turn + 1]

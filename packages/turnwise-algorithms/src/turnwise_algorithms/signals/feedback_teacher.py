@@ -71,6 +71,7 @@ def _lesson(member: Trajectory) -> Lesson | None:
     chosen = next(wrong, replied[-1])
     taught = wanted & (tokens.turn == chosen)
     places = np.flatnonzero(taught)
+    # Up to the last taught token: nothing after it is read, and so nothing of what came later.
     return Lesson(member, taught[: places[-1] + 1], int(places[0]), replies[chosen])
 
 

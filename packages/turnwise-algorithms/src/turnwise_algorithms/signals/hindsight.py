@@ -20,6 +20,7 @@ from turnwise.tokens import KeptTokens, Source
 from turnwise.types import Group, Observation, Trajectory
 
 HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
+# The longest text that `.3g` writes.
 LONGEST_REWARD = -1.23e-100
 
 

@@ -75,6 +75,7 @@ class InformationGain:
             measured = np.array([next(means) for _ in acted], np.float64)
             turns = np.arange(acted[-1] + 1 if acted else 0)
             found.append(
+                # A turn without a sampled token takes the value of the next that has one.
                 measured[np.searchsorted(acted, turns, side="left")] if acted else measured
             )
         return found
@@ -108,6 +109,7 @@ def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:
         )
     tokens = scaffold.render(Action("", answer=answer))
     others = [scaffold.render(Action("", answer=probe)) for probe in PROBES if probe != answer]
+    # What answers that begin and end otherwise have in common is the scaffold's.
     start = min(_common(tokens, other) for other in others)
     end = min(_common(tokens[::-1], other[::-1]) for other in others)
     own = np.zeros(len(tokens), np.bool_)

@@ -57,6 +57,7 @@ class Replay(Beside):
         """Take in what the step was learned from."""
         rewards = {str(member.id): member.reward or 0.0 for member in graded(groups)}
         for example in policy_examples(groups, credits, self.algorithm, True):
+            # Without images, which each checkpoint would hold, and without old records of experts.
             if example.trained.any() and not example.images:
                 priority = abs(rewards[example.name]) + TINY
                 self.past.append(Past(replace(example, experts=None), priority, self._step))

@@ -46,6 +46,7 @@ class Sampler(Beside):
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Take the weights that sampled: the policy's, before its update."""
+        # Before the update, with `max_staleness` 0: these weights are those that sampled.
         self.model.load_state_dict(self._changed(self.policy.state_dict()))
         return Signals()
 

@@ -118,6 +118,7 @@ class SelfTeacher:
         own = dict(self.model.named_parameters())
         self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}
         local = self._ranks.local
+        # In float32 whatever the model's type: bfloat16 would round the small steps away.
         self._average = {n: local(mine).detach().float() for n, (_, mine) in self._pairs.items()}
         self._divergence = self._tokens = 0.0
 
@@ -135,6 +136,7 @@ class SelfTeacher:
             for member in members:
                 others = [sibling for sibling in successes if sibling is not member]
                 if others:
+                    # Without its prompt, which the taught trajectory has itself.
                     shown = others[0].tokens.ids[_start(others[0]) :]
                     found.append(Lesson(member, wanted_of(member), _start(member), shown))
         return found
@@ -161,6 +163,7 @@ class SelfTeacher:
         for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
             divergences, weights = self._divergences(batch)
             told = counts and is_leader(self._ranks)
+            # A rank without a lesson left takes part in the others' pass, with a gradient of 0.
             total = (divergences * weights).sum() * told
             if not math.isfinite(total.item()):
                 problem = problem or f"the self-teacher's loss is {total.item()}"
@@ -233,6 +236,7 @@ class SelfTeacher:
     ) -> tuple[Tensor, Tensor]:
         layer = OutputLayer.of(policy, self.temperature)
         function = partial(_compared, layer, shown_layer, self.config.alpha, kept)
+        # Half as many rows: the logits of two models are held at once.
         rows, hidden = layer.rows(LOGITS_PER_CHUNK // 2), self._read(policy, sequences)
         tensors = hidden, told, targets, torch.arange(len(targets))
         divergences, logprobs = in_chunks(function, rows, *tensors)
