@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnwise.monitor.echo_trap import Thresholds, detect
+from turnwise.monitor.echo_trap import Thresholds, detect, detections
 
 STEPS = 60
 
@@ -36,6 +36,9 @@ def test_it_comes_before_the_reward_falls() -> None:
     lines = history(fall(15, 12, 0.4, 0.05), fall(15, 12, 1.2, 0.2), reward)
     warned = first_warning(lines)
     assert 20 <= warned <= 35
+    ends = range(Thresholds().fewest_steps, STEPS + 1)
+    by_itself = [detect(lines[:end], 1.0, Thresholds()) for end in ends]
+    assert list(detections(lines, 1.0, Thresholds())) == by_itself
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,8 +11,9 @@ counts when it is far beyond what the steps of a window differ by. Steps in whic
 was not measured stand for nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import fmean, variance
 
 SPREAD, ENTROPY, REWARD = "reward/group_std", "policy/entropy", "reward/mean"
@@ -77,34 +78,43 @@ def detect(
     history: Sequence[Mapping[str, float]], highest_reward: float, thresholds: Thresholds
 ) -> EchoTrap | None:
     """The warning that the last step of a run's metrics calls for, if it does."""
-    window = thresholds.window
+    return [None, *detections(history, highest_reward, thresholds)][-1]
+
+
+def detections(
+    history: Sequence[Mapping[str, float]], highest_reward: float, thresholds: Thresholds
+) -> Iterator[EchoTrap | None]:
+    """Yield for each measured step, from the first with enough before it, the warning that it calls
+    for, or None. One pass over the history."""
+    window, highest = thresholds.window, 0
     known = [line for line in history if SPREAD in line and REWARD in line]
-    if len(known) < thresholds.fewest_steps:
-        return None
-    spreads = averages([line[SPREAD] for line in known], window)
-    rewards = averages([line[REWARD] for line in known], window)
-    if not _fallen([line[SPREAD] for line in known], thresholds):
-        return None
-    before = rewards[max(0, len(rewards) - 1 - window)]
-    rising = rewards[-1] > before + thresholds.gain * abs(highest_reward)
-    if rising or rewards[-1] >= thresholds.solved * highest_reward:
-        return None
+    spreads, rewards = (averages([line[k] for line in known], window) for k in (SPREAD, REWARD))
     entropies = averages([line[ENTROPY] for line in known if ENTROPY in line], window)
-    return EchoTrap(
-        step=int(known[-1]["step"]),
-        spread=(max(spreads), spreads[-1]),
-        entropy=(max(entropies), entropies[-1]) if entropies else None,
-        reward=(before, rewards[-1]),
-    )
+    counts = list(accumulate(ENTROPY in line for line in known))
+    for place in range(1, len(spreads)):
+        highest = max(highest, place, key=spreads.__getitem__)
+        before, present = rewards[max(0, place - window)], rewards[place]
+        still = present <= before + thresholds.gain * abs(highest_reward)
+        best, last = ([line[SPREAD] for line in known[at : at + window]] for at in (highest, place))
+        failing = still and present < thresholds.solved * highest_reward
+        if not (failing and _fallen(best, last, thresholds)):
+            yield None
+        else:
+            end = place + window - 1
+            certain = entropies[: max(0, counts[end] - window + 1)]
+            yield EchoTrap(
+                step=int(known[end]["step"]),
+                spread=(spreads[highest], spreads[place]),
+                entropy=(max(certain), certain[-1]) if certain else None,
+                reward=(before, present),
+            )
 
 
-def _fallen(spreads: Sequence[float], thresholds: Thresholds) -> bool:
-    """Whether the present average is far enough below the highest, and surely so (Welch's t)."""
-    window = thresholds.window
-    windows = [spreads[end - window : end] for end in range(window, len(spreads) + 1)]
-    highest, present = max(windows, key=fmean), windows[-1]
+def _fallen(highest: Sequence[float], present: Sequence[float], thresholds: Thresholds) -> bool:
+    """Whether the spreads of the present window are far enough below those of the highest, and
+    surely so (Welch's t)."""
     fall = fmean(highest) - fmean(present)
-    error = ((variance(highest) + variance(present)) / window) ** 0.5
+    error = ((variance(highest) + variance(present)) / thresholds.window) ** 0.5
     small = fmean(present) <= thresholds.spread * fmean(highest)
     return fall > 0 and small and fall >= thresholds.certainty * error
 

@@ -80,13 +80,12 @@ async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) ->
 
 def warnings_of(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
     """The steps at which a run's metrics have the signs of an Echo Trap."""
-    from turnwise.monitor.echo_trap import Thresholds, detect
+    from turnwise.monitor.echo_trap import Thresholds, detections
 
     thresholds, found, quiet = Thresholds(), [], 0
     highest = max((line.get("reward/mean", 0.0) for line in lines), default=1.0)
-    for count in range(1, len(lines) + 1):
-        trap = detect(lines[:count], max(1.0, highest), thresholds) if count > quiet else None
-        if trap is not None:
+    for trap in detections(lines, max(1.0, highest), thresholds):
+        if trap is not None and trap.step > quiet:
             found.append((trap.step, str(trap)))
-            quiet = count + thresholds.pause
+            quiet = trap.step + thresholds.pause
     return found

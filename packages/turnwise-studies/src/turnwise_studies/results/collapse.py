@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.monitor.echo_trap import Thresholds, averages, detect
+from turnwise.monitor.echo_trap import Thresholds, averages, detections
 from turnwise.storage.run_folder import RunFolder
 
 SUCCESS = "rollout/success"
@@ -36,9 +36,8 @@ def collapse(run: Path) -> float | None:
 
 def warning(run: Path) -> float | None:
     """The first step at which the Echo Trap would be warned of, where the highest reward is 1."""
-    history = _history(run)
-    steps = range(1, len(history) + 1)
-    return next((step for step in steps if detect(history[:step], 1.0, Thresholds())), None)
+    found = filter(None, detections(_history(run), 1.0, Thresholds()))
+    return next((trap.step for trap in found), None)
 
 
 def _history(run: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from turnwise.monitor.echo_trap import EchoTrap, Thresholds, detect
+from turnwise.monitor.echo_trap import EchoTrap, Thresholds, detections
 from turnwise_trust.copying import COPIED
 from turnwise_trust.doctor.log import Log
 from turnwise_trust.doctor.rules.base import Cause, Rule, cause, fallen, learns, outcome
@@ -74,9 +74,7 @@ def _trap(log: Log) -> EchoTrap | None:
                 table.setdefault(int(step), {"step": float(step)})[name] = float(value)
     history = [table[step] for step in sorted(table)]
     highest = max([1.0, *log.values("reward/mean").tolist()])
-    ends = range(Thresholds().fewest_steps, min(len(history), 512) + 1)
-    found = (detect(history[:end], highest, Thresholds()) for end in ends)
-    return next((one for one in found if one is not None), None)
+    return next(filter(None, detections(history, highest, Thresholds())), None)
 
 
 def length(log: Log) -> Iterable[Cause]:
