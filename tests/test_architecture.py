@@ -51,6 +51,12 @@ def test_importing_is_light_and_silent() -> None:
     [
         ("from turnwise.commands.cli import main; main(['--help'])", "torch"),
         ("from turnwise.commands.catalogue import catalogue; catalogue()", "torch"),
+        ("import turnwise.evaluation.kept, turnwise.evaluation.expected", "torch transformers"),
+        pytest.param(
+            "import turnwise_view.dashboard.answers, turnwise_view.top",
+            "torch transformers",
+            marks=pytest.mark.wing("view"),
+        ),
         (
             "from turnwise.algorithms.parts import PARTS; [p.names() for p in PARTS.values()]",
             "torch",
@@ -65,7 +71,7 @@ def test_importing_is_light_and_silent() -> None:
             "torch",
         ),
     ],
-    ids=["help", "catalogue", "parts", "environments", "public names"],
+    ids=["help", "catalogue", "comparisons", "dashboard", "parts", "environments", "public names"],
 )
 def test_what_computes_nothing_loads_nothing_heavy(code: str, heavy: str) -> None:
     """The names of parts that are made of torch excepted."""

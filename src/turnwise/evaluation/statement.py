@@ -12,17 +12,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import best_constant_answer
-from turnwise.models.load import device_of
 from turnwise.threads import physical_cores
 from turnwise.types import Task
 
 if TYPE_CHECKING:
+    import torch
+
     from turnwise.parts.components import Components
 
 PACKAGES = ("torch", "transformers")
@@ -40,6 +39,8 @@ def statement(
     recipe: Recipe, environment: Environment, heldout: Sequence[Task], policy: str
 ) -> dict[str, str]:
     """List them by short names; `heldout` was played, by the weights that `policy` says."""
+    from turnwise.models.load import device_of  # a model library, which comparisons do without
+
     spec = environment.spec
     return {
         "policy": policy,
@@ -60,10 +61,14 @@ def statement(
     }
 
 
-def machine(device: torch.device) -> str:
+def machine(device: "torch.device") -> str:
     """Processor, cores, memory, and the accelerator that a device is."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
+    gpu = "no GPU"
+    if device.type == "cuda":
+        import torch
+
+        gpu = torch.cuda.get_device_name(device)
     return f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
 
 

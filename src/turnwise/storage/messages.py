@@ -7,8 +7,6 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
@@ -145,6 +143,8 @@ def conversations(
     folder: RunFolder, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[list[dict[str, Any]] | None]:
     """Rows of a run as messages, each as `messages_of` makes them."""
+    from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(str(folder.tokenizer))
     for row in rows:
         yield messages_of(row, tokenizer.decode)
