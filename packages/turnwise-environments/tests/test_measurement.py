@@ -23,6 +23,7 @@ from turnwise_environments.commands import (
     write_measurements,
 )
 from turnwise_environments.measurement import Measurement, measure, measure_all
+from turnwise_environments.serve import offer_of
 
 OWN = '''
 import asyncio, json, os
@@ -145,9 +146,9 @@ def test_the_oracle_is_of_the_tasks_that_it_knows(own: Path) -> None:
 def test_the_table_says_no_in_capitals() -> None:
     row = Measurement("function_calling", 20000, 1.0, 0.0, 0.125, True, None, False, 12.4)
     console = Console(width=80, record=True)
-    console.print(environments_table([vars(row), vars(Measurement("b", note="give a file"))]))
+    console.print(environments_table([vars(row), vars(Measurement("b", note="[/a]: give a file"))]))
     text = console.export_text()
-    assert all(part in text for part in ("100.0%", "12.5%", "yes –   NO", "b: give a file"))
+    assert all(part in text for part in ("100.0%", "12.5%", "yes –   NO", "b: [/a]: give a file"))
     assert "…" not in text
 
 
@@ -210,3 +211,5 @@ def test_names_with_options_as_on_a_command_line() -> None:
     ]
     with pytest.raises(ConfigError, match="id=Taxi-v4: name the environment first"):
         named_with_options(["id=Taxi-v4"])
+    with pytest.raises(ConfigError, match="5: name one only, and write its options as key=value"):
+        offer_of("village", ["5"], 1, 60.0)

@@ -211,6 +211,7 @@ BROKEN = {
         "refers to itself",
     ),
     "nowhere": ('{"openapi": "3.0.0", "paths": {"/a": {"$ref": "b.json"}}}', "refers to nothing"),
+    "an empty path": ('{"openapi": "3.0.0", "paths": {"/a": null}}', "/a is not as OpenAPI has it"),
 }
 
 
@@ -221,6 +222,35 @@ def test_a_broken_description_is_told(tmp_path: Path, name: str) -> None:
     path.write_text(text)
     with pytest.raises(DataError, match=f"broken.json.*{reason}"):
         Api(str(path), "http://localhost:1")
+
+
+def test_parameters_whose_names_and_types_python_lacks(tmp_path: Path) -> None:
+    query = {"name": "id", "in": "query", "schema": {"type": ["integer", "null"]}}
+    optional = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+    parameters = [
+        {"name": "id", "in": "path", "schema": {"type": "integer"}},
+        query,
+        {"name": "from", "in": "query"},
+        {"name": "$top", "in": "query", "schema": optional},
+    ]
+    paths = {
+        "/a/{id}": {"get": {"operationId": "a b", "parameters": parameters}},
+        "/b": {"get": {"operationId": "a-b"}},
+    }
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({"openapi": "3.1.0", "paths": paths}))
+    first, second = Api(str(path), "http://localhost:1").tools()
+    assert (first.name, second.name) == ("a_b", "a_b_")
+    assert set(first.schema["parameters"]["properties"]) == {"id", "id_", "from_", "top"}
+    assert first.check({"id": 1, "id_": 2, "from_": "x", "top": 0.5})["top"] == 0.5
+
+
+@pytest.mark.parametrize("calls", ["pets", [{"name": "pets"}], None])
+def test_broken_calls_of_a_question_are_told(tmp_path: Path, description: str, calls: Any) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps({"question": "a?", "answer": "b", "calls": calls}))
+    with pytest.raises(DataError, match="'calls' is a list"):
+        OpenApiEnvironment(description, "http://localhost:1", ApiQuestions(file=str(path)))
 
 
 def test_what_cannot_be_asked_is_told(tmp_path: Path, description: str) -> None:

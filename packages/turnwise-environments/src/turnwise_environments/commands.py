@@ -101,6 +101,14 @@ def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]
     return named
 
 
+def one_with_options(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The one of such words. Raises ConfigError where they name several."""
+    first, *others = named_with_options(words)
+    if others:
+        raise ConfigError(f"{others[0][0]}: name one only, and write its options as key=value")
+    return first
+
+
 def write_measurements(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write an audit for each measurement (`Measurement`, as a mapping)."""
     for number, row in enumerate(rows, 1):
@@ -141,14 +149,14 @@ def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     words = {True: "yes", False: "NO", None: "–"}
     for row in rows:
         if row["note"]:
-            table.add_row(row["name"], *["–"] * 6)
+            table.add_row(escape(row["name"]), *["–"] * 6)
             continue
         rates = ["–" if row[key] is None else f"{row[key]:.1%}" for key in SCORES]
         checks = " ".join(f"{words[row[key]]:<3}" for key in CHECKS)
         speed = f"{row['steps_per_second']:.0f}"
-        table.add_row(row["name"], str(row["tasks"]), *rates, checks, speed)
+        table.add_row(escape(row["name"]), str(row["tasks"]), *rates, checks, speed)
     notes = [f"{row['name']}: {note}" for row in rows for note in _notes(row)]
-    table.caption = "\n".join(notes) or None
+    table.caption = escape("\n".join(notes)) or None
     return table
 
 
@@ -187,7 +195,7 @@ def _parts(names: list[str]) -> tuple[str, Mapping[str, RewardPart]]:
 
     if not names:
         return "parts", {name: REWARD_PARTS.get(name) for name in REWARD_PARTS.descriptions()}
-    ((name, options),) = named_with_options(names)[:1]
+    name, options = one_with_options(names)
     part = None if name in ENVIRONMENTS.descriptions() else REWARD_PARTS.get(name)
     kind = None if part is None else part.function
     if part is None or (isinstance(kind, type) and issubclass(kind, Environment)):
@@ -221,7 +229,7 @@ def parts_table(title: str, rows: list[dict[str, Any]]) -> Table:
         "range",
         Column("options", overflow="fold"),
         "meaning",
-        title=title,
+        title=escape(title),
     )
     for row in rows:
         options = ", ".join(f"{name}={_written(value)}" for name, value in row["options"].items())
@@ -284,8 +292,8 @@ def inject(
 
     if runner not in ("plain", "pytest"):
         raise ConfigError(f"--runner is plain or pytest, not {runner!r}")
-    if output.exists() or output.suffix != ".jsonl":
-        raise ConfigError(f"{output}: give a new file whose name ends with .jsonl")
+    if output.exists() or output.suffix != ".jsonl" or not output.parent.is_dir():
+        raise ConfigError(f"{output}: give a new file, in a folder, whose name ends with .jsonl")
     limits = Limits(seconds=seconds, cpu_seconds=seconds)
     with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
         records = list(injected(repository, sandbox, runner, count))

@@ -86,7 +86,7 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
     environment = make_environment(name, options)
     tasks = all_tasks(environment)
     chosen = spread(tasks, most_tasks)
-    compared = chosen[:: max(1, len(chosen) // COMPARED)][:COMPARED]
+    compared = spread(chosen, COMPARED)
     known = list(oracles(environment, chosen))
     scripts = {
         "random": [(task, random_script(environment, task)) for task in chosen],

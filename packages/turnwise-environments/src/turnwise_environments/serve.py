@@ -84,7 +84,7 @@ def serve_environment(
 def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "Offer":
     """The offer of a recipe's environment, or of one. Raises ConfigError for neither's name."""
     from turnwise.environments.registry import environment_of, make_environment
-    from turnwise_environments.commands import named_with_options
+    from turnwise_environments.commands import one_with_options
     from turnwise_environments.serving.offer import LIMITS, Offer
 
     if name in shipped_recipes() or name.endswith(".toml"):
@@ -92,8 +92,8 @@ def offer_of(name: str, changes: list[str], sessions: int, silence: float) -> "O
         if recipe.reward is not None:
             say("the recipe's [reward] is left out: verdicts are the environment's own")
         return Offer(environment_of(recipe), recipe.rollout, sessions, silence, say)
-    ((name, options),) = named_with_options([name, *changes])
-    return Offer(make_environment(name, options), LIMITS, sessions, silence, say)
+    environment = make_environment(*one_with_options([name, *changes]))
+    return Offer(environment, LIMITS, sessions, silence, say)
 
 
 def say(text: str) -> None:

@@ -50,7 +50,7 @@ WING = Wing(
         "index": {
             "embedding": (
                 "turnwise_environments.retrieval:make_index",
-                "passages near in meaning, by an endpoint's vectors",
+                "passages near in meaning, by the vectors of an embedding",
             )
         },
     },

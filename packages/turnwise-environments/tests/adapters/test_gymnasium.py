@@ -13,7 +13,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Action, ToolCall
 from turnwise_environments import measurement
-from turnwise_environments.adapters.gymnasium import Gymnasium
+from turnwise_environments.adapters.gymnasium import Gymnasium, _without_escapes
 
 OWN = '''
 import gymnasium, numpy
@@ -177,6 +177,8 @@ async def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
         ({"id": "FrosenLake-v1", "success": 1}, "FrosenLake-v1 cannot be made"),
         ({"id": "Pendulum-v1", "success": 1}, "they have to be Discrete"),
         ({"id": "FrozenLake-v1", "success": 1, "actions": ["a"]}, "has 4 actions"),
+        ({"id": "FrozenLake-v1", "success": 1, "actions": [*"aabcd"]}, "has 4 actions"),
+        ({"id": "FrozenLake-v1", "success": 1, "arguments": {"map_name": "9x9"}}, "9x9"),
         ({"id": "FrozenLake-v1", "success": 1, "arguments": {"ice": 1}}, "ice"),
         ({"id": "FrozenLake-v1", "success": 1, "describe": "tell"}, "names no function"),
         ({"id": "nowhere.py:Counter-v0", "success": 1}, "no such file"),
@@ -185,6 +187,10 @@ async def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_environment("gymnasium", options)
+
+
+def test_colours_in_words() -> None:
+    assert _without_escapes("\x1b[41mS\x1b[0mF\x1b[32mG\x1b[39m") == "[red S]F[green G]"
 
 
 def test_a_description_that_is_no_text(own: Path) -> None:

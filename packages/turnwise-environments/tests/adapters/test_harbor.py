@@ -238,8 +238,14 @@ def test_links_out_of_a_tasks_folder_are_not_followed(tmp_path: Path) -> None:
     }
 
 
+def test_a_star_ends_at_a_slash(tmp_path: Path) -> None:
+    write(tmp_path, {"src/a.txt": "a", "src/deep/b.txt": "b", "c.txt": "c", "d.py": "d"})
+    copied = _copied(tmp_path, ("src*", "*.txt", "/app/"))
+    assert [where for where, _, _ in copied] == ["app/a.txt", "app/deep/b.txt", "app/c.txt"]
+
+
 def test_a_shells_bracket_is_no_list() -> None:
-    text = "FROM x\nRUN [ -d /app ] || mkdir /app\nCOPY [ab].txt /app/"
+    text = "FROM x\nRUN\t[ -d /app ] || mkdir /app\nCOPY [ab].txt /app/"
     assert len(read_dockerfile(text).steps) == 2
     with pytest.raises(UnsupportedDockerfile, match="cannot be read"):
         read_dockerfile("FROM x\nENV A=it's fine")

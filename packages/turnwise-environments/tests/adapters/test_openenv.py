@@ -213,6 +213,14 @@ def test_a_server_without_sessions(schema_only: str) -> None:
         played_all(environment, all_tasks(environment)[:1], [[]])
 
 
+async def test_a_tool_that_the_recipe_adds(schema_only: str) -> None:
+    environment = make_environment("openenv", {"url": schema_only}, tools=["calculate"])
+    step = await environment.step(
+        Action("", calls=(ToolCall("calculate", {"expression": "6 * 7"}),))
+    )
+    assert [result.content for result in step.results] == ["42"]
+
+
 def against(reply: str | None) -> Callable[[], Awaitable[None]]:
     """Asks a server that always says `reply`; None is silence."""
     from websockets.asyncio.server import ServerConnection, serve
@@ -243,6 +251,7 @@ def against(reply: str | None) -> Callable[[], Awaitable[None]]:
         ("[]", "no message"),
         ('{"type": "observation", "data": {}}', "without an observation"),
         ('{"type": "observation", "data": {"observation": {}, "reward": NaN}}', "reward is nan"),
+        ('{"type": "observation", "data": {"observation": {}, "reward": "high"}}', "is 'high'"),
         ('{"type": "error", "data": {"code": "CAPACITY_REACHED", "message": "full"}}', "full"),
     ],
 )

@@ -184,6 +184,8 @@ FORMS = [
     ("<think>a</think><tool_call>b", ("think", "tool_call"), 0.0),
     ("", ("think", "tool_call"), 0.0),
     ("<think>a" * 2000, ("think", "tool_call"), 0.0),
+    ("<think>a</think>b</think><tool_call>c</tool_call>", ("think", "tool_call"), 0.0),
+    (f"<think>{'word ' * 4000}</think><tool_call>b", ("think", "tool_call"), 0.0),
 ]
 
 

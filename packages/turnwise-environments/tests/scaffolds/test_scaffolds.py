@@ -111,6 +111,7 @@ NO_BLOCKS = [
     ("no code", "no whole block"),
     ("<code>search('a')", "no whole block"),
     ("<code></code>", "block is empty"),
+    ("<code>" + "\n" * 4000, "no whole block"),
     ("<code>search('a')</code><code>search('b')</code>", "several blocks"),
     ("<code>search(</code>", "no Python"),
     ("<code>x = search('a')</code>", "not the call of a tool"),

@@ -178,6 +178,11 @@ def test_a_failing_environment_gives_no_grade_and_no_secrets() -> None:
     assert "sesame" not in json.dumps([broken, state])
 
 
+def test_an_environment_without_tools() -> None:
+    bare = make_environment("mathematics", {**FEW, "interpreter": "none"})
+    assert [one["done"] for one in said(bare, reset(task=0), step(answer="1"))] == [False, True]
+
+
 def test_a_seed_chooses_the_task() -> None:
     first, second, again = said(Capitals(), reset(seed=0), reset(seed=1), reset(seed=2))
     assert first != second

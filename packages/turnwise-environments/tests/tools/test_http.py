@@ -106,7 +106,13 @@ def test_redirects_are_held_to_the_same_rules(fetcher: Fetcher, place: str) -> N
     assert fetcher.fetch(f"http://{place}/to//html").startswith(f"[from http://{place}/html]\nBig")
     with pytest.raises(ToolError, match="more than 5 redirects"):
         fetcher.fetch(f"http://{place}/loop")
-    for target in ("http://localhost:1/", "http://example.org/", "file:///etc/passwd", "//x.org/"):
+    for target in (
+        "http://localhost:1/",
+        "http://example.org/",
+        "file:///etc/passwd",
+        "//x.org/",
+        "http://[",
+    ):
         with pytest.raises(ToolError, match=r"not allowed|no address"):
             fetcher.fetch(f"http://{place}/to/{target}")
 
@@ -139,6 +145,17 @@ def test_addresses_that_are_not_public_are_refused(place: str) -> None:
     refused = ("10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1%eth0", "0.0.0.0")
     assert not any(map(_is_public, refused))
     assert all(map(_is_public, ("93.184.216.34", "2606:2800:220:1::1")))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]:8000"])
+def test_a_port_may_be_named_that_is_the_schemes_own(host: str) -> None:
+    assert Fetcher([host], allow_private=True).checked(f"http://{host}/")[1] in host
+
+
+@pytest.mark.parametrize("charset", ["idna", "a\0b", "none"])
+def test_a_page_whose_head_or_charset_is_odd(charset: str) -> None:
+    page = Page("", 200, "text/html", b"<head><title>a</title><body>b", False, charset)
+    assert text_of(page) == "b"
 
 
 def test_patterns_of_hosts() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import time
@@ -230,6 +231,21 @@ async def test_a_program_that_is_no_server_leaves_no_error_behind(source: str) -
     await asyncio.sleep(0.5)
     gc.collect()
     assert told == []
+
+
+async def test_a_reset_that_is_given_up_leaves_no_program(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    source = f"open({str(begun)!r}, 'w').write(str(__import__('os').getpid())); input()"
+    environment = Mine(McpServer(command=[sys.executable, "-c", source], seconds=A_HANG))
+    resetting = asyncio.create_task(environment.reset(Task("a", "b"), 0))
+    async with asyncio.timeout(A_HANG):
+        while not (begun.exists() and begun.read_text()):
+            await asyncio.sleep(0.01)
+    resetting.cancel()
+    await asyncio.wait({resetting})
+    await environment.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 class Mine(McpTools, Environment):

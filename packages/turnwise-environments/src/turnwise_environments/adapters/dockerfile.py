@@ -78,7 +78,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
     kept = [line for line in lines if line and not line.lstrip().startswith("#")]
     whole = "\n".join(kept).removesuffix("\\").replace("\\\n", " ")
     for line in whole.splitlines():
-        name, _, rest = line.strip().partition(" ")
+        name, rest = [*line.split(maxsplit=1), ""][:2]
         if re.search(r"<<-?['\"]?\w", rest) and name.upper() in ("RUN", "COPY", "ADD"):
             raise UnsupportedDockerfile("its Dockerfile has a here-document")
         yield name.upper(), rest.strip()

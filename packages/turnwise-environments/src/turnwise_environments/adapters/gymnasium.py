@@ -176,7 +176,7 @@ def _made(name: str, arguments: Mapping[str, Any]) -> Any:
 
     try:
         return gymnasium.make(name, disable_env_checker=True, **arguments)
-    except (gymnasium.error.Error, ModuleNotFoundError, TypeError) as error:
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError, LookupError) as error:
         raise ConfigError(f"gymnasium: {name} cannot be made: {error}") from error
 
 
@@ -192,7 +192,7 @@ def _first_action(made: Any, id: str) -> int:
 def _names(count: int, id: str, given: Sequence[str]) -> tuple[str, ...]:
     known = ACTIONS.get(id.rpartition(":")[2].partition("-v")[0], ())
     names = tuple(given or known or (str(number) for number in range(count)))
-    if len(set(names)) != count:
+    if not len(names) == len(set(names)) == count:
         raise ConfigError(f"gymnasium: {id} has {count} actions: give as many different names")
     return names
 
@@ -213,7 +213,7 @@ def _without_escapes(text: str) -> str:
 
     def word(found: re.Match[str]) -> str:
         codes = [int(code) for code in found[1].split(";") if code]
-        colours = [code % 10 for code in codes if 30 <= code <= 48]
+        colours = [code % 10 for code in codes if 30 <= code <= 48 and code != 39]
         return f"[{_COLOURS[colours[0]]} " if colours else "]"
 
     return _ESCAPE.sub(word, text)

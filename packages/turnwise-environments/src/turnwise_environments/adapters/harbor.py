@@ -12,7 +12,6 @@ reach 1, and doing nothing must not.
 
 import asyncio
 import base64
-import fnmatch
 import json
 import math
 import re
@@ -239,10 +238,7 @@ def _copied(context: Path, words: tuple[str, ...]) -> Iterable[tuple[str, bytes,
     *patterns, target = words
     for pattern in patterns:
         plain = PurePosixPath(pattern.lstrip("/")).as_posix()
-        chosen = sorted(
-            path for path in context.rglob("*") if fnmatch.fnmatch(_below(path, context), plain)
-        )
-        for path in [context] if plain == "." else chosen:
+        for path in [context] if plain == "." else sorted(context.glob(plain)):
             within = sorted(path.rglob("*")) if path.is_dir() else [path]
             whole = path.is_dir() or not target.endswith("/")
             for file in within:

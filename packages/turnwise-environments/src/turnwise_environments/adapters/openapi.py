@@ -13,8 +13,9 @@ such files. Not here: parameters of headers and cookies, credentials.
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlencode, urlsplit
@@ -56,7 +57,11 @@ class Parameter:
         values = tuple(self.schema.get("enum") or ())
         if values and all(isinstance(value, str) for value in values):
             return Literal[values]
-        kind: Any = TYPES.get(self.schema.get("type"), str)
+        # 3.1 has lists of types, and any of several schemas, for what may be null.
+        given = [one.get("type") for one in (self.schema, *(self.schema.get("anyOf") or ()))]
+        names = {name for one in given for name in (one if isinstance(one, list) else [one])}
+        kinds = {TYPES.get(name, str) for name in names - {None, "null"}}
+        kind: Any = kinds.pop() if len(kinds) == 1 else str
         return kind if self.required else kind | None
 
     @property
@@ -177,7 +182,11 @@ class OpenApiEnvironment(Environment):
 
     def _read(self, record: Mapping[str, Any], where: str) -> Task:
         check_texts(record, ("question", "answer"), where)
-        calls = record.get("calls", [])
+        try:
+            given = record.get("calls", ())
+            calls = [{"name": one["name"], "arguments": dict(one["arguments"])} for one in given]
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{where}: 'calls' is a list of objects, name and arguments") from None
         for call in calls:
             if call["name"] not in self.api.operations:
                 raise DataError(f"{where}: the API has no operation {call['name']!r}")
@@ -193,34 +202,47 @@ def _operations(path: Path) -> list[Operation]:
         raise DataError(f"{path}: no OpenAPI description: {' '.join(str(error).split())}") from None
     if not isinstance(root, Mapping) or not str(root.get("openapi", "")).startswith("3."):
         raise DataError(f"{path}: no OpenAPI description of version 3: it says no 'openapi: 3.…'")
-    found = []
-    for route, shared in (root.get("paths") or {}).items():
-        shared = _resolved(root, shared, path)
-        if "get" in shared:
-            found.append(_operation(root, route, shared, path))
+    found: list[Operation] = []
+    route = "paths"
+    try:
+        for route, shared in (root.get("paths") or {}).items():
+            shared = _resolved(root, shared, path)
+            if "get" in shared:
+                names = {one.name for one in found}
+                found.append(_operation(root, route, shared, path, names))
+    except (AttributeError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: {route} is not as OpenAPI has it: {error!r}") from None
     return found
 
 
-def _operation(root: Mapping[str, Any], route: str, shared: Any, path: Path) -> Operation:
+def _operation(
+    root: Mapping[str, Any], route: str, shared: Any, path: Path, taken: Set[str]
+) -> Operation:
     own = shared["get"]
     listed = [*shared.get("parameters", ()), *own.get("parameters", ())]
     resolved = [_resolved(root, one, path) for one in listed]
     # An operation's own parameter stands for the path's of the same name.
     named = {(one["name"], one["in"]): one for one in resolved}
-    parameters = tuple(
-        Parameter(
-            name,
-            re.sub(r"\W|^(?=\d)", "_", name),
-            place,
-            one.get("required", False) or place == "path",
-            {**_resolved(root, one.get("schema", {}), path), **_examples(one)},
-        )
-        for (name, place), one in named.items()
-        if place in ("path", "query")
-    )
+    parameters: dict[str, Parameter] = {}
+    for (name, place), one in named.items():
+        if place in ("path", "query"):
+            argument = _name(name, parameters)
+            required = one.get("required", False) or place == "path"
+            schema = {**_resolved(root, one.get("schema", {}), path), **_examples(one)}
+            parameters[argument] = Parameter(name, argument, place, required, schema)
     plain = re.sub(r"\W+", "_", f"get{route}").strip("_")
     words = " ".join(str(own.get("summary") or own.get("description") or plain).split())
-    return Operation(re.sub(r"\W+", "_", own.get("operationId", plain)), route, words, parameters)
+    name = _name(str(own.get("operationId", plain)), taken)
+    return Operation(name, route, words, tuple(parameters.values()))
+
+
+def _name(text: str, taken: Container[str]) -> str:
+    """A name that an argument can have in Python, and that is not taken: `from_` for from."""
+    name = re.sub(r"\W+", "_", text).lstrip("_")  # with a _ before it a tool would leave it out
+    name = name if name.isidentifier() else f"x{name}"
+    while iskeyword(name) or name in taken:
+        name += "_"
+    return name
 
 
 def _examples(parameter: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,9 +153,9 @@ class OpenEnv(Environment):
         return Step(Observation(text), tuple(results), done=done, reward=reward)
 
     async def _stepped(self, call: ToolCall) -> "tuple[ToolResult, Reply | None]":
+        if call.name != "act":  # one that the recipe added, or none
+            return await self._run(call), None
         try:
-            if call.name != "act":
-                raise ToolError(f"there is no tool {call.name!r}; tools: act")
             reply = await self._asked(call.arguments)
         except ToolError as error:
             return ToolResult(call, f"Error: {error}", False), None
@@ -263,9 +263,9 @@ def _reply(data: Mapping[str, Any], url: str) -> Reply:
     observation, reward = data.get("observation"), data.get("reward")
     if not isinstance(observation, Mapping):
         raise InfrastructureError(f"openenv: {url}: a reply without an observation")
+    if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
+        raise InfrastructureError(f"openenv: {url}: the reward is {reward!r}")
     number = None if reward is None else float(reward)
-    if number is not None and not math.isfinite(number):
-        raise InfrastructureError(f"openenv: {url}: the reward is {number}")
     return Reply(observation, number, bool(data.get("done")))
 
 

@@ -27,7 +27,7 @@ INSTRUCTIONS = (
     "<code> and </code>. {tools}\nWhat comes of it stands between <output> and </output>. When you "
     'know the answer, write a block with final_answer("…") alone, without explanation.\n'
 )
-_BLOCK = re.compile(r"<code>\s*?\n?(.*?)\s*</code>", re.DOTALL)
+_BLOCK = re.compile(r"<code>\n?(.*?)</code>", re.DOTALL)
 ANSWER = "final_answer"
 PYTHON = "python"
 
@@ -87,8 +87,8 @@ class CodeScaffold(TextScaffold):
             raise ValueError("only the environment writes <output>")
         if len(blocks) != 1:
             raise ValueError("there are several blocks" if blocks else "there is no whole block")
-        code = blocks[0]
-        if not code.strip():
+        code = blocks[0].rstrip()
+        if not code:
             raise ValueError("the block is empty")
         try:
             body = ast.parse(code).body

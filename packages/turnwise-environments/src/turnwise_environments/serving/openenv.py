@@ -82,10 +82,10 @@ def action_model(environment: Environment) -> type[ActionBase]:
         f"{tool.description}"
         for tool in tools
     )
-    names: Any = Literal[tuple(tool.name for tool in tools)] if tools else None
+    names: Any = Literal[tuple(tool.name for tool in tools)] | None if tools else None
     arguments: Any = Field(default_factory=dict, description=f"The tool's arguments. Tools: {told}")
     fields: dict[str, Any] = {
-        "tool": (names | None, Field(None, description="The tool to call; no answer then.")),
+        "tool": (names, Field(None, description="The tool to call; no answer then.")),
         "arguments": (dict[str, Any], arguments),
     }
     return create_model(f"{environment.spec.name}_action", __base__=ActionBase, **fields)

@@ -26,7 +26,7 @@ from turnwise.tools.tool import tool
 
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = (301, 302, 303, 307, 308)
-SKIPPED = ("script", "style", "noscript", "template", "svg", "head")
+SKIPPED = ("script", "style", "noscript", "template", "svg", "title")
 _CHUNK = 1 << 16
 
 
@@ -100,7 +100,10 @@ class Fetcher:
                 raise InfrastructureError(f"{parts.netloc}: {reason}") from None
             if isinstance(found, Page):
                 return found
-            url = urljoin(urlunsplit(parts), found)
+            try:
+                url = urljoin(urlunsplit(parts), found)
+            except ValueError:
+                raise ToolError(f"{parts.netloc} leads to {found!r}, which is no address") from None
         raise ToolError(f"more than {self.max_redirects} redirects")
 
     def checked(self, url: str) -> tuple[SplitResult, str]:
@@ -116,9 +119,10 @@ class Fetcher:
         if parts.username is not None or parts.password is not None:
             raise ToolError("an address with a user or a password is not fetched")
         own = PORTS[parts.scheme]
-        name = host if port in (None, own) else f"{host}:{port}"
-        if not any(_fits(name, pattern) for pattern in self.allowed):
-            raise ToolError(f"{name} is not allowed; allowed: {', '.join(self.allowed)}")
+        name = f"[{host}]" if ":" in host else host
+        names = [f"{name}:{port or own}", *([name] if port in (None, own) else [])]
+        if not any(_fits(name, pattern) for name in names for pattern in self.allowed):
+            raise ToolError(f"{names[-1]} is not allowed; allowed: {', '.join(self.allowed)}")
         return parts._replace(fragment=""), self._address(host, port or own)
 
     def _address(self, host: str, port: int) -> str:
@@ -196,7 +200,7 @@ def text_of(page: Page) -> str:
         return f"[{len(page.body)} bytes of {kind}: no text]"
     try:
         text = page.body.decode(page.charset, errors="replace")
-    except LookupError:
+    except (LookupError, ValueError):  # codecs such as idna refuse to replace
         text = page.body.decode(errors="replace")
     if kind not in ("text/html", "application/xhtml+xml"):
         return text.replace("\0", "")

@@ -264,7 +264,8 @@ class McpTools:
 
     async def reset(self, task: Any, seed: int) -> Any:
         await McpTools.close(self)
-        self._session = await self.mcp.open()
+        self._session = McpSession(self.mcp)  # known to `close` before it has opened
+        await self._session.open()
         return await super().reset(task, seed)  # type: ignore[misc]
 
     async def close(self) -> None:
