@@ -222,6 +222,10 @@ BROKEN = {
     "entry 1: 'tests' must be a list": {**RECORD, "tests": [[1, 2, 3]]},
     "entry 1: 'correct' is no Python": {**RECORD, "correct": "def"},
     "entry 1: 'correct' has no function 'other'": {**RECORD, "name": "other"},
+    "entry 1: each of 'tests' must give 'epsilon', a number": {
+        **RECORD,
+        "correct": "def halves(n, epsilon=1): ...",
+    },
 }
 
 

@@ -269,6 +269,9 @@ def test_a_toolkit_over_a_database(tmp_path: Path) -> None:
         ("def look(data, *words): ...", "name every parameter"),
         ("class Look: ...\nALL_TOOLS = [Look]", "tool class Look has no invoke"),
         ("def look(data): ...\nTERMINATE_TOOLS = ['end']", "names 'end', which is no tool"),
+        ("def look(): ...\nALL_TOOLS = [look]", "tool look is no function of data"),
+        ("ALL_TOOLS = ['look']", "tool 'look' is no function of data"),
+        ("def look(data, day: 'Day'): ...", "tool look is no .*: name 'Day' is not defined"),
     ],
 )
 def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> None:
@@ -284,6 +287,9 @@ def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> 
         ({"instruction": "x", "actions": [{"kwargs": {}}]}, "an action is {name, kwargs}"),
         ({"instruction": "x", "actions": [], "script": ["ab", "c"]}, "the script a list of"),
         ({"instruction": "x", "actions": [{"name": "fly"}]}, "there is no tool 'fly'"),
+        ({"user_scenario": "x", "evaluation_criteria": [1]}, "has to be an object"),
+        ({"user_scenario": "x", "evaluation_criteria": {"actions": ["a"]}}, "an action is {name"),
+        ({"evaluation_criteria": {"actions": []}, "initial_state": [1]}, "a state or a conv"),
     ],
 )
 def test_records_that_are_broken(tmp_path: Path, record: dict[str, Any], message: str) -> None:

@@ -82,6 +82,13 @@ def test_values_are_compared(arguments: dict[str, Any], right: bool) -> None:
     assert not is_accepted([ToolCall("f", arguments)] * 2, ACCEPTED)
 
 
+def test_a_call_takes_no_place_that_another_one_needs() -> None:
+    accepted = [{"f": {"x": [1], "y": ["", 2]}}, {"f": {"x": [1], "y": ["", 3]}}]
+    calls = [ToolCall("f", {"x": 1}), ToolCall("f", {"x": 1, "y": 2})]
+    assert is_accepted(calls, accepted)
+    assert not is_accepted(calls[1:] * 2, accepted)
+
+
 BROKEN = {
     "'question' and 'function' must be there": ({**QUESTION, "function": None}, ANSWER),
     "a question is messages, an answer": ({**QUESTION, "question": [["Hello"]]}, ANSWER),

@@ -21,6 +21,7 @@ from environment_playing import (
 from turnwise.environments.base import Environment
 from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment
+from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import REWARD_PARTS
 from turnwise.types import Action, Step, Task, ToolCall
@@ -83,6 +84,7 @@ def test_the_known_values_of_the_standard_lakes(
     size: int, horizon: int, random: float, optimal: float
 ) -> None:
     lake = FrozenLake(size=size, slippery=True, maps=0)
+    check_splits(lake, lake.tasks("train"), lake.tasks("heldout"))
     uniform, best = values(lake.table(lake.tasks("heldout")[0]), horizon)
     assert uniform[0] == pytest.approx(random, abs=5e-6)
     assert best[0] == pytest.approx(optimal, abs=5e-5)
@@ -130,6 +132,15 @@ def test_boxoban_levels_are_read_and_solved(tmp_path: Path) -> None:
         read_levels(file)
     file.write_text("; 0\n#####\n#@$ #\n#####\n")
     with pytest.raises(DataError, match=r"levels.txt, line 2: a board has one player"):
+        read_levels(file)
+    file.write_text("; 0\n## ##\n#@$.#\n#####\n")
+    with pytest.raises(DataError, match=r"levels.txt, line 2: there is a way out"):
+        read_levels(file)
+    file.write_text("; 0\n####\n#@*#\n####\n")
+    with pytest.raises(DataError, match=r"levels.txt, line 2: all boxes are on targets"):
+        read_levels(file)
+    file.write_bytes("; é\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8 text"):
         read_levels(file)
     file.write_text("; 0\n#####\n#@$ #\n#####\n; 1\n#####\n#@$.#\n#####\n")
     boards, told = read_levels(file)

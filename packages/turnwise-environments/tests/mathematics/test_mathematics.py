@@ -175,6 +175,7 @@ def test_maths_format(tmp_path: Path) -> None:
     records = [
         {
             "problem": "What is half of 3?",
+            "answer": None,
             "solution": r"It is $\boxed{\frac{3}{2}}$.",
             "level": "1",
         },

@@ -39,6 +39,7 @@ FILES = {
     ),
     "pyproject.toml": "[project]\nname = 'sums'\n",
     "run.sh": "#!/bin/sh\n",
+    ".gitattributes": "tests export-ignore\n",
 }
 PATCH = """--- a/src/sums/core.py
 +++ b/src/sums/core.py
@@ -448,3 +449,35 @@ def test_outcomes_of_the_plain_runner(sandbox: Sandbox) -> None:
         "tests/test_more.py::test_zero": "passed",
     }
     assert plain_name("test_a (a.b.C.test_a)") == "a/b.py::C::test_a"
+
+
+FIXTURES = """
+import os, time, unittest
+
+
+class A(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ready = True
+
+    def test_ready(self):
+        self.assertTrue(self.ready)
+
+
+def test_that_leaves_something_running():
+    if os.fork() == 0:
+        time.sleep(1000)
+
+
+async def test_that_nothing_awaits():
+    assert False
+"""
+
+
+@pytest.mark.long
+def test_what_classes_set_up_and_tests_leave_running(sandbox: Sandbox) -> None:
+    outcomes, _ = run_suite(sandbox, {"test_a.py": FIXTURES.encode()}, ["test_a.py::*"], "plain")
+    assert outcomes == {
+        "test_a.py::A::test_ready": "passed",
+        "test_a.py::test_that_leaves_something_running": "passed",
+    }

@@ -45,6 +45,7 @@ MATCHED = {
     "description": "Which file in /root has the word one in it?",
     "create": {"init": "echo one > /root/first; echo two > /root/second"},
     "evaluation": {"match": "first"},
+    "labels": None,
 }
 PERMITTED = {
     "description": "Make all files in ~/kept readable by their owner only.",
@@ -273,6 +274,8 @@ def test_what_a_record_came_to_is_kept(
     for file in (tmp_path / "cache" / "os_interaction").iterdir():
         file.write_text("[[")  # as a machine leaves it that stops while it writes
     assert loaded(made, path, scripts).tasks("train") == first
+    monkeypatch.setenv("TURNWISE_CACHE", path)  # a file: nothing can be kept there
+    assert loaded(made, path, scripts).tasks("train") == first
 
 
 BROKEN = {
@@ -282,6 +285,11 @@ BROKEN = {
     },
     "entry 1: 'description' must be there": {**HIDDEN, "description": " "},
     "entry 1: 'evaluation' must have 'match' or 'check'": {**HIDDEN, "evaluation": {}},
+    "evaluation' must have 'match' or 'check'": {**HIDDEN, "evaluation": {"check": []}},
+    "entry 1: 'example' has to be one script": {
+        **HIDDEN,
+        "evaluation": {"check": "true", "example": ["true", "true"]},
+    },
     "entry 1: 'check' refers to an example": {**HIDDEN, "evaluation": {"check": [None]}},
     "entry 1: a script is text": {**HIDDEN, "create": {"init": 3}},
     "entry 1: there is no script": {**HIDDEN, "evaluation": {"check": {"file": "none.sh"}}},

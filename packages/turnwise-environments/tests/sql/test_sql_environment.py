@@ -31,6 +31,7 @@ RECORD: dict[str, Any] = {
 CHANGE = {
     **RECORD,
     "description": "Make Bob 18.",
+    "add_description": None,
     "type": ["UPDATE"],
     "label": ["UPDATE people SET age = 18 WHERE name = 'Bob'"],
 }
@@ -113,6 +114,7 @@ def test_records_in_dbbenchs_format(tmp_path: Path) -> None:
     )
     assert reward(environment, change, *other_way, answered("done")) == 1.0
     assert question.prompt == "What is the age of Ann? The table is people."
+    assert change.prompt == "Make Bob 18."
 
 
 def test_a_change_that_leaves_all_as_it_is_still_has_to_be_made(tmp_path: Path) -> None:
@@ -133,6 +135,13 @@ BROKEN = {
         "table": {
             "table_name": "a",
             "table_info": {"columns": [{"name": "a", "type": "TEXT); DROP"}], "rows": []},
+        },
+    },
+    "entry 1: table 'a': Python int too large": {
+        **RECORD,
+        "table": {
+            "table_name": "a",
+            "table_info": {"columns": [{"name": "a", "type": "INTEGER"}], "rows": [[1 << 63]]},
         },
     },
     "entry 1: no such table: nowhere": {**CHANGE, "label": ["UPDATE nowhere SET a = 1"]},

@@ -242,11 +242,15 @@ def read_program(record: Mapping[str, Any], where: str) -> Task:
     name = record["name"]
     parameters = _parameters(record["correct"], name, where)
     place = parameters.index(TOLERANT) if TOLERANT in parameters else None
-    cases = [
-        [arguments, _plain(expected), None if place is None else float(arguments[place])]
-        for arguments, expected in tests
-        if not (arguments and isinstance(arguments[0], str | int) and (name, arguments[0]) in SLOW)
-    ]
+    try:
+        cases = [
+            [arguments, _plain(expected), None if place is None else float(arguments[place])]
+            for arguments, expected in tests
+            if not (arguments and isinstance(arguments[0], str | int))
+            or (name, arguments[0]) not in SLOW
+        ]
+    except (IndexError, TypeError, ValueError):
+        raise DataError(f"{where}: each of 'tests' must give {TOLERANT!r}, a number") from None
     prompt = (
         f"The Python function {name} does not do what it should. Repair it, and give the whole "
         f"program.\n\n{record['buggy'].strip()}"

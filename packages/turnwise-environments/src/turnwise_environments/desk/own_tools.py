@@ -265,7 +265,13 @@ def _of_class(
 def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[..., str]:
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{place}: tool {name} is async: write a plain function")
-    first, *others = inspect.signature(function, eval_str=True).parameters.values()
+    try:
+        first, *others = inspect.signature(function, eval_str=True).parameters.values()
+    except (NameError, TypeError, ValueError) as error:  # no type, no function, no parameter
+        raise ConfigError(
+            f"{place}: tool {name or repr(function)} is no function of data and typed parameters: "
+            f"{error}"
+        ) from None
     for parameter in others:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"{place}: tool {name}: name every parameter, in place of * and **")

@@ -84,15 +84,17 @@ def _unfit(record: Mapping[str, Any]) -> str:
     basis = {str(entry) for entry in criteria.get("reward_basis") or COUNTED}
     if any(criteria.get(ASSERTED[one]) if one in ASSERTED else True for one in basis - COUNTED):
         return "basis"
-    if any(action.get("requestor") == "user" for action in criteria.get("actions") or ()):
+    actions, state = criteria.get("actions") or (), record.get("initial_state") or {}
+    if any(isinstance(one, Mapping) and one.get("requestor") == "user" for one in actions):
         return "user"
-    state = record.get("initial_state") or {}
-    return "state" if any(state.values()) else ""
+    return "state" if not isinstance(state, Mapping) or any(state.values()) else ""
 
 
 def _expected(record: Mapping[str, Any], where: str) -> Expected:
     if "evaluation_criteria" in record or "user_scenario" in record:
         criteria, arguments = record.get("evaluation_criteria") or {}, "arguments"
+        if not isinstance(criteria, Mapping):
+            raise DataError(f"{where}: 'evaluation_criteria' has to be an object")
         instruction: Any = "\n".join(_sentences(record.get("user_scenario") or {}))
         actions, outputs = criteria.get("actions") or [], criteria.get("communicate_info") or []
     else:

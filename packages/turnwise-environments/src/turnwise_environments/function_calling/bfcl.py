@@ -45,13 +45,19 @@ class LeaderboardFile(TaskFile):
 
 def is_accepted(calls: Sequence[ToolCall], accepted: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the calls are the accepted ones, in any order."""
-    left = list(accepted)
-    for call in calls:
-        fitting = [one for one in left if _fits(call, one)]
-        if not fitting:
-            return False
-        left.remove(fitting[0])
-    return not left
+    owners: dict[int, int] = {}
+
+    def has_place(number: int, tried: set[int]) -> bool:
+        """Give a call an accepted one of its own, which others may have to make free."""
+        for place in range(len(accepted)):
+            if place not in tried and _fits(calls[number], accepted[place]):
+                tried.add(place)
+                if place not in owners or has_place(owners[place], tried):
+                    owners[place] = number
+                    return True
+        return False
+
+    return len(calls) == len(accepted) and all(has_place(one, set()) for one in range(len(calls)))
 
 
 def _fits(call: ToolCall, accepted: Mapping[str, Any]) -> bool:

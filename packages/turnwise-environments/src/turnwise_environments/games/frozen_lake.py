@@ -52,6 +52,7 @@ class FrozenLake(Game):
         if maps:
             self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=identities)
         else:
+            self.same_splits = True  # there is one standard map
             both: Tasks = {"train": tasks, "heldout": tasks}
             self.task_set = TaskSet.of(both, scores, content=identities)
 

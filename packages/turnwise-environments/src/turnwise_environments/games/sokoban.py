@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.records import left_out
+from turnwise.environments.records import left_out, read_text
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.options import Options
@@ -198,7 +198,7 @@ def _blocks(file: Path) -> Iterator[tuple[str, list[str]]]:
     if not file.is_file():
         raise DataError(f"{file} is not there: give a Boxoban file or a folder of them")
     rows: list[str] = []
-    for number, line in enumerate([*file.read_text().splitlines(), ";"], start=1):
+    for number, line in enumerate([*read_text(file).splitlines(), ";"], start=1):
         if line.strip() and not line.startswith(";"):
             rows.append(line)
         elif rows:
@@ -213,7 +213,22 @@ def _problem(rows: Sequence[str]) -> str:
     boxes, targets = _places(rows, "$*"), _places(rows, ".*+")
     if len(_places(rows, "@+")) != 1 or len(boxes) != len(targets) or not boxes:
         return "a board has one player, and as many boxes as targets"
-    return ""
+    if boxes == targets:
+        return "all boxes are on targets already"
+    return "" if _is_closed(rows) else "there is a way out between the walls"
+
+
+def _is_closed(rows: Sequence[str]) -> bool:
+    """Whether there are walls all around what the player can come to, boxes pushed away."""
+    todo, seen = [_first(rows)[0]], set[Place]()
+    while todo:
+        row, column = place = todo.pop()
+        if not (0 <= row < len(rows) and 0 <= column < len(rows[row])):
+            return False
+        if place not in seen and rows[row][column] != "#":
+            seen.add(place)
+            todo += [(row + down, column + right) for down, right in STEPS.values()]
+    return True
 
 
 def _random_boards(size: int, boxes: int, count: int) -> list[tuple[str, ...]]:

@@ -270,6 +270,7 @@ def _content(tasks: Tasks) -> str:
 
 
 def _question(record: Mapping[str, Any], where: str) -> Task:
+    record = {name: one for name, one in record.items() if one is not None}  # Parquet has these
     field = "problem" if "problem" in record else "question"
     question, answer = record.get(field, ""), record.get("answer", record.get("solution", ""))
     if isinstance(answer, int | float):

@@ -6,7 +6,6 @@ and not all of them. The repository itself is read, and not changed.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ from turnwise_sandbox.sandbox import Sandbox
 TEST_FILES = ("test_*.py", "*_test.py", "tests.py")
 SHOWN = 5
 """Failing tests that the issue names."""
-
-
-@dataclass(frozen=True)
-class _Change:
-    path: str
-    before: str
-    after: str
 
 
 def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Iterator[dict[str, Any]]:
@@ -52,20 +44,24 @@ def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Itera
             "give the packages that they need, or another runner"
         )
     made = 0
-    for change in _changes(files):
+    for path, place in _changes(files):
         if made == count:
             return
-        broken = {**files, change.path: change.after.encode()}
+        before = files[path].decode()
+        after = mutants(before)[place]
+        broken = {**files, path: after.encode()}
         found, _ = run_suite(sandbox, broken, everything, runner)
         failing = [name for name in passing if found.get(name) != "passed"]
         if failing and len(failing) < len(passing):
             made += 1
-            yield _record(repository.resolve().name, commit, change, failing, passing)
+            bug, patch = unified(path, before, after), unified(path, after, before)
+            yield _record(repository.resolve().name, commit, bug, patch, failing, passing)
 
 
-def _changes(files: Mapping[str, bytes]) -> list[_Change]:
-    """All small changes of source files, shuffled by their content."""
-    found = []
+def _changes(files: Mapping[str, bytes]) -> list[tuple[str, int]]:
+    """All small changes of source files, as a path and a place among its mutants, shuffled by their
+    content: the texts themselves are too many to keep."""
+    found: list[tuple[int, str, int]] = []
     for path, content in files.items():
         if not path.endswith(".py") or _is_test(path) or refusal(path):
             continue
@@ -75,8 +71,9 @@ def _changes(files: Mapping[str, bytes]) -> list[_Change]:
             text = content.decode()
         except UnicodeDecodeError:
             continue
-        found += [_Change(path, text, mutant) for mutant in mutants(text)]
-    return sorted(found, key=lambda one: derive("inject", one.path, one.after))
+        keys = (derive("inject", path, mutant) for mutant in mutants(text))
+        found += [(key, path, place) for place, key in enumerate(keys)]
+    return [(path, place) for _, path, place in sorted(found)]
 
 
 def _is_test(path: str) -> bool:
@@ -85,9 +82,8 @@ def _is_test(path: str) -> bool:
 
 
 def _record(
-    name: str, commit: str, change: _Change, failing: list[str], passing: list[str]
+    name: str, commit: str, bug: str, patch: str, failing: list[str], passing: list[str]
 ) -> dict[str, Any]:
-    bug = unified(change.path, change.before, change.after)
     told = "\n".join(f"- {one}" for one in failing[:SHOWN])
     more = f"\n- and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
     return {
@@ -96,7 +92,7 @@ def _record(
         "base_commit": commit,
         "problem_statement": f"These tests passed before, and fail now:\n\n{told}{more}",
         "bug": bug,
-        "patch": unified(change.path, change.after, change.before),
+        "patch": patch,
         "test_patch": "",
         "FAIL_TO_PASS": failing,
         "PASS_TO_PASS": [one for one in passing if one not in failing],

@@ -8,8 +8,8 @@ are the user's own clones; nothing is fetched.
 
 import io
 import json
+import os
 import subprocess
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -28,7 +28,7 @@ from turnwise.types import Task
 from turnwise_environments.common import check_texts, identity
 from turnwise_environments.repair.judging import plain_name
 from turnwise_sandbox.tools.patches import patched
-from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry
+from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry, Kind
 
 AUTHOR = b"turnwise <turnwise@localhost> 946684800 +0000"
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
@@ -93,16 +93,18 @@ def _written(index: Mapping[bytes, IndexEntry]) -> bytes:
 @lru_cache(maxsize=8)
 def files_at(repository: Path, commit: str) -> Mapping[str, Entry]:
     """The files and links of a commit. Raises InfrastructureError if git fails or is too slow."""
-    data = _git(repository, "archive", "--format=tar", commit)
+    # Not `git archive`: it leaves out and rewrites files as the repository's attributes say.
+    rows = (row.partition(b"\t") for row in _git(repository, "ls-tree", "-rz", commit).split(b"\0"))
+    blobs = [(*head.split(), path) for head, _, path in rows if b" blob " in head]
+    asked = b"".join(name + b"\n" for _, _, name, _ in blobs)
+    contents = io.BytesIO(_git(repository, "cat-file", "--batch", given=asked))
     found: dict[str, Entry] = {}
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        for member in archive:
-            mode = member.mode & 0o777
-            if member.issym():
-                target = member.linkname.encode(errors="surrogateescape")
-                found[member.name] = Entry("link", target, mode)
-            elif member.isreg() and (file := archive.extractfile(member)):
-                found[member.name] = Entry("file", file.read(), mode)
+    for mode, _, _, path in blobs:
+        size = int(contents.readline().split()[-1])
+        kind: Kind = "link" if mode == b"120000" else "file"
+        content = contents.read(size)
+        found[os.fsdecode(path)] = Entry(kind, content, int(mode, 8) & 0o777)
+        contents.readline()
     return found
 
 
@@ -117,11 +119,13 @@ def check_commit(repository: Path, commit: str, where: str) -> str:
     return found.decode().strip()
 
 
-def _git(repository: Path, *words: str) -> bytes:
+def _git(repository: Path, *words: str, given: bytes = b"") -> bytes:
     # The option is git's way to read another user's repository without a change of settings.
     command = ["git", "-c", f"safe.directory={repository.resolve()}", "-C", str(repository), *words]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command, input=given, capture_output=True, timeout=SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InfrastructureError(f"git cannot be run: {error}") from None
     if done.returncode:

@@ -77,6 +77,21 @@ class _Text:
         first, last = self.span(node)
         return self.data[first:last].decode()
 
+    def changed(self, edit: _Edit, first: int = 0, last: int | None = None) -> str:
+        """What stands between two places after an edit."""
+        before, after = self.data[first : edit.start], self.data[edit.end : last]
+        return (before + edit.text.encode() + after).decode()
+
+    def still_parses(self, edit: _Edit, function: Any) -> bool:
+        # Not the whole text: a file's edits are as many as it is long.
+        first, last = self.starts[function.lineno - 1], self.span(function)[1]
+        head = "if 1:\n" if function.col_offset else ""
+        try:
+            ast.parse(head + self.changed(edit, first, last))
+        except (SyntaxError, ValueError):
+            return False
+        return True
+
     def between(self, left: Any, right: Any, words: tuple[str, str]) -> Iterator[_Edit]:
         """Another operator between two nodes."""
         first, last = self.span(left)[1], self.span(right)[0]
@@ -94,29 +109,22 @@ def mutants(source: str) -> list[str]:
     except (SyntaxError, ValueError, RecursionError):
         return []
     text, found = _Text(source), dict[str, None]()
-    edits = [edit for node in _inside_functions(tree) for edit in _edits(node, text)]
-    for edit in sorted(edits, key=lambda one: (one.start, one.end, one.text)):
-        data = text.data[: edit.start] + edit.text.encode() + text.data[edit.end :]
-        mutated = data.decode()
-        if mutated != source and mutated not in found and _parses(mutated):
+    inside = _inside_functions(tree)
+    edits = [(edit, function) for function, node in inside for edit in _edits(node, text)]
+    for edit, function in sorted(edits, key=lambda one: (one[0].start, one[0].end, one[0].text)):
+        mutated = text.changed(edit)
+        if mutated != source and mutated not in found and text.still_parses(edit, function):
             found[mutated] = None
     return list(found)
 
 
-def _parses(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _inside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+def _inside_functions(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Each function with the nodes in its body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
             for statement in body:
-                yield from _parts(statement)
+                yield from ((node, part) for part in _parts(statement))
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:

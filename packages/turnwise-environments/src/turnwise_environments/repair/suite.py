@@ -83,11 +83,11 @@ def _apart(run: Callable[[str, list[str]], Outcomes], path: str, names: list[str
         for place in ("src", ""):
             sys.path.insert(0, os.path.join(os.getcwd(), place) if place else os.getcwd())
         found = run(path, names)
-        os.write(writing, json.dumps([token, found]).encode())
+        os.write(writing, json.dumps([token, found]).encode() + b"\n")
         os._exit(0)
     os.close(writing)
     with open(reading, "rb") as file:
-        said = file.read()
+        said = file.readline()  # not to the end: what a test leaves running may hold it open
     _, status = os.waitpid(process, 0)
     try:
         shown, outcomes = json.loads(said)
@@ -130,8 +130,8 @@ def _found(path: str, names: list[str]) -> dict[str, Any]:
 
 
 def _is_plain(function: Any, arguments: int) -> bool:
-    if not inspect.isfunction(function):
-        return False
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        return False  # a call of the latter runs nothing, and so never fails
     needed = [
         one
         for one in inspect.signature(function).parameters.values()
@@ -150,7 +150,7 @@ def _of_class(owner: type, method: str) -> Callable[[], object]:
 def _outcome(test: Any) -> str:
     if isinstance(test, unittest.TestCase):
         result = unittest.TestResult()
-        test.run(result)
+        unittest.TestSuite([test]).run(result)  # with what its class and module set up
         if result.skipped:
             return "skipped"
         return "passed" if result.testsRun == 1 and result.wasSuccessful() else "failed"

@@ -128,16 +128,19 @@ def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
     description, evaluation = record.get("description"), record.get("evaluation")
     if not isinstance(description, str) or not description.strip():
         raise DataError(f"{where}: 'description' must be there, a string that is not empty")
-    if not isinstance(evaluation, dict) or not ("match" in evaluation or "check" in evaluation):
+    if not isinstance(evaluation, dict) or (
+        evaluation.get("match") is None and not evaluation.get("check")
+    ):
         raise DataError(f"{where}: 'evaluation' must have 'match' or 'check'")
     create = record.get("create")
     create = create if isinstance(create, dict) else {}
     started = bool(record.get("start"))
     init = [] if started else _scripts(create.get("init"), scripts, where)
     check = [] if started else _scripts(evaluation.get("check"), scripts, where)
-    (example,) = (
-        [None] if started else _scripts(evaluation.get("example"), scripts, where) or [None]
-    )
+    examples = [] if started else _scripts(evaluation.get("example"), scripts, where)
+    if len(examples) > 1:
+        raise DataError(f"{where}: 'example' has to be one script")
+    example = examples[0] if examples else None
     foreign = any(script[0] not in LANGUAGES for script in (*init, *check, example) if script)
     if None in check and example is None:
         raise DataError(f"{where}: 'check' refers to an example, and there is none")
@@ -146,7 +149,7 @@ def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
         description=_moved(description.strip()),
         init=init,
         secret={"kind": KIND, "match": match, "check": check, "example": example},
-        labels=", ".join(map(str, record.get("labels", []))),
+        labels=", ".join(map(str, record.get("labels") or ())),
         left_out="a program runs beside it"
         if started
         else "a language that is not run here"
@@ -167,10 +170,11 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
     folder = _tried(draft, sandbox)
     if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
         return folder
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
-        json.dump(folder, writing)
-    Path(writing.name).replace(file)
+    with suppress(OSError):  # a read-only home: slower, not broken
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
+            json.dump(folder, writing)
+        Path(writing.name).replace(file)
     return _task(draft, folder)
 
 

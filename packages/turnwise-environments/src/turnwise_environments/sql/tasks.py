@@ -117,7 +117,7 @@ def _read_task(record: Mapping[str, Any], where: str) -> Task:
         state = outcome([table], statement or "SELECT 1")[1]
     except (ToolError, ValueError) as error:
         raise DataError(f"{where}: {error}") from None
-    prompt = f"{record['description']} {record.get('add_description', '')}".strip()
+    prompt = f"{record['description']} {record.get('add_description') or ''}".strip()
     secret = {"statement": statement, "answer": answer, "state": state}
     return make_task(prompt, [table], secret, {"kind": kind})
 

@@ -95,7 +95,7 @@ class Database:
         try:
             for table in tables:
                 _create(self._connection, table)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise ValueError(f"table {table.name!r}: {error}") from None
         if tables:
             # So that it is kept as a restored one is: their dumps are the same bit for bit.
