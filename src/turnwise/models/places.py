@@ -10,7 +10,6 @@ from urllib.request import Request, urlopen
 
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError
-from turnwise.models.gguf import check_gguf, folder_of, is_gguf
 
 TINY = ("tiny", "tiny_search", "tiny_demo")
 """The checkpoints that come with the package, by name."""
@@ -29,15 +28,20 @@ def source_of(config: ModelConfig) -> str:
     """The folder or the hub's name of the model that a recipe names."""
     if config.name in TINY:
         return str(tiny_folder(config.name))
+    from turnwise.models.gguf import folder_of, is_gguf  # what few runs need is not loaded by all
+
     return str(folder_of(config.name)) if is_gguf(config.name) else config.name
 
 
 def check_model(config: ModelConfig, longest: int = 0) -> None:
     """Raise DataError where a model's folder is none, or a hub, which is asked once, does not
     answer or know its name; ConfigError where its context is shorter than `longest`."""
-    if is_gguf(config.name):
-        check_gguf(config.name)
-        return
+    if config.name not in TINY:
+        from turnwise.models.gguf import check_gguf, is_gguf
+
+        if is_gguf(config.name):
+            check_gguf(config.name)
+            return
     source = source_of(config)
     check_folder(source)
     if (file := Path(source) / "config.json").is_file():
