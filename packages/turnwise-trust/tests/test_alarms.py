@@ -8,6 +8,7 @@ from tests.small_runs import Listening, train, write_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 from turnwise_trust.alarms import Alarms
 from turnwise_trust.doctor.diagnosis import diagnosed
 from turnwise_trust.doctor.reading import read
@@ -54,7 +55,10 @@ def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
     assert finding.check in {one.check for one in diagnosed(read([folder.path], {})).failed}
 
 
-def test_what_two_looks_find_is_an_alarm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resumed", [0, 12])
+def test_what_two_looks_find_is_an_alarm_in_a_run_that_goes_on_too(
+    tmp_path: Path, resumed: int
+) -> None:
     """Success rises, and the part of the verdict that stands for a right answer falls."""
     folder, said = RunFolder.new(tmp_path / "run"), list[str]()
     (folder.path / "trajectories").mkdir(parents=True)
@@ -66,9 +70,27 @@ def test_what_two_looks_find_is_an_alarm(tmp_path: Path) -> None:
             "rollout/success": 0.3 + 0.03 * step,
             "reward/parts/exact_match": 0.5 - 0.02 * step,
         }
+        folder.append("metrics.jsonl", {"step": step, **metrics})
         alarms.log(metrics, step)
-        assert not said or step >= 15
-    assert [line.split(":")[1].strip() for line in said] == ["reward without success"]
+        if step == resumed:
+            alarms = Alarms(folder, step, said.append, "")
+    assert [line.partition(": ")[0] for line in said] == ["alarm at step 15"]
+    assert said[0].split(": ")[1] == "reward without success"
+
+
+def test_replies_of_a_judge_are_no_episodes(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    (folder.path / "trajectories").mkdir(parents=True)
+    names = ("task/1", "refinement/1/1")
+    played = [
+        Trajectory(Task(name, name), name, 0, 0, outcome=Outcome.SUCCESS, verdict=Verdict(1, True))
+        for name in names
+    ]
+    groups = [Group(one.group, (one,)) for one in played]
+    folder.write_trajectories("step-000001", groups)
+    alarms = Alarms(folder, 0, print, "")
+    alarms.log({"reward/mean": 1.0}, 1)
+    assert len(alarms._judged[0].groups) == 1
 
 
 def test_alarms_before_a_resume_are_kept(tmp_path: Path) -> None:

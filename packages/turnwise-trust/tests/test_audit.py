@@ -20,13 +20,14 @@ class Paid(Environment):
         return [Task(f"{split}{number}", f"Book flight {number}.") for number in range(8)]
 
     def verify(self, trajectory):
+        print("this is not on the page")
         return Verdict(1.0, True)
 """
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
+def shell(capfd: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capfd)
 
 
 @pytest.mark.long

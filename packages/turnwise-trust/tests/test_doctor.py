@@ -1,10 +1,12 @@
 """The command `doctor`: the first cause of sick logs, silence on healthy ones, bad input."""
 
 import json
+import os
 import re
 from pathlib import Path
 from random import Random
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +39,7 @@ from turnwise_trust.doctor.readers.plain import mapping_of
 from turnwise_trust.doctor.reading import read
 from turnwise_trust.doctor.remedies import ADVICE
 from turnwise_trust.doctor.rules.base import answers, forms
+from turnwise_trust.doctor.rules.behaviour import echo_trap
 from turnwise_trust.page import Page
 
 SEED = 1
@@ -160,11 +163,75 @@ def test_a_run_without_a_step_of_rl_is_said_to_have_none(tmp_path: Path):
 
 def test_a_file_that_is_not_there_is_refused(shell: Shell, tmp_path: Path):
     assert "does not exist" in shell("doctor", tmp_path / "nowhere", code=2).err
+    assert "File name too long" in shell("doctor", "x" * 300, code=2).err
 
 
 def test_a_mapping_of_an_unknown_name_is_refused():
     with pytest.raises(ConfigError, match="colour=red is no file, no folder and no field"):
         mapping_of(["colour=red"])
+
+
+def test_damaged_samples_of_an_evaluation_are_left_out(tmp_path: Path):
+    file = tmp_path / "log.eval"
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for name in "ab":
+            archive.writestr(f"samples/{name}.json", json.dumps({"id": name, "scores": {}}))
+    data = bytearray(file.read_bytes())
+    at = data.rfind(b"samples/b.json", 0, data.find(b"PK\x01\x02")) + len("samples/b.json")
+    data[at] = 0xFF  # no kind of block
+    file.write_bytes(data)
+    log = read([file], {})
+    assert log.rollouts == 1
+    assert log.remarks[0].startswith("log.eval is cut off or damaged")
+
+
+def test_a_table_with_a_mark_of_its_encoding_is_read(tmp_path: Path):
+    file = tmp_path / "history.csv"
+    file.write_text("Step,reward\n1,0.5\n2,0.25\n", encoding="utf-8-sig")
+    assert read([file], {}).values("reward/mean").tolist() == [0.5, 0.25]
+
+
+def test_a_table_of_several_runs_is_noticed(tmp_path: Path):
+    file = tmp_path / "history.csv"
+    file.write_text("Step,a - reward,a - reward__MIN,a - kl,b - reward\n1,0,0,0,1\n")
+    (remark,) = read([file], {}).remarks
+    assert remark.startswith("history.csv has reward of several runs")
+
+
+def test_the_state_of_the_newest_checkpoint_is_read_whatever_its_time(tmp_path: Path):
+    for count, time in ((9, 300), (10, 200)):
+        state = tmp_path / f"checkpoint-{count}" / "trainer_state.json"
+        state.parent.mkdir()
+        rows = [{"step": step, "reward": 1.0} for step in range(count)]
+        state.write_text(json.dumps({"log_history": rows}))
+        os.utime(state, (time, time))
+    assert read([tmp_path], {}).steps == 10
+
+
+def test_a_folder_of_trajectories_is_known_among_other_files(tmp_path: Path):
+    for number in range(8):
+        (tmp_path / f"{number}.json").write_text('{"n": 1}')
+    episode = {"schema_version": "ATIF-v1.6", "steps": [{"source": "agent", "message": "hi"}]}
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "trajectory.json").write_text(json.dumps(episode))
+    assert read([tmp_path], {}).rollouts == 1
+
+
+def test_a_table_without_completions_is_refused(tmp_path: Path):
+    pq.write_table(pa.table({"seed": [1, 2]}), tmp_path / "tasks.parquet")
+    with pytest.raises(DataError, match="has no column completion"):
+        read([tmp_path / "tasks.parquet"], {})
+
+
+def test_an_echo_trap_is_seen_late_in_a_long_log():
+    random = np.random.default_rng(SEED)
+    spread = np.where(np.arange(900) < 700, 0.4, 0.05) + random.normal(0, 0.01, 900)
+    reward = np.where(np.arange(900) < 700, 0.4, 0.2) + random.normal(0, 0.01, 900)
+    events = [
+        Measured(n, {"reward/group_std": spread[n], "reward/mean": reward[n]}) for n in range(900)
+    ]
+    (found,) = echo_trap(gathered("long", "turnwise", events))
+    assert "Echo Trap: at step 70" in found.finding.note
 
 
 def test_scalars_of_tensorboard_are_read(tmp_path: Path):
@@ -272,6 +339,12 @@ def test_rewards_that_are_no_numbers_are_not_made_into_any(tmp_path: Path):
     assert log.broken["reward/mean"].steps == 12
 
 
+def test_an_episode_of_which_success_alone_is_known_is_graded(tmp_path: Path):
+    rows = [{"s": n // 4, "ok": n % 2 == 0} for n in range(80)]
+    file = write_lines(tmp_path / "mine.jsonl", rows)
+    assert diagnosed(read([file], mapping_of(["step=s", "success=ok"]))).failed == []
+
+
 def test_a_field_that_no_line_has_is_named(tmp_path: Path):
     file = write_lines(tmp_path / "mine.jsonl", [{"r": 1.0}])
     log = read([file], mapping_of(["reward=r", "step=when"]))
@@ -335,12 +408,14 @@ def test_parts_of_rewards_are_told_apart_by_name(name: str, kind: str):
 
 
 def test_control_characters_of_a_text_do_not_reach_the_terminal(shell: Shell, tmp_path: Path):
-    rows = [{"s": n, "r": 0.0, "g": "one", "t": "\x1b[2J gone"} for n in range(12)] * 2
+    rows = [{"s": n, "r": 0.0, "g": "one", "t": "\x1b[2J gone \ud800"} for n in range(12)] * 2
     file = write_lines(tmp_path / "mine.jsonl", rows)
     words = (file, "step=s", "reward=r", "group=g", "text=t")
     out = shell("doctor", *words, "--json", code=1).json
     assert "\\x1b[2J gone" in json.dumps(out["findings"][0]["note"]).replace("\\\\", "\\")
-    assert "\x1b[2J" not in shell("doctor", *words, code=1).out
+    page = tmp_path / "page.md"
+    assert "\x1b[2J" not in shell("doctor", *words, "--page", page, code=1).out
+    assert "gone ?" in page.read_text()
 
 
 def test_the_dashboard_opens_a_log_of_another_framework(tmp_path: Path, shell: Shell):

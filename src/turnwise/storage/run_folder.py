@@ -93,7 +93,7 @@ class RunFolder:
     def for_evaluation(cls, path: Path) -> "RunFolder":
         """A folder for an evaluation, read as a run's. Raises DataError unless it is empty."""
         if path.exists() and not _holds_nothing(path):
-            raise DataError(f"{path} is not empty: choose another folder with --out")
+            raise DataError(f"{path} is not empty: choose another folder")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -189,13 +190,20 @@ def fingerprint(environment: Environment) -> str:
     tasks = all_tasks(environment)
     digest = hashlib.sha256()
     for task in tasks:
-        digest.update(json.dumps([task.id, task.prompt, task.secret], default=str).encode())
+        digest.update(json.dumps([task.id, task.prompt, task.secret], default=as_text).encode())
     for task in spread(tasks, COMPARED):
         scripts = [random_script(environment, task)]
         scripts += [actions for _, actions in oracles(environment, [task])]
         for play in played_all(environment, [task] * len(scripts), scripts):
             digest.update(json.dumps(play.seen).encode())
     return digest.hexdigest()
+
+
+def as_text(value: Any) -> str:
+    """A value that JSON lacks, the same text in each process: sets in order, no addresses."""
+    if isinstance(value, set | frozenset):
+        return str(sorted(map(as_text, value)))
+    return re.sub(" at 0x[0-9a-f]+", "", str(value))
 
 
 def is_deterministic(name: str, options: Mapping[str, Any], environment: Environment) -> bool:

@@ -13,8 +13,11 @@ from turnwise.errors import unknown_name
 from turnwise.parts.components import Components
 from turnwise.storage.audits import Finding, audits, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_columns
+from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_trust.copying import COLUMNS, COPIED, copied_share
+from turnwise_trust.doctor.gathering import Gatherer
+from turnwise_trust.doctor.readers.turnwise_run import measured
+from turnwise_trust.doctor.rules import behaviour, gaming
 from turnwise_trust.heldout import WINDOW, Judged, falls, judged, refused
 from turnwise_trust.settings import AlarmsConfig
 
@@ -28,19 +31,22 @@ class Alarms:
     def __init__(self, folder: RunFolder, steps: int, say: Callable[[str], None], of: str) -> None:
         self._folder, self._say, self._heldout = folder, say, of
         self._judged: list[Judged] = []
-        self._measured: list[dict[str, float]] = []
+        self._numbers = Gatherer()
         self._suspected: Set[str] = frozenset()
         before = read_audit(folder.path, NAME)["findings"] if NAME in audits(folder.path) else []
         self._said: dict[str, Finding] = {one.check: one for one in before}
         known = {file.stem for file in folder.trajectory_files()}
         for step, metrics in enumerate(folder.lines("metrics.jsonl")[:steps], 1):
-            if f"step-{step:06d}" in known:  # who needs room may have deleted the others
+            # Who needs room may have deleted the others.
+            if "reward/mean" in metrics and f"step-{step:06d}" in known:
                 self._take(metrics, step)
+                if step % WINDOW == 0 and step > steps - WINDOW:
+                    list(self._suspects())
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Look at a step of RL that is recorded."""
         if "reward/mean" not in metrics:
-            return  # the numbers of an evaluation
+            return  # the numbers of an evaluation, or no episode had a grade
         self._take(metrics, step)
         new = [one for one in self._found(step) if one.check not in self._said]
         for one in new:
@@ -61,11 +67,7 @@ class Alarms:
 
     def _suspects(self) -> Iterator[Finding]:
         """The finds of the doctor's rules that were there a window before, too."""
-        from turnwise_trust.doctor.gathering import gathered
-        from turnwise_trust.doctor.readers.turnwise_run import measured
-        from turnwise_trust.doctor.rules import behaviour, gaming
-
-        log = gathered("turnwise run", "turnwise", map(measured, self._measured))
+        log = self._numbers.log("turnwise run", "turnwise")
         rules = (*gaming.RULES, *behaviour.RULES)
         asked = (rule for rule in rules if rule.answerable(log))
         found = {one.finding.check: one.finding for rule in asked for one in rule.look(log)}
@@ -74,13 +76,13 @@ class Alarms:
 
     def _take(self, metrics: Mapping[str, float], step: int) -> None:
         """Keep a step's numbers, and what its trajectories say."""
-        columns = ["group", "reward", "success", "parts", *COLUMNS]
-        rows = read_columns(self._folder.trajectory_file(str(step)), columns)
+        columns = ["reward", "success", "parts", *COLUMNS]
+        rows = rows_of_tasks(read_columns(self._folder.trajectory_file(str(step)), columns))
         parts = [{**row, "parts": json.loads(row["parts"])} for row in rows]
         self._judged.append(judged(step, parts, self._heldout))
         share = copied_share(rows)
         copied = {} if share is None else {COPIED: share}
-        self._measured.append({**metrics, **copied, "step": step})
+        self._numbers.add(measured({**metrics, **copied, "step": step}))
 
 
 def alarms_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]], Alarms]:

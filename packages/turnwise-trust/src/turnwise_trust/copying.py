@@ -8,7 +8,7 @@ NGRAM = 4
 """Words that make up one n-gram."""
 WORDS = 512
 """Words of a text that are looked at."""
-COLUMNS = ("actions", "steps")
+COLUMNS = ("group", "actions", "steps")
 """Columns of trajectories that are read."""
 COPIED = "repetition/copied"
 

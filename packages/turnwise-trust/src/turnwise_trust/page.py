@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from turnwise.commands.printing import figure, print_json, print_line, print_table
 from turnwise.storage.audits import Finding
 from turnwise.storage.run_folder import writing
+from turnwise.types import encodable
 
 MARKS = {False: "FAILED", True: "passed", None: ""}
 
@@ -60,7 +61,7 @@ class Page:
         """Write it into a file, as Markdown, if there is one, and print it."""
         if file is not None:
             with writing(file):
-                file.write_text(self.markdown(), encoding="utf-8")
+                file.write_text(encodable(self.markdown()), encoding="utf-8")
         if as_json:
             print_json(self.plain())
         else:

@@ -1,8 +1,11 @@
 """Payloads for graders do what they are for."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from asking import Asking, subject_for
 from turnwise.tools.tool import tool
@@ -27,3 +30,19 @@ def test_a_command_overwrites_what_checks(tmp_path: Path):
         subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
         assert check.exists() == left
         assert not left or subprocess.run([sys.executable, check], check=False).returncode == 0
+
+
+def test_a_command_leaves_the_files_of_the_audit_s_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where a link leads there, by whose name the shell knows it."""
+    link, check = tmp_path / "a link", tmp_path / "it's here" / "check.py"
+    check.parent.mkdir()
+    check.write_text("mine")
+    link.symlink_to(check.parent)
+    monkeypatch.chdir(link)
+    slot = Slot(subject_for(Shell()))
+    for (script,) in overwritten(slot, slot.subject.tasks[0]):
+        command = script[0].calls[0].arguments["command"]
+        subprocess.run(["sh", "-c", command], env={**os.environ, "PWD": str(link)}, check=True)
+    assert check.read_text() == "mine"

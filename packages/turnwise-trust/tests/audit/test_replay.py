@@ -21,7 +21,8 @@ from turnwise.types import Action, Observation
 
 class Sound(Environment):
     def tasks(self, split):
-        return [Task(f"{split}{n}", f"Say {n}.", {"n": n}) for n in range(2)]
+        unlike_json = {"words": {"one", "two", "three"}, "check": self.verify}
+        return [Task(f"{split}{n}", f"Say {n}.", {"n": n, **unlike_json}) for n in range(2)]
 
     def reset(self, task, seed):
         return Observation(self.shown(task))

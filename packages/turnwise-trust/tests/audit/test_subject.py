@@ -1,5 +1,6 @@
 """The subject: episodes that hang end its audit, and a slow environment plays fewer tasks."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import pytest
 from asking import Asking, subject_for
 from turnwise.errors import DataError
 from turnwise.storage.audits import Finding
-from turnwise.types import Outcome, Task, Trajectory
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried
-from turnwise_trust.audit.scripts import looked
+from turnwise_trust.audit.scripts import looked, plain
+from turnwise_trust.audit.slots import slots
 from turnwise_trust.audit.subject import Clock, OutOfTime, Subject, subject_of
 from turnwise_trust.audit.table import ATTACKS
 
@@ -83,6 +86,29 @@ def test_an_attack_counts_the_tasks_for_which_there_was_time():
 
     assert len(looked(subject, "an attack", ask)) == 2
     assert subject.unmeasured == ["an attack, after 2 tasks"]
+
+
+def test_a_call_that_leaves_its_argument_out_says_nothing_in_it():
+    class Optional(Asking):
+        @tool
+        def submit(self, sum: str = "") -> str:
+            """Submit a sum."""
+            return sum
+
+        def oracle(self, task: Task) -> Sequence[Action]:
+            given = {"sum": task.secret["sum"]} if task.data["n"] % 2 else {}
+            return [Action("", calls=(ToolCall("submit", given),))]
+
+    _, submit = slots(subject_for(Optional()))
+    assert submit.right == {f"train{n}": str(2 * n + 1) for n in (1, 3, 5)} | {
+        f"heldout{n}": str(2 * n + 1) for n in (101, 103, 105)
+    }
+
+
+@pytest.mark.parametrize("pair", [("1234567", "1234568"), ("0.1234567", "0.1234568")])
+def test_numbers_that_differ_late_are_not_the_same(pair: tuple[str, str]):
+    assert plain(pair[0]) != plain(pair[1])
+    assert plain("1,234,567.0") == plain("1234567")
 
 
 def test_an_environment_without_tasks_is_an_error(tmp_path: Path):

@@ -240,6 +240,16 @@ def test_what_raises_is_counted_and_shown():
     assert "KeyError: 'no'" in ungraded.note
 
 
+def test_an_oracle_that_raises_is_said_beside_the_verdict():
+    class Broken(Looking):
+        def oracle(self, task: Task) -> Sequence[Action]:
+            raise KeyError("answers")
+
+    oracle, *_ = examined(Broken(), sometimes(0.5)).failed
+    assert oracle.check == "the oracle"
+    assert "oracle() of task train land 0 raises KeyError" in oracle.note
+
+
 def test_pass_at_k_is_left_out_where_no_task_has_as_many_grades():
     page = examined(Raising(), lambda *_: WRONG)
     assert found(page, "pass@8").figure is None

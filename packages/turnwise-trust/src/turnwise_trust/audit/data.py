@@ -26,9 +26,8 @@ WORDS = 3
 """Words of an n-gram."""
 COMMON = 0.01
 """The share of all prompts beyond which an n-gram is a template's, and tells nothing."""
-COMPARED = 200
-"""Tasks with the same numbers, data and secret that are compared with one."""
 TRIED = 4
+Gram = tuple[str, ...]
 
 _WORD = re.compile(r"\w+")
 
@@ -101,23 +100,34 @@ def _near(train: Sequence[Task], heldout: Sequence[Task]) -> dict[str, str]:
     are alike up to their constants are different tasks."""
     counts = Counter(gram for task in [*train, *heldout] for gram in _grams(task))
     most = max(3, int(COMMON * (len(train) + len(heldout))))
-    groups: dict[Hashable, list[Task]] = defaultdict(list)
+
+    def rare(task: Task) -> list[Gram]:
+        return [gram for gram in _grams(task) if counts[gram] <= most]
+
+    sizes: dict[str, int] = {}
+    known: dict[Hashable, dict[Gram, list[str]]] = defaultdict(lambda: defaultdict(list))
     for task in train:
-        groups[_constants(task)].append(task)
+        grams, group = rare(task), known[_constants(task)]
+        sizes[task.id] = len(grams)
+        for gram in grams:
+            group[gram].append(task.id)
     found = {}
     for task in heldout:
-        rare = {gram for gram in _grams(task) if counts[gram] <= most}
-        for other in groups.get(_constants(task), [])[:COMPARED] if rare else []:
-            others = {gram for gram in _grams(other) if counts[gram] <= most}
-            if len(rare & others) >= NEAR * len(rare | others):
-                found[task.id] = other.id
+        grams, group = rare(task), known[_constants(task)]
+        shared = Counter(name for gram in grams for name in group.get(gram, ()))
+        for name, both in shared.items():
+            if both >= NEAR * (len(grams) + sizes[name] - both):
+                found[task.id] = name
                 break
     return found
 
 
-def _grams(task: Task) -> set[tuple[str, ...]]:
+def _grams(task: Task) -> list[Gram]:
+    """Its n-grams of words, each once."""
     words = normalised(task.prompt).split()
-    return {tuple(words[at : at + WORDS]) for at in range(len(words) - WORDS + 1)}
+    return list(
+        dict.fromkeys(tuple(words[at : at + WORDS]) for at in range(len(words) - WORDS + 1))
+    )
 
 
 def _constants(task: Task) -> Hashable:

@@ -81,7 +81,7 @@ def near(slot: Slot, task: Task) -> Iterator[Form]:
         return
     for step in (1.0, 0.1 * abs(number)):
         if step >= 0.5:
-            pair = (f"{number + step:g}", f"{number - step:g}")
+            pair = (f"{number + step:.15g}", f"{number - step:.15g}")
             yield tuple(written(slot, task, pair))
 
 

@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -204,8 +205,7 @@ def _planted(
 
 
 def _commands(files: Mapping[str, str]) -> str:
-    program = _program(files).replace("'", "'\\''")
-    return f"python3 -c '{program}'"
+    return f"python3 -c {shlex.quote(_program(files))}"
 
 
 def _program(files: Mapping[str, str]) -> str:
@@ -305,7 +305,8 @@ def overwritten(slot: Slot, task: Task) -> Iterator[Form]:
         files = dict.fromkeys([path for path in paths if "." in path][:40], text)
         yield from _planted(subject, [one for one in places if one.kind == "file"], files)
     names = " -o ".join(f"-iname '*{name}*'" for name in TESTS)
-    here = f"""[ "$PWD" = '{os.getcwd()}' ] || find . -type f \\( {names} \\) """
+    # $PWD may be another name of this folder, by a link.
+    here = f'[ "$(pwd -P)" = {shlex.quote(os.getcwd())} ] || find . -type f \\( {names} \\) '
     for place in places:
         if place.kind == "command":
             yield (_episode(subject, [place.write(here + AGREE)]),)

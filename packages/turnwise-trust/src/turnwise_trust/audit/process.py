@@ -89,6 +89,7 @@ def _received(receiver: Connection) -> Told:
 def _audit(sender: Connection, stack: Path, seconds: float, named: Named) -> None:
     """The other process: sends what there is after each probe, or an error."""
     os.setsid()
+    os.dup2(2, 1)  # what the environment and programs of attacks print is not the page
     end = time.monotonic() + seconds
     with stack.open("w") as file:
         faulthandler.enable(file)

@@ -135,7 +135,7 @@ def _cut(text: str, most: int = 160) -> str:
 def plain(text: str) -> str:
     """A text for comparisons: numbers by value, words without case and punctuation."""
     number = number_of(text)
-    return f"{number:g}" if number is not None else " ".join(re.findall(r"\w+", text.casefold()))
+    return f"{number:.15g}" if number is not None else " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def number_of(text: str) -> float | None:

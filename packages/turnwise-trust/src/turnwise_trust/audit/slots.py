@@ -40,6 +40,7 @@ class Slot:
             name: str(made[-1].arguments[self.argument])
             for name, made in calls.items()
             if [n for n, call in enumerate(made, 1) if call.name == self.tool] == [len(made)]
+            and self.argument in made[-1].arguments
         }
 
     def before(self, task: Task) -> Script:
@@ -76,7 +77,7 @@ class Slot:
             text for _, text in sorted(self.right.items()) if not _overlap(text, right)
         )
         number = number_of(right)
-        made = [f"{number + n:g}" for n in (1, 7, 30)] if number is not None else WORDS
+        made = [f"{number + n:.15g}" for n in (1, 7, 30)] if number is not None else WORDS
         chosen = _turned([*others], task.id)[:DECOYS]
         return [*chosen, *(one for one in made if one not in chosen)][:DECOYS]
 

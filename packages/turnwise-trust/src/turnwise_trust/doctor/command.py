@@ -30,7 +30,7 @@ def doctor(
     from turnwise_trust.doctor.readers.plain import mapping_of
     from turnwise_trust.doctor.reading import read
 
-    paths = [Path(word) for word in words if Path(word).exists() or "=" not in word]
+    paths = [Path(word) for word in words if "=" not in word or Path(word).exists()]
     if not paths:
         raise ConfigError("name a run's folder or a log: turnwise doctor RUN|LOG")
     mapping = mapping_of([word for word in words if Path(word) not in paths])

@@ -17,7 +17,7 @@ SHOWN = 5
 
 
 def diagnosed(log: Log) -> Page:
-    """The page of a log. Example: `diagnosed(read([Path("runs/demo")], {})).print()`."""
+    """The page of a log. Example: `diagnosed(read([Path("runs/demo")], {})).verdict`."""
     found = sorted(causes(log), key=lambda cause: -cause.weight)
     first = {one.finding.check: one.finding for one in reversed(found)}
     shown = sorted(first.values(), key=[one.finding for one in found].index)[:SHOWN]

@@ -41,7 +41,7 @@ SHOWN = 400
 
 def gathered(source: str, framework: str, events: Iterable[Event]) -> Log:
     """Read a log's events once, in bounded memory."""
-    gatherer = _Gatherer()
+    gatherer = Gatherer()
     for event in events:
         gatherer.add(event)
     return gatherer.log(source, framework)
@@ -123,8 +123,9 @@ class _Group:
         return found
 
 
-class _Gatherer:
-    """Takes a log's events in, and keeps what rules need."""
+class Gatherer:
+    """Takes a log's events in, and keeps what rules need. Its `log` may be asked for between them,
+    where they have no groups."""
 
     def __init__(self) -> None:
         self._measured, self._counted = _Table(), _Table()
@@ -232,7 +233,7 @@ class _Gatherer:
 def _numbers(rollout: Rollout, repeated: float | None) -> Iterable[tuple[str, float]]:
     known: dict[str, float | None] = {
         "reward/mean": rollout.reward,
-        "rollout/ungraded_share": float(rollout.reward is None),
+        "rollout/ungraded_share": rollout.reward is None and rollout.success is None,
         "rollout/success": rollout.success,
         "rollout/truncated": rollout.truncated,
         "rollout/malformed": rollout.malformed,

@@ -1,5 +1,7 @@
 """The command `preflight`."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,9 +39,9 @@ def preflight(
     run = run_of(Path(recipe))
     loaded = load_recipe(recipe if run is None else run / "config.toml", *(overrides or []))
     display = terminal_display()
-    found = examined(
-        loaded, None if run is None else Path(recipe), display, seconds, groups, effect
-    )
+    policy = None if run is None else Path(recipe)
+    with redirect_stdout(sys.stderr):  # what the environment prints is not the page
+        found = examined(loaded, policy, display, seconds, groups, effect)
     found.tell(page, as_json)
     if not found.verdict.startswith(tuple(f"{one}:" for one in GO)):
         raise typer.Exit(1)

@@ -15,8 +15,8 @@ from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.runner import RolloutRunner, members_of, new_groups, within
 from turnwise.types import Action, Group, Outcome, Task, Trajectory
 from turnwise_environments.choosing import spread
-from turnwise_environments.measurement import oracles
 from turnwise_trust.audit.attempts import LIMITS, Attempt, scripted
+from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.subject import at_work
 
 FIRST_WAVE = 2
@@ -50,6 +50,8 @@ class Rehearsal:
     """Episodes of an agent that answers nothing, a task each."""
     oracle: Sequence[Trajectory] = ()
     """Episodes of the environment's own oracle, where it has one."""
+    problem: str = ""
+    """The first error of that oracle."""
     again: Sequence[tuple[Trajectory, Trajectory]] = ()
     """Episodes of the policy, each with what became of the same actions under the same seed."""
     not_again: str = ""
@@ -127,7 +129,7 @@ def rehearsal(
 ) -> Rehearsal:
     """Play what needs no model, after the policy's episodes. Starts an event loop of its own."""
     tasks = spread(train, SCRIPTED_TASKS)
-    known = [(task, actions) for task, actions in oracles(runner.environment, tasks)]
+    known, problem = known_oracle(runner.environment, tasks)
     planned = [Trajectory(task, "preflight", 0, recipe.seed) for task in tasks]
     played = Rehearsal(recipe, runner, train, heldout, waves)
     why = _not_again(runner)
@@ -135,14 +137,15 @@ def rehearsal(
         played,
         idle=at_work(
             _scripted(runner, planned, [()] * len(planned), LIMITS),
-            {task.id: actions for task, actions in known},
+            known,
         ),
         oracle=_scripted(
             runner,
-            [Trajectory(task, "preflight", 0, recipe.seed) for task, _ in known],
-            [actions for _, actions in known],
+            [one for one in planned if one.task.id in known],
+            [known[task.id] for task in tasks if task.id in known],
             LIMITS,
         ),
+        problem=problem,
         again=() if why else _again(runner, played.episodes),
         not_again=why,
     )

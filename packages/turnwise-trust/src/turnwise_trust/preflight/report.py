@@ -163,7 +163,9 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
         note = f"of {rate.number} tasks that an empty answer solves"
         most = bounds["allowed idle"]
         yield Finding("an agent that does nothing", *rate[:3], most, rate.low <= most, note)
-    if "oracle" in facts:
+    if played.problem:
+        yield Finding("the oracle", passed=False, note=played.problem, remedy="Mend oracle().")
+    elif "oracle" in facts:
         rate = facts["oracle"]
         note = f"of {rate.number} tasks that the environment's own oracle solves"
         yield Finding(

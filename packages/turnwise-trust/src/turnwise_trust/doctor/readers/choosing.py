@@ -38,13 +38,16 @@ KNOWN = (
 
 def chosen(path: Path, mapping: Mapping[str, str]) -> Choice:
     """The reader of a path. Raises DataError for what none reads."""
-    if not path.exists():
-        raise DataError(f"{path} does not exist")
     if mapping:
         return "JSON lines", "", lambda file: read_plain(file, mapping)
-    found = _of_folder(path) if path.is_dir() else _of_file(path)
-    if found is None:
-        raise DataError(f"{path} {_why(b'' if path.is_dir() else _start(path))}")
+    try:
+        if not path.exists():
+            raise DataError(f"{path} does not exist")
+        found = _of_folder(path) if path.is_dir() else _of_file(path)
+        if found is None:
+            raise DataError(f"{path} {_why(b'' if path.is_dir() else _start(path))}")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
     return found
 
 
@@ -78,8 +81,7 @@ def _of_folder(folder: Path) -> Choice | None:
     for name in ("traces.jsonl", "results.jsonl", "rollouts.jsonl", "metrics.jsonl"):
         if (folder / name).is_file() and (found := _of_lines(folder / name)):
             return _inside(found, name)
-    first = next(folder.glob("**/*.json"), None)
-    if first is not None and _of_json(first) == ATIF:
+    if any(_of_json(file) == ATIF for file in folder.glob("**/*.json")):
         return "ATIF", "", atif.read_folder
     return None
 

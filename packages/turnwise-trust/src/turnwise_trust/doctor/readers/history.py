@@ -10,6 +10,7 @@ of prime-rl 0.8 (`monitors/file.py`); verl 0.8's file logger (`{"step", "data"}`
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,15 @@ def read_history(file: Path) -> Iterator[Event]:
 def read_csv(file: Path) -> Iterator[Event]:
     """A table with a column for each number, one of them the step."""
     try:
-        with file.open(encoding="utf-8", errors="replace", newline="") as opened:
-            for row in csv.DictReader(line.replace("\0", "") for line in opened):
+        with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
+            table = csv.DictReader(line.replace("\0", "") for line in opened)
+            columns = Counter(map(_number_of, filter(_is_number, table.fieldnames or ())))
+            if again := [name for name, count in columns.items() if count > 1]:
+                yield Remark(
+                    f"{file.name} has {again[0]} of several runs, and the last column counts: give "
+                    "each run a file of its own"
+                )
+            for row in table:
                 yield from measured(_of_csv(row))
     except (OSError, csv.Error) as error:
         raise DataError(f"{file} cannot be read: {error}") from None
@@ -81,12 +89,21 @@ def measured(values: Mapping[str, Any]) -> Iterator[Measured]:
 
 
 def _of_csv(row: Mapping[Any, Any]) -> dict[str, float]:
-    pairs = (
-        (str(name).rpartition(" - ")[2], text)
-        for name, text in row.items()
-        if isinstance(text, str) and not str(name).endswith(("__MIN", "__MAX"))
+    return dict(
+        _floats(
+            (_number_of(name), text)
+            for name, text in row.items()
+            if isinstance(text, str) and _is_number(name)
+        )
     )
-    return dict(_floats(pairs))
+
+
+def _is_number(column: Any) -> bool:
+    return not str(column).endswith(("__MIN", "__MAX"))
+
+
+def _number_of(column: Any) -> str:
+    return str(column).rpartition(" - ")[2]
 
 
 def _floats(pairs: Any) -> Iterator[tuple[str, float]]:

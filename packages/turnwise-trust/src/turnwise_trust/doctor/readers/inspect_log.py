@@ -6,9 +6,10 @@ messages and output with its stop reason. An epoch is an episode, and there are 
 """
 
 import json
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from struct import error, unpack
 from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -21,6 +22,10 @@ WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's letters for correct, incorrect, partly correct and no answer."""
 ZSTANDARD = 93
 """The method's number in zip files."""
+DAMAGED = (
+    *(OSError, ValueError, EOFError, NotImplementedError, BadZipFile),
+    *(struct.error, zlib.error),
+)
 Row = Mapping[str, Any]
 
 
@@ -41,7 +46,7 @@ def _zipped(file: Path) -> Iterator[Any]:
             for entry in archive.infolist():
                 if entry.filename.startswith("samples/"):
                     yield json.loads(_content(archive, entry, opened))
-    except (OSError, ValueError, BadZipFile, EOFError, NotImplementedError, error) as problem:
+    except DAMAGED as problem:
         yield Remark(f"{file.name} is cut off or damaged, the rest was left out: {problem}")
 
 
@@ -50,15 +55,11 @@ def _content(archive: ZipFile, entry: ZipInfo, opened: BinaryIO) -> bytes:
     if entry.compress_type != ZSTANDARD:
         return archive.read(entry)
     opened.seek(entry.header_offset)
-    name, extra = unpack("<26x2H", opened.read(30))
+    name, extra = struct.unpack("<26x2H", opened.read(30))
     opened.seek(name + extra, 1)
     packed = pa.BufferReader(opened.read(entry.compress_size))
     content: bytes = pa.CompressedInputStream(packed, "zstd").read()
     return content
-
-
-def _samples(file: Path) -> list[Row]:
-    return rows(mapping(document(file)).get("samples"))
 
 
 def _rollout(row: Row) -> Event:

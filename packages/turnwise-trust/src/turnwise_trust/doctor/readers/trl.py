@@ -27,9 +27,11 @@ ROWS = 256
 
 def state_file(folder: Path) -> Path | None:
     """The newest state in a folder of TRL's; None where there is none."""
-    found = [folder / STATE, *folder.glob(f"checkpoint-*/{STATE}")]
-    there = [file for file in found if file.is_file()]
-    return max(there, key=lambda file: (file.stat().st_mtime, str(file)), default=None)
+    found = folder.glob(f"checkpoint-*/{STATE}")
+    # By their numbers: where a folder was copied, times say nothing.
+    newest = sorted(found, key=lambda file: (len(file.parent.name), str(file)))[-1:]
+    there = [file for file in (folder / STATE, *newest) if file.is_file()]
+    return max(there, key=lambda file: file.stat().st_mtime, default=None)
 
 
 def read_folder(folder: Path) -> Iterator[Event]:
@@ -58,7 +60,11 @@ def read_completions(file: Path, rewards: Collection[str] = ()) -> Iterator[Even
     """The completions of a step; a group is the step's completions of one prompt. Columns named in
     `rewards` are rewards, or all with numbers where none is named: extra columns look alike."""
     try:
-        for batch in pq.ParquetFile(file).iter_batches(ROWS):
+        table = pq.ParquetFile(file)
+        if "completion" not in table.schema_arrow.names:
+            yield Remark(f"{file.name} has no column completion, and was left out")
+            return
+        for batch in table.iter_batches(ROWS):
             for row in batch.to_pylist():
                 yield _rollout(row, rewards or [name for name in row if name not in OTHERS])
     except (OSError, pa.ArrowInvalid) as error:

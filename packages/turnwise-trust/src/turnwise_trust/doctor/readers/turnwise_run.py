@@ -9,11 +9,11 @@ from typing import Any
 from turnwise.errors import DataError
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_columns
+from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_trust.copying import COLUMNS as COPYING
 from turnwise_trust.copying import COPIED, copied_share
 from turnwise_trust.doctor.log import Alarm, Event, Measured, Reason, Remark, Rollout, Setting
-from turnwise_trust.doctor.readers.lines import numbers, objects, whole
+from turnwise_trust.doctor.readers.lines import mapping, numbers, objects, whole
 
 LOGS = ("metrics.jsonl", "validation.jsonl")
 COLUMNS = ("group", "reward", "success", "outcome", "parts", "actions", "tool_calls")
@@ -70,7 +70,7 @@ def _settings(file: Path) -> Iterator[Event]:
         yield Remark(f"config.toml cannot be read: {error}")
         return
     for section, key in SETTINGS:
-        value = recipe.get(section, {}).get(key)
+        value = mapping(recipe.get(section)).get(key)
         if isinstance(value, int | float):
             yield Setting(f"{section}.{key}", float(value))
 
@@ -94,10 +94,10 @@ def _episodes(folder: Path) -> Iterator[Event]:
         return
     try:
         for file in files[:: -(-len(files) // READ)]:
-            share = copied_share(read_columns(file, COPYING))
+            share = copied_share(rows_of_tasks(read_columns(file, COPYING)))
             if share is not None:
                 yield Measured(_step(file), {COPIED: share})
-        rows = read_columns(files[-1], COLUMNS)
+        rows = rows_of_tasks(read_columns(files[-1], COLUMNS))
     except DataError as error:
         yield Remark(str(error))
         return
