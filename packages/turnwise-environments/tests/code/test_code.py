@@ -24,6 +24,7 @@ from turnwise_environments.code.tasks import (
     inputs,
 )
 from turnwise_environments.measurement import played_all, random_script, success
+from turnwise_environments.repair import programs
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 RECORD: dict[str, Any] = {
@@ -234,6 +235,13 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
         Code(ProgramFile(write(tmp_path / "broken.json", BROKEN[message])))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [ProgramFile, programs.ProgramFile])
+def test_records_that_are_left_out_are_told(tmp_path: Path, kind: type[ProgramFile]) -> None:
+    path = write(tmp_path / "p.json", RECORD, {**RECORD, "buggy": ""})
+    (told,) = kind(path).load().warnings
+    assert "entry 2: 'buggy' must be there" in told
 
 
 def test_without_its_sandbox_there_is_no_verdict() -> None:

@@ -26,6 +26,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import REWARD_PARTS
 from turnwise.types import Action, Step, Task, ToolCall
 from turnwise_environments.choosing import all_tasks
+from turnwise_environments.games import sokoban
 from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.games.long_walk import LongWalk
@@ -40,6 +41,12 @@ GAMES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
+def test_boards_that_nobody_could_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sokoban, "DRAWS", 100)  # the real ones take a minute
+    with pytest.raises(ConfigError, match="no board of 6 x 6 with 6 boxes"):
+        Sokoban(MadeBoards(boxes=6))
+
+
 def test_as_many_boards_as_are_asked_for() -> None:
     """Of 1,000 draws 6 are a board that was there already."""
     made = Sokoban()
@@ -91,6 +98,13 @@ def test_the_known_values_of_the_standard_lakes(
 
 
 @pytest.mark.slow
+def test_fewer_lakes_than_are_asked_for_are_told() -> None:
+    assert FrozenLake(size=2, maps=20).task_set.warnings == [
+        "frozen_lake: 3 different maps were found, of 20 asked for"
+    ]
+    assert not FrozenLake(maps=20).task_set.warnings
+
+
 def test_slipping_is_as_frequent_as_it_should_be() -> None:
     """From the corner, `right` slips: a third each right, down, and (into the wall) back up."""
     lake = FrozenLake(slippery=True, maps=0)

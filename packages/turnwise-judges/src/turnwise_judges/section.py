@@ -34,7 +34,7 @@ class JudgeOfRun(RewardSource):
     async def refine(
         self, runner: RolloutRunner, groups: Sequence[Group], seed: int, step: int
     ) -> list[Group]:
-        """None where it is not trained."""
+        """None of them where it is not trained."""
         if self.refinement is None:
             return []
         return await self.refinement.play(runner, groups, seed, step)

@@ -68,7 +68,7 @@ class OwnDesk(Desk):
         self._model = make_model_user(user)
         document = _document(Path(policy).expanduser())
         self._base = read_tables(Path(database).expanduser())
-        self._dump = pickle.dumps(self._base)
+        self._dump = pickle.dumps(self._base)  # read for each episode: sooner than a deep copy
         self.weaknesses = [WEAKNESS]
         found, told = read_tasks(
             tasks.path, self._base, self._own_tools, document, scripted=self._model is None

@@ -204,19 +204,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 MAKERS: Mapping[str, Maker] = {
     maker.__name__: maker
     for maker in (
-        add_event,
-        add_two_events,
-        move_event,
-        move_event_to_another,
-        cancel_event,
-        write_file,
-        move_file,
-        copy_file,
-        delete_file,
-        set_room,
-        set_degrees,
-        warm_room,
-        switch_room,
+        *(add_event, add_two_events, move_event, move_event_to_another, cancel_event),
+        *(write_file, move_file, copy_file, delete_file),
+        *(set_room, set_degrees, warm_room, switch_room),
     )
 }
 

@@ -64,5 +64,6 @@ class Bandit(Game):
         play.reward += paid
         play.moves += 1
         play.over = play.moves >= self.pulls
+        # Sums of SAFE_PAY are rounded: as much as the safe machine pays is no success.
         play.won = play.over and play.reward > SAFE_PAY * self.pulls + 1e-9
         return f"It pays {paid:g}. {self._look()}"

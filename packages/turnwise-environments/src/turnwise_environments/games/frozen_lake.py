@@ -50,7 +50,9 @@ class FrozenLake(Game):
         tasks = [Task(identity("/".join(rows)), rules, data={"rows": list(rows)}) for rows in drawn]
         scores = {"noop": 0.0} if slippery else SOLVED
         if maps:
-            self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=identities)
+            few = f"frozen_lake: {len(tasks)} different maps were found, of {maps} asked for"
+            told = [few] if len(tasks) < maps else []
+            self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, told, identities)
         else:
             self.same_splits = True  # there is one standard map
             both: Tasks = {"train": tasks, "heldout": tasks}

@@ -30,6 +30,8 @@ MOVE, ON, OFF, DONE = -0.1, 1.0, -1.0, 10.0
 RULES = "Push every box ($) onto a target (.). @ is you, # a wall, * a box on a target."
 DRAFTS_PER_BOARD = 4
 """Boards that may be drawn for each new one, at most."""
+DRAWS = 100_000
+"""Random boards that are drawn for one that can be solved, at most."""
 MOST_STATES = 200_000
 """Looked at by the solver before it gives up."""
 FEW, WEIGHT = 2, 4
@@ -244,7 +246,7 @@ def _random_board(size: int, boxes: int, number: int) -> tuple[str, ...]:
     """A solvable one that is not solved already; the same for the same number."""
     stream = random.Random(derive("sokoban", size, boxes, number))
     inner = [(row, column) for row in range(1, size - 1) for column in range(1, size - 1)]
-    while True:
+    for _ in range(DRAWS):
         walls = set(stream.sample(inner, len(inner) // 6))
         free = [place for place in inner if place not in walls]
         if len(free) < 2 * boxes + 1:
@@ -261,6 +263,10 @@ def _random_board(size: int, boxes: int, number: int) -> tuple[str, ...]:
         ]
         if solve(rows):
             return tuple(rows)
+    raise ConfigError(
+        f"sokoban: no board of {size} x {size} with {boxes} boxes was found that can be solved: "
+        "lower boxes, or raise size"
+    )
 
 
 def _moved(rows: Sequence[str], state: State, direction: str) -> State | None:

@@ -65,6 +65,7 @@ class Repair(WorkspaceTools, Environment):
         self.sandbox = Sandbox(SandboxSettings(limits=limits, packages=tuple(packages)))
         self.task_set = tasks.load()
         if isinstance(tasks, InstanceFile):
+            # The suite, and its copy in which all tests have to fail.
             self.weaknesses, self.verdict_programs = [WEAKNESS], 2
 
     async def reset(self, task: Task, seed: int) -> Observation:

@@ -4,7 +4,7 @@ The records are those of the code environment (`code/tasks.py`), which asks for 
 as the answer; here the file is changed with tools.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.environments.tasksets import SOLVED, SPLITS, TaskSet
 from turnwise.types import Task
@@ -19,8 +19,9 @@ class ProgramFile(code.ProgramFile):
     """The programs of a file in QuixBugs' format, as repositories."""
 
     def load(self) -> TaskSet:
-        tasks = super().load().tasks
-        return TaskSet.of({split: [_task(one) for one in tasks[split]] for split in SPLITS}, SOLVED)
+        read = super().load()
+        tasks = {split: [_task(one) for one in read.tasks[split]] for split in SPLITS}
+        return replace(TaskSet.of(tasks, SOLVED), warnings=read.warnings)
 
 
 def _task(task: Task) -> Task:

@@ -36,8 +36,6 @@ from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry, Workspace
 
 KIND = "checks"
-FOLDER = "/work/workspace"
-"""The path of the folder while a command runs."""
 _MOVED = re.compile(
     r"(?<![\w./-])/(root|home|opt|srv|mnt|data|var|tmp|usr)(?![\w.-])"
     r"(?!/(?:bin|sbin|lib|lib32|lib64|include|local|share)\b)"

@@ -170,10 +170,7 @@ class Shop(Environment):
         """A search for the request's words, one of the first results, random options, and the
         purchase."""
         search = Action("", calls=(ToolCall("search", {"keywords": task.prompt}),))
-        found = self._index.search(task.prompt, self._page)
-        if not found:
-            return [search]
-        product = self._products[stream.choice(found)]
+        product = self._products[stream.choice(self._index.search(task.prompt, self._page))]
         values = [stream.choice(values) for values in product.options.values()]
         clicks = [product.id, *values, BUY]
         return [search, *(Action("", calls=(_click(target),)) for target in clicks)]

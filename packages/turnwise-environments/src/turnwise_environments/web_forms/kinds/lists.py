@@ -104,9 +104,11 @@ class Search(Kind):
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
         if request.path == "/thing":
             number = request.query["number"]
-            button = html.form("/take", html.button("Take", "taken", number))
-            return _thing_page(site.data["things"][int(number)], button)
+            return _thing_page(site.data["things"][int(number)], self._button(number))
         return "Things", _listed(site.data["things"], request.query)
+
+    def _button(self, number: str) -> str:
+        return html.form("/take", html.button("Take", "taken", number))
 
     def way(self, look: Look, draft: Draft) -> Way:
         number = int(draft.wanted["taken"])
@@ -126,10 +128,8 @@ class Lookup(Search):
         prompt = f"What does the {colour} {good} from {city} cost? Answer with the number alone."
         return Draft(prompt, {"things": things}, {"answer": price})
 
-    def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        if request.path == "/thing":
-            return _thing_page(site.data["things"][int(request.query["number"])], "")
-        return "Things", _listed(site.data["things"], request.query)
+    def _button(self, number: str) -> str:
+        return ""
 
     def way(self, look: Look, draft: Draft) -> Way:
         things = draft.data["things"]
