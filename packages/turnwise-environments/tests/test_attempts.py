@@ -56,6 +56,14 @@ def test_the_last_attempt_is_shown_as_it_went_or_nothing_of_it() -> None:
         assert not verdict_of(play).success
 
 
+def test_a_tool_that_the_recipe_adds() -> None:
+    environment = make_environment("attempts", {"name": "doors"}, tools=["calculate"])
+    task, slip = environment.tasks("train")[0], wrong(environment, 0)
+    both = Action("", calls=(*calling("calculate", expression="6 * 7").calls, *slip.calls))
+    (step,) = steps_of(played(environment, task, both))
+    assert said(step) == f"42\nIt is a trap.\n{ASKED}"
+
+
 class HintingDoors(Doors):
     def guidance(self, attempt: Trajectory) -> str:
         (turn,) = attempt.turns

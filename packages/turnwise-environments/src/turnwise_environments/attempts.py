@@ -27,6 +27,7 @@ from turnwise.ranges import Range
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Turn, Verdict
+from turnwise_environments.joint import stepped_within
 
 ASKED = "The attempt has failed. Reflect."
 Memory = Literal["none", "trajectory", "reflection", "guidance"]
@@ -103,11 +104,12 @@ class Attempts(Environment):
         """Have the attempt react; where it fails, go on with the next one, or ask why first."""
         if self._failed:
             return await self._reflect(action)
-        step = replace(await self._playing.step(action), reward=None)
+        step = await stepped_within(self, Attempts.tools(self), self._playing, action)
+        step = replace(step, reward=None)
         self._turns.append(Turn(action, step))
         if not step.done and not step.abort:
             return step
-        if (await self._judge()).success:
+        if (await self._playing.verify(self._attempt())).success:
             self._solved = self._number
         if self._solved or self._number == self.attempts:
             return replace(step, done=True, abort=False)
@@ -169,10 +171,6 @@ class Attempts(Environment):
         if self._failed:  # it wrote none
             return replace(step, observation=Observation(ASKED, Source.ENVIRONMENT))
         return await self._next(step)
-
-    async def _judge(self) -> Verdict:
-        """The verdict on the attempt."""
-        return await self._playing.verify(self._attempt())
 
     def _attempt(self) -> Trajectory:
         task, turns = self._whole[self._task.id], tuple(self._turns)

@@ -160,21 +160,8 @@ class Joint(Environment):
         return await self._playing.reset(_own(task), seed)
 
     async def step(self, action: Action) -> Step:
-        """Have the task's environment react; tools that the recipe gives to all of them are run
-        here, and then each call by itself."""
-        added = {one.name for one in self.tools()} - {one.name for one in self._tools}
-        if not any(call.name in added for call in action.calls):
-            return await self._playing.step(action)
-        steps: list[Step] = []
-        for call in action.calls:
-            if call.name in added:
-                result = await self._run(call)
-                steps.append(Step(Observation(result.content), (result,)))
-            else:
-                steps.append(await self._playing.step(replace(action, calls=(call,))))
-            if steps[-1].done or steps[-1].abort:
-                break
-        return joined(steps)
+        """Have the task's environment react; tools that the recipe gives to all are run here."""
+        return await stepped_within(self, self._tools, self._playing, action)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """The verdict of the task's environment."""
@@ -255,6 +242,26 @@ class Joint(Environment):
             for name, count in there.items()
             if used[name] < count
         ]
+
+
+async def stepped_within(
+    outer: Environment, own: Sequence[Tool], inner: Environment, action: Action
+) -> Step:
+    """Have `inner` react, which `outer` plays. Tools beside its `own`, which the recipe gives to
+    `outer`, are run there, and then each call by itself."""
+    added = {one.name for one in outer.tools()} - {one.name for one in own}
+    if not any(call.name in added for call in action.calls):
+        return await inner.step(action)
+    steps: list[Step] = []
+    for call in action.calls:
+        if call.name in added:
+            result = await outer._run(call)
+            steps.append(Step(Observation(result.content), (result,)))
+        else:
+            steps.append(await inner.step(replace(action, calls=(call,))))
+        if steps[-1].done or steps[-1].abort:
+            break
+    return joined(steps)
 
 
 def _member(name: str, table: Mapping[str, Any]) -> Member:

@@ -19,7 +19,7 @@ import numpy as np
 
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.environment import Index, Retrieval
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import ConfigError, DataError, first_line
 from turnwise.folders import cache_folder
 from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
@@ -37,7 +37,7 @@ class DenseIndex:
 
     def __init__(self, vectors: np.ndarray, embed: Embed) -> None:
         """`vectors` is float[n, d], one for each text; `embed` is for queries, with the same d.
-        Raises DataError for arrays of another shape, and for vectors of length 0 or not finite."""
+        Raises DataError for arrays of another shape, and for numbers that are not finite."""
         self._vectors = _unit(vectors)
         self._embed = embed
 
@@ -119,8 +119,8 @@ def make_embedder(name: str) -> Embedder:
     try:
         model = SentenceTransformer(name)
     except (OSError, ValueError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"search: embedding {name!r} cannot be loaded: {first}") from None
+        reason = first_line(error)
+        raise ConfigError(f"search: embedding {name!r} cannot be loaded: {reason}") from None
     return Embedder(
         name,
         lambda texts: np.asarray(model.encode_document(list(texts), show_progress_bar=False)),

@@ -303,6 +303,8 @@ def test_a_dockerfile_as_steps() -> None:
         BuildStep("run", ("touch '/app/two words'",), "/app"),
     ]
     assert read_dockerfile("FROM a\nENV A 1 2\nWORKDIR x/../$A").workdir == "/1 2"
+    (step,) = read_dockerfile("FROM a\nWORKDIR /app\nCOPY words.txt /app").steps
+    assert step.words == ("words.txt", "/app/")
 
 
 def test_an_instruction_goes_on_after_comments_and_empty_lines_and_at_the_end() -> None:

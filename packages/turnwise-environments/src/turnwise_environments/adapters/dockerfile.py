@@ -101,7 +101,8 @@ def _copy(rest: str, dockerfile: Dockerfile) -> BuildStep:
     if len(words) < 2 or any("://" in word for word in words):
         raise UnsupportedDockerfile("its Dockerfile fetches files")
     target = _absolute(words[-1], dockerfile.workdir)
-    several = words[-1].endswith(("/", ".")) or len(words) > 2
+    # A working directory is there already: a file that is copied to it goes into it.
+    several = words[-1].endswith(("/", ".")) or len(words) > 2 or target == dockerfile.workdir
     return BuildStep("copy", (*words[:-1], target + "/" if several else target), dockerfile.workdir)
 
 

@@ -250,13 +250,11 @@ class Session:
 
 def shown(observation: Mapping[str, Any]) -> str:
     """An observation as text: a single field's text as it is, else a line for each field."""
-    if len(observation) == 1:
-        (value,) = observation.values()
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in observation.items()
-    )
+    }
+    return "\n".join(texts.values() if len(texts) == 1 else map(": ".join, texts.items()))
 
 
 def _reply(data: Mapping[str, Any], url: str) -> Reply:

@@ -16,7 +16,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, first_line
 from turnwise.scaffolds.templates import writes_today
 from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
@@ -142,11 +142,8 @@ class RenderersScaffold(ChatScaffold):
 
     def past(self, action: Action) -> list[int]:
         """Tokens of an action before a user's words: no thought unless the prompt begins one."""
-        message, results = (
-            self._message(action),
-            [self._result(call, place) for place, call in enumerate(action.calls)],
-        )
-        tokens = self._sampled([SAMPLE, message, *results, SAMPLE])
+        results = [self._result(call, place) for place, call in enumerate(action.calls)]
+        tokens = self._sampled([SAMPLE, self._message(action), *results, SAMPLE])
         if tokens and tokens[-1] in self._ends and self._parsed(tokens).reasoning_complete:
             return tokens
         return self._written(replace(action, thought=""))
@@ -272,5 +269,4 @@ def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping
         switched = type(config)(**{**template, "thinking_retention": "all"})
         return create_renderer(tokenizer, switched)
     except (AssertionError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"scaffold renderers, family {family}: {reason}") from None
+        raise ConfigError(f"scaffold renderers, family {family}: {first_line(error)}") from None

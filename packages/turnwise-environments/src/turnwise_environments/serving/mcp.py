@@ -9,7 +9,6 @@ verdict as structured content. Needs the extra `mcp`.
 
 import asyncio
 import base64
-import contextlib
 import os
 import signal
 import socket
@@ -177,7 +176,7 @@ class _Clients:
             await client.session.close()
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def serving_http(offer: Offer, host: str, port: int) -> AsyncIterator[str]:
     """Serve inside; gives the address. Port 0 is any free one. Raises OSError for one that is
     taken."""

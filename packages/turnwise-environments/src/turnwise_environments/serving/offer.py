@@ -156,10 +156,6 @@ LIMITS = RolloutConfig(max_turns=100, max_tool_calls=100)
 """The limits of an episode where no recipe sets any; each task's budget may lower them."""
 
 
-def _nothing(line: str) -> None:
-    pass
-
-
 @dataclass
 class Offer:
     """An environment to be served. Example: `Offer(make_environment("mathematics", {}))`."""
@@ -171,7 +167,7 @@ class Offer:
     """The most episodes that may be under way."""
     patience: float = 600.0
     """Seconds of a client's silence after which its episode is given up, ungraded."""
-    say: Callable[[str], None] = _nothing
+    say: Callable[[str], None] = lambda line: None
     """Called with a line for the person who serves: the reason why an episode has no grade."""
     _begun: list[OutsideEpisode] = field(default_factory=list, init=False, repr=False)
 

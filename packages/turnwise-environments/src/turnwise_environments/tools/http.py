@@ -13,13 +13,14 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import string
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from html.parser import HTMLParser
-from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tools.tool import tool
@@ -161,7 +162,7 @@ class Fetcher:
                     "Host": parts.netloc,
                     "User-Agent": "turnwise",
                 }
-                connection.request("GET", _quoted(path), headers=headers)
+                connection.request("GET", quote(path, safe=string.punctuation), headers=headers)
                 return self._read(connection.getresponse(), parts)
 
     def _read(self, response: http.client.HTTPResponse, parts: SplitResult) -> Page | str:
@@ -263,11 +264,3 @@ def _is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return bool((mapped or found).is_global) and not found.is_multicast
-
-
-def _quoted(path: str) -> str:
-    """A path that a request line can have: what is not ASCII as UTF-8 in percent signs."""
-    return "".join(
-        mark if " " < mark < "\x7f" else "".join(f"%{byte:02X}" for byte in mark.encode())
-        for mark in path
-    )

@@ -22,7 +22,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import ConfigError, InfrastructureError, first_line
 from turnwise_environments.common import check_installed
 from turnwise_environments.tools.browser.egress_proxy import EgressProxy
 from turnwise_environments.tools.browser.sites import Site
@@ -264,10 +264,6 @@ def marked(marker: str) -> list[int]:
             if marker.encode() in path.read_bytes().split(b"\0"):
                 found.append(int(path.parent.name))
     return found
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _playwrights_folder() -> Path:

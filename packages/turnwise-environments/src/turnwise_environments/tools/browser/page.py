@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from turnwise.errors import InfrastructureError, ToolError
-from turnwise_environments.tools.browser.chromium import CLOSE_SECONDS, ChromiumProcess, first_line
+from turnwise.errors import InfrastructureError, ToolError, first_line
+from turnwise_environments.tools.browser.chromium import CLOSE_SECONDS, ChromiumProcess
 from turnwise_environments.tools.browser.egress_proxy import EgressProxy
 from turnwise_environments.tools.browser.reading import (
     TYPED,

@@ -17,24 +17,22 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from turnwise.errors import ToolError
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from turnwise_environments.common import words_in
 
 HEIGHT = 60
 """Lines of a page that are shown at once."""
 LONGEST_TEXT = 300
 """Characters of one line of a page."""
-INLINE = _words(
-    "a abbr b bdi bdo button cite code data dfn em i img input kbd mark q s samp select "
-    "small span strong sub sup textarea time u var"
+INLINE = frozenset(
+    words_in(
+        "a abbr b bdi bdo button cite code data dfn em i img input kbd mark q s samp select "
+        "small span strong sub sup textarea time u var"
+    )
 )
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BUTTONS = ("submit", "button", "reset", "image")
 TYPED = ("textbox", "password", "date", "time", "number")
-ROLES = _words("button link checkbox radio tab menuitem option switch textbox combobox searchbox")
+ROLES = words_in("button link checkbox radio tab menuitem option switch textbox combobox searchbox")
 """Roles of a page's own elements, by their attribute role."""
 
 

@@ -11,7 +11,6 @@ from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 
 from turnwise.errors import ToolError
 from turnwise_environments.tools.browser.reading import (
-    BUTTONS,
     TYPED,
     Node,
     View,
@@ -273,7 +272,7 @@ def _sent(form: Node, button: Node) -> list[tuple[str, str]]:
 
 def _submits(node: Node) -> bool:
     kind = node.attributes.get("type", "submit" if node.tag == "button" else "text")
-    return node.tag in ("button", "input") and kind in BUTTONS and kind in ("submit", "image")
+    return node.tag in ("button", "input") and kind in ("submit", "image")
 
 
 def _toggle(node: Node, attribute: str) -> None:
