@@ -272,6 +272,8 @@ def test_a_toolkit_over_a_database(tmp_path: Path) -> None:
         ("def look(): ...\nALL_TOOLS = [look]", "tool look is no function of data"),
         ("ALL_TOOLS = ['look']", "tool 'look' is no function of data"),
         ("def look(data, day: 'Day'): ...", "tool look is no .*: name 'Day' is not defined"),
+        ("class Day: ...\ndef look(data, day: Day): ...", "tool look: its parameters .* schema"),
+        ("def look(data, self: int): ...", "tool look: its parameters cannot be given: dupl"),
     ],
 )
 def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> None:
@@ -342,7 +344,8 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
 
 
 def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
-    options = all_train(written(tmp_path))
+    spoiling = "\ndef spoil(data) -> str:\n    data.clear()\n    raise KeyError('too late')\n"
+    options = all_train(written(tmp_path, tools=TOOLS + spoiling))
     apart, here = (
         make_environment("own_desk", {**options, "isolated": isolated})
         for isolated in (True, False)
@@ -353,3 +356,13 @@ def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
         for one in (apart, here)
     ]
     assert plays[0] == plays[1]
+    script = [calling("spoil"), *apart.oracle(tasks[0])]
+    spoilt = [played(one, tasks[0], *script) for one in (apart, here)]
+    assert [verdict_of(play).parts["database"] for play in spoilt] == [0.0, 0.0]
+    assert spoilt[0].seen == spoilt[1].seen
+
+
+def test_a_tool_that_ends_the_program_does_not_end_it(tmp_path: Path) -> None:
+    leaving = {"instruction": "Leave.", "actions": [{"name": "leave", "kwargs": {}}], "outputs": []}
+    made = make_environment("own_desk", written(tmp_path, [*TASKS, leaving], CALCULATOR))
+    assert "2 tasks have an action of their own that fails: kept" in made.task_set.warnings

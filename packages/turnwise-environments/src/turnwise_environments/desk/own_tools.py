@@ -19,6 +19,8 @@ from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any, get_type_hints
 
+from pydantic import PydanticUserError
+
 from turnwise.environments.records import read_text
 from turnwise.errors import ConfigError, DataError, InfrastructureError, ToolError
 from turnwise.registry import load_module
@@ -127,11 +129,11 @@ class OwnTools:
             text, after = self.workers.call(_worked, name, before, values, seconds=seconds)
         except ToolError as error:
             raise ToolError(f"{name}: {error}") from None
-        if isinstance(text, Refused):
-            raise ToolError(text)
         if after is not None:
             holder.data.clear()
             holder.data.update(pickle.loads(after))
+        if isinstance(text, Refused):
+            raise ToolError(text)
         return str(text)
 
 
@@ -146,7 +148,10 @@ class Holder:
         found = tools.over(self)
         if name not in found:
             raise ToolError(f"there is no tool {name!r}; tools: {', '.join(found)}")
-        return str(found[name].function(**found[name].check(arguments)))
+        try:
+            return str(found[name].function(**found[name].check(arguments)))
+        except SystemExit as error:
+            raise ToolError(f"{name}: it ended itself with SystemExit({error})") from None
 
 
 class Refused(str):
@@ -287,7 +292,12 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
         return result if isinstance(result, str) else json.dumps(result, default=_written)
 
     act.__name__ = name
-    act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
+    try:
+        act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
+        Tool.of(act)
+    except (ValueError, PydanticUserError) as error:  # a second self, or a type of no form in JSON
+        said = str(error).partition("\n")[0]
+        raise ConfigError(f"{place}: tool {name}: its parameters cannot be given: {said}") from None
     return act
 
 
