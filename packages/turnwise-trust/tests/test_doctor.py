@@ -32,8 +32,8 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise_trust.doctor.diagnosis import diagnosed
 from turnwise_trust.doctor.folder import Texts, write_folder
+from turnwise_trust.doctor.gathering import NAMES, gathered
 from turnwise_trust.doctor.gathering import STEPS as ROWS
-from turnwise_trust.doctor.gathering import gathered
 from turnwise_trust.doctor.log import Measured, Rollout
 from turnwise_trust.doctor.readers.plain import mapping_of
 from turnwise_trust.doctor.reading import read
@@ -356,6 +356,13 @@ def test_a_long_log_is_kept_as_means():
     log = gathered("long", "", events)
     assert len(log.values("reward/mean")) <= ROWS
     assert log.mean("reward/mean") == pytest.approx(0.5)
+
+
+def test_numbers_that_are_too_many_to_be_kept_are_said():
+    values = {f"reward/parts/{number}": 1.0 for number in range(NAMES + 1)}
+    log = gathered("wide", "", [Measured(1, values)])
+    assert len(log.series) == NAMES
+    assert log.remarks == (f"a step has more than {NAMES} numbers: the others were left out",)
 
 
 def test_groups_are_compared_by_name_and_step():

@@ -1,9 +1,12 @@
 """Tasks of an environment that are played to know it."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from turnwise.environments.base import Environment
 from turnwise.types import Task
+
+T = TypeVar("T")
 
 COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""
@@ -15,8 +18,8 @@ def all_tasks(environment: Environment) -> list[Task]:
     return list({task.id: task for task in found}.values())
 
 
-def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+def spread(among: Sequence[T], count: int) -> list[T]:
     """At most `count` of them, at even distances."""
-    if len(tasks) <= count:
-        return list(tasks)
-    return [tasks[place * len(tasks) // count] for place in range(count)]
+    if len(among) <= count:
+        return list(among)
+    return [among[place * len(among) // count] for place in range(count)]

@@ -40,6 +40,7 @@ class Alarms:
             # Who needs room may have deleted the others.
             if "reward/mean" in metrics and f"step-{step:06d}" in known:
                 self._take(metrics, step)
+                # What the last look suspected, the next one is compared with.
                 if step % WINDOW == 0 and step > steps - WINDOW:
                     list(self._suspects())
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.scripts import FEW, FULL, Form, Script, is_paid, looked, replay, said
 from turnwise_trust.audit.slots import Slot, slots
 from turnwise_trust.audit.subject import Subject
@@ -71,15 +71,12 @@ class Attack:
 
     def _finding(self, check: str, subject: Subject, tried: dict[str, Form]) -> Finding:
         paid = [(one, tried[one.id]) for one in subject.tasks if tried.get(one.id)]
-        low, high = wilson(len(paid), len(tried))
-        held = low <= self.bound
+        share = rate(len(paid), len(tried))
         return Finding(
             check,
-            len(paid) / len(tried),
-            low,
-            high,
+            **share,
             bound=self.bound,
-            passed=held,
+            passed=share["low"] <= self.bound,
             note=f"{len(paid)} of {len(tried)} tasks paid {self.what}",
             replay="" if not paid else replay(*paid[0]),
             remedy=self.remedy,

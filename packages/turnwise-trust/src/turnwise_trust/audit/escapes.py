@@ -6,11 +6,11 @@ An agent whose mistakes are never graded is never taught that they are mistakes.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.choosing import spread
 from turnwise_trust.audit.grader import surfaces
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.scripts import (
     RARELY,
     Script,
@@ -35,18 +35,8 @@ HOSTILE: tuple[Any, ...] = (
 STRANGE = (
     *("", "\0", "\ud800", "²", "½", "٣", "nan", "inf", "1e999", "-", "1/0", "0/0", "9**9**9**9"),
     *("9" * 5000, "[" * 5000, "(" * 5000, '{"x":' * 5000, "{}", "[]", "null", "\\frac{1}{0}"),
-    *(
-        "x" * MEGABYTE,
-        "1 " * 100_000,
-        "\\",
-        '"',
-        "<answer>",
-        "]]>",
-        "%",
-        "None",
-        "a=b=c",
-        "🙂" * 999,
-    ),
+    *("x" * MEGABYTE, "1 " * 100_000, "🙂" * 999, "\\", '"', "<answer>", "]]>", "%", "None"),
+    "a=b=c",
 )
 """Answers that a careless verifier raises at."""
 HARM = "harm"
@@ -112,7 +102,6 @@ def _ungraded(
     """The share of episodes without a grade."""
     ended = _ended(subject, check, pairs)
     escaped = [one for one in ended if not one[2].outcome.graded]
-    low, high = wilson(len(escaped), len(ended))
     note = f"{len(escaped)} of {len(ended)} episodes were not graded"
     shown = ""
     if escaped:
@@ -121,9 +110,7 @@ def _ungraded(
         shown = replay(task, (script,))
     return Finding(
         f"{check} that escape a grade",
-        len(escaped) / len(ended),
-        low,
-        high,
+        **rate(len(escaped), len(ended)),
         bound=0.0,
         passed=not escaped,
         note=note,
@@ -194,8 +181,8 @@ def _kept(
     declared = HARM in subject.environment.spec.parts
     harmed = [one for one in ended if _harm(one[2]) > solved[one[0].id]] if declared else ended
     kept = [one for one in harmed if earned(subject, one[2]) == 1]
-    low, high = wilson(len(kept), len(harmed))
-    passed = low <= RARELY if declared and harmed else None
+    share = rate(len(kept), len(harmed))
+    passed = share["low"] <= RARELY if declared and harmed else None
     note = f"{len(kept)} of {len(harmed)} episodes succeed all the same"
     note += (
         f", of those of {len(ended)} that did harm by the environment's own measure"
@@ -204,12 +191,10 @@ def _kept(
     )
     return Finding(
         check,
-        len(kept) / len(harmed) if harmed else None,
-        low,
-        high,
-        RARELY if declared else None,
-        passed,
-        note,
-        replay(kept[0][0], (kept[0][1],)) if passed is False else "",
-        "Have verify() fail an episode that did harm.",
+        **share,
+        bound=RARELY if declared else None,
+        passed=passed,
+        note=note,
+        replay=replay(kept[0][0], (kept[0][1],)) if passed is False else "",
+        remedy="Have verify() fail an episode that did harm.",
     )

@@ -22,6 +22,7 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Observation, Task, ToolCall
 from turnwise_trust.audit.attempts import scripted
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.scripts import RARELY, calling, plain
 from turnwise_trust.audit.slots import Slot
 from turnwise_trust.audit.subject import OutOfTime, Subject
@@ -179,13 +180,10 @@ def _public(subject: Subject) -> Iterator[Finding]:
     if len(tasks) < 3:
         return
     place, count = max(hits.items(), key=lambda one: one[1], default=("none", 0))
-    low, high = wilson(count, len(tasks))
     held = count < ALWAYS * len(tasks)
     yield Finding(
         "the answer in public data",
-        count / len(tasks),
-        low,
-        high,
+        **rate(count, len(tasks)),
         bound=ALWAYS,
         passed=held,
         note=f"{place} is the right answer of {count} of {len(tasks)} tasks",

@@ -10,11 +10,11 @@ policies that the environment declares.
 from collections.abc import Iterator, Sequence
 
 from turnwise.evaluation.evaluate import best_constant_answer
-from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Trajectory
 from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
 from turnwise_trust.audit.floors import IDLE, declared
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.reward_search.climb import climb
 from turnwise_trust.audit.reward_search.ground import Ground, ground_of
 from turnwise_trust.audit.reward_search.rules import Rule, blind, follows, trained
@@ -63,22 +63,20 @@ def _counts(played: Sequence[Trajectory]) -> tuple[int, int]:
 def _one_script(ground: Ground, script: Script, spent: str) -> Finding:
     played = ground.play(scripted(script), ground.unseen)
     successes, count = _counts(played)
-    low, high = wilson(successes, count)
+    share = rate(successes, count)
     known = (best_constant_answer(ground.unseen) or 0.0, declared(ground.subject.environment))
     bound = max(MOST, *known)
     alike = ground.subject.environment.same_splits or len({one.prompt for one in played}) < FEWEST
-    passed = None if alike or not count else low <= bound
+    passed = None if alike or not count else share["low"] <= bound
     note = f"share of {count} unseen tasks that one script solves, whatever the task, {spent}"
     return Finding(
         "one script for all tasks",
-        successes / count if count else None,
-        low,
-        high,
-        bound,
-        passed,
-        f"{note}; the tasks look alike" if alike else note,
-        described(script),
-        "Have verify() hold what was done against the task's own secret.",
+        **share,
+        bound=bound,
+        passed=passed,
+        note=f"{note}; the tasks look alike" if alike else note,
+        replay=described(script),
+        remedy="Have verify() hold what was done against the task's own secret.",
     )
 
 
@@ -88,8 +86,7 @@ def _small_policy(ground: Ground, rule: Rule, spent: str) -> Finding:
     lucky = "a random agent solves {} of {}".format(*_counts(ground.random()))
     return Finding(
         "a small policy",
-        successes / count if count else None,
-        *wilson(successes, count),
+        **rate(successes, count),
         note=f"share of {count} unseen tasks that a rule solves, trained on the verifier alone, "
         f"{spent}; {lucky}",
         replay="; ".join(map(str, rule)) or "nothing at all",
@@ -102,18 +99,14 @@ def _unearned(ground: Ground, script: Script, spent: str) -> Finding:
         for one in graded(ground.play(scripted(script), ground.unseen))
         if one.task.id in ground.worth
     ]
-    count, times = len(played), sum(map(ground.is_unearned, played))
-    low, high = wilson(times, count)
-    passed = low <= IDLE if count else None
+    share = rate(sum(map(ground.is_unearned, played)), len(played))
     return Finding(
         "reward without success",
-        times / count if count else None,
-        low,
-        high,
-        IDLE,
-        passed,
-        f"share of {count} unseen tasks at which one script fails and has no less reward than the "
-        f"oracle, {spent}",
-        described(script),
-        "Let the reward of a failure stay below that of any success.",
+        **share,
+        bound=IDLE,
+        passed=share["low"] <= IDLE if played else None,
+        note=f"share of {len(played)} unseen tasks at which one script fails and has no less "
+        f"reward than the oracle, {spent}",
+        replay=described(script),
+        remedy="Let the reward of a failure stay below that of any success.",
     )

@@ -4,13 +4,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from turnwise.evaluation.intervals import wilson
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
 from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attempts import Script, described, graded, scripted, succeeded
 from turnwise_trust.audit.floors import IDLE
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.subject import Subject
 
 TIMES, MANY = (4, 8, 16), 64
@@ -34,18 +34,16 @@ def farmable(subject: Subject) -> Iterator[Finding]:
     if not known:
         return
     found = [one for one in known if one]
-    low, high = wilson(len(found), len(known))
+    share = rate(len(found), len(known))
     yield Finding(
         "a repeated step",
-        len(found) / len(known),
-        low,
-        high,
-        IDLE,
-        low <= IDLE,
-        f"share of {len(known)} tasks in which the reward grows with each of {MANY} repetitions of "
-        "a step, above the oracle's",
-        found[0] if found else "",
-        "Reward a step once, or take back what is undone.",
+        **share,
+        bound=IDLE,
+        passed=share["low"] <= IDLE,
+        note=f"share of {len(known)} tasks in which the reward grows with each of {MANY} "
+        "repetitions of a step, above the oracle's",
+        replay=found[0] if found else "",
+        remedy="Reward a step once, or take back what is undone.",
     )
 
 
@@ -135,8 +133,7 @@ def unneeded(subject: Subject) -> Iterator[Finding]:
         if played:
             yield Finding(
                 name,
-                len(found) / len(played),
-                *wilson(len(found), len(played)),
+                **rate(len(found), len(played)),
                 note=f"share of {len(played)} shortened scripts of the oracle that succeed as well",
                 replay=f"task {found[0][1].task.id}: {described(found[0][0])}" if found else "",
             )

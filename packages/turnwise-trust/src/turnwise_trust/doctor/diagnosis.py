@@ -53,7 +53,7 @@ def _verdict(log: Log, found: list[Finding]) -> str:
         return f"Nothing wrong is seen: {name} rises from {moved}."
     return (
         f"Nothing wrong is seen, and {name} does not rise for certain: {moved}. A rise of less "
-        f"than {max(moved.high - (moved.after - moved.before), 0):.2g} could not be told from "
+        f"than {max(moved.high - moved.difference, 0):.2g} could not be told from "
         "chance in this log: more steps, or more episodes a step, would show it."
     )
 
@@ -73,8 +73,7 @@ def _seen(log: Log) -> Iterable[Finding]:
     note = f"{name}: {moved}."
     if (down := fallen(log)) is not None:
         note += f" It was best at step {down[0]}: {down[1]:.3g}, and is {down[2]:.3g}."
-    difference = moved.after - moved.before
-    yield Finding("outcome", difference, moved.low, moved.high, note=note)
+    yield Finding("outcome", moved.difference, moved.low, moved.high, note=note)
 
 
 def _coverage(log: Log) -> Iterable[Finding]:

@@ -53,9 +53,11 @@ class _Table:
     def __init__(self) -> None:
         self._stride, self._rows = 1, dict[int, dict[str, list[float]]]()
         self._names = set[str]()
+        self.full = False
 
     def add(self, step: int, name: str, value: float) -> None:
         if name not in self._names and len(self._names) == NAMES:
+            self.full = True
             return
         self._names.add(name)
         cell = self._rows.setdefault(step // self._stride, {}).setdefault(name, [0.0, 0.0])
@@ -95,7 +97,7 @@ class _Group:
 
     def add(self, rollout: Rollout) -> None:
         if rollout.text:
-            text = hash(rollout.text)
+            text = hash(rollout.text)  # the texts of all open groups may not fit into memory
             self.texts[text] += 1
             if rollout.reward is not None and not rollout.tool_calls:  # texts do not show calls
                 before = self.paid.setdefault(text, rollout.reward)
@@ -158,9 +160,12 @@ class Gatherer:
     def log(self, source: str, framework: str) -> Log:
         while self._groups:
             self._close()
+        if self._measured.full or self._counted.full:
+            self._remarks[f"a step has more than {NAMES} numbers: the others were left out"] = None
         return Log(
             source,
             framework or self._translator.framework,
+            # A log's own numbers stand before those that are counted of its episodes.
             {**self._counted.series(), **self._measured.series()},
             self._broken,
             self._rollouts,

@@ -42,7 +42,7 @@ TRL = {
     r"eval_reward|eval/reward": "validation/reward",
 }
 VERL = {
-    r"critic/score/mean": "reward/mean",
+    r"critic/score/mean": "reward/mean",  # from critic/rewards a penalty may be taken off
     r"actor/entropy(?:_loss)?": "policy/entropy",
     r"actor/grad_norm": "policy/gradient_norm",
     r"actor/lr": "policy/learning_rate",

@@ -47,6 +47,10 @@ class Change:
         return self.high < 0
 
     @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
     def factor(self) -> float:
         """The last third as a multiple of the first; infinite from 0."""
         return self.after / self.before if self.before else np.inf
@@ -66,6 +70,7 @@ def change(values: Values, head: int = 3) -> Change | None:
     noise, fitted = _noise(values)
     error = np.hypot(_error(noise, len(first)), _error(noise, len(last)))
     degrees = count - fitted
+    # What is left beside fitted lines is smaller than the noise was.
     reach = student_t(0.995, degrees) * float(error) * float(np.sqrt(count / degrees))
     return Change(float(first.mean()), float(last.mean()), difference - reach, difference + reach)
 

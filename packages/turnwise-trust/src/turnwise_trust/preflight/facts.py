@@ -107,16 +107,19 @@ def _success(episodes: Sequence[Trajectory]) -> Rate:
 
 def _solved(episodes: Sequence[Trajectory]) -> Rate:
     """The share of tasks that any episode has solved."""
-    counts = [pair for pair in successes_by_task(episodes).values() if pair[0]]
-    solved = sum(successes > 0 for _, successes in counts)
-    return Rate(solved / max(len(counts), 1), *wilson(solved, len(counts)), len(counts))
+    counts = successes_by_task(episodes).values()
+    return _by_itself([successes > 0 for grades, successes in counts if grades])
 
 
 def _of_tasks(episodes: Sequence[Trajectory]) -> Rate:
     """Success of scripts that play a task once."""
-    verdicts = [one.verdict.success for one in in_time(episodes) if one.verdict]
-    solved = sum(verdicts)
-    return Rate(solved / max(len(verdicts), 1), *wilson(solved, len(verdicts)), len(verdicts))
+    return _by_itself([one.verdict.success for one in in_time(episodes) if one.verdict])
+
+
+def _by_itself(found: Sequence[bool]) -> Rate:
+    """The share of what holds, where none is like another."""
+    share = sum(found) / max(len(found), 1)
+    return Rate(share, *wilson(sum(found), len(found)), len(found))
 
 
 def _signal(played: Rehearsal) -> Rate:
@@ -193,9 +196,7 @@ def _stated(episodes: Sequence[Trajectory]) -> Rate:
 
 
 def _agreement(played: Rehearsal) -> Rate:
-    pairs = _verdicts(played)
-    same = sum(first == second for first, second in pairs)
-    return Rate(same / max(len(pairs), 1), *wilson(same, len(pairs)), len(pairs))
+    return _by_itself([first == second for first, second in _verdicts(played)])
 
 
 def _beyond_chance(played: Rehearsal) -> Rate:

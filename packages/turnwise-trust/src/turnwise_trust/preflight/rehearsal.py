@@ -165,16 +165,11 @@ def _again(
     succeeded = [one for one in episodes if one.outcome == Outcome.SUCCESS]
     failed = [one for one in episodes if one.outcome == Outcome.FAILURE]
     half = REPLAYED // 2
-    chosen = _some(succeeded, max(half, REPLAYED - len(failed)))
-    chosen += _some(failed, REPLAYED - len(chosen))
+    chosen = spread(succeeded, max(half, REPLAYED - len(failed)))
+    chosen += spread(failed, REPLAYED - len(chosen))
     actions = [[turn.action for turn in one.turns] for one in chosen]
     played = _scripted(runner, chosen, actions, runner.limits)
     return list(zip(chosen, played, strict=False))
-
-
-def _some(episodes: Sequence[Trajectory], count: int) -> list[Trajectory]:
-    """At most `count`, from all over."""
-    return list(episodes[:: max(1, len(episodes) // max(count, 1))][:count])
 
 
 def _scripted(

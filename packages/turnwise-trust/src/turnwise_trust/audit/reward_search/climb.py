@@ -18,7 +18,7 @@ AIMS: dict[str, Aim] = {
 
 def climb(ground: Ground, episodes: int) -> dict[str, Script]:
     """The best script for each aim, as the seen tasks say."""
-    found: dict[Script | str, tuple[Script, Score]] = {}
+    found: dict[str, tuple[Script, Score]] = {}
     least = ground.left - episodes
     pool = list(ground.scripts())
 

@@ -5,13 +5,13 @@ The format has no word for a reward: one is read from `final_metrics.extra` or `
 `turnwise export` and Harbor's exporters put it. There are no steps of a training.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turnwise.errors import DataError
 from turnwise_trust.doctor.log import Event, Remark, Rollout
 from turnwise_trust.doctor.readers.lines import (
+    Row,
     document,
     mapping,
     number,
@@ -24,7 +24,6 @@ from turnwise_trust.doctor.readers.lines import (
 
 VERSION = "schema_version"
 LIMITS = "truncated"
-Row = Mapping[str, Any]
 
 
 def is_atif(value: Row) -> bool:

@@ -16,7 +16,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import pyarrow as pa
 
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import document, mapping, number, rows, said
+from turnwise_trust.doctor.readers.lines import Row, document, mapping, number, rows, said
 
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's letters for correct, incorrect, partly correct and no answer."""
@@ -26,7 +26,6 @@ DAMAGED = (
     *(OSError, ValueError, EOFError, NotImplementedError, BadZipFile),
     *(struct.error, zlib.error),
 )
-Row = Mapping[str, Any]
 
 
 def read_log(file: Path) -> Iterator[Event]:

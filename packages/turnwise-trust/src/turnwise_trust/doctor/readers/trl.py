@@ -77,6 +77,7 @@ def _rollout(row: Mapping[str, Any], rewards: Collection[str]) -> Event:
     return Rollout(
         step=whole(row.get("step")),
         group=said(row.get("prompt")),
+        # The table does not have the weights of its rewards.
         reward=sum(parts.values()) if parts else None,
         parts=parts,
         text=said(row.get("completion")),

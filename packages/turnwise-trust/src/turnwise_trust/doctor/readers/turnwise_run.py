@@ -2,9 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turnwise.errors import DataError
 from turnwise.storage.audits import audits, read_audit
@@ -13,7 +12,7 @@ from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_trust.copying import COLUMNS as COPYING
 from turnwise_trust.copying import COPIED, copied_share
 from turnwise_trust.doctor.log import Alarm, Event, Measured, Reason, Remark, Rollout, Setting
-from turnwise_trust.doctor.readers.lines import mapping, numbers, objects, whole
+from turnwise_trust.doctor.readers.lines import Row, mapping, numbers, objects, whole
 
 LOGS = ("metrics.jsonl", "validation.jsonl")
 COLUMNS = ("group", "reward", "success", "outcome", "parts", "actions", "tool_calls")
@@ -28,7 +27,6 @@ SETTINGS = (
 )
 READ = 24
 """Steps whose trajectories are read for what is copied, at most."""
-Row = Mapping[str, Any]
 
 
 def is_run(folder: Path) -> bool:

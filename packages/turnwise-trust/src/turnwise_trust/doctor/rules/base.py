@@ -64,7 +64,7 @@ def cause(
     figure and its interval, `example` the kind of trajectory to show."""
     low = high = None
     if change is not None:
-        figure, low, high = change.after - change.before, change.low, change.high
+        figure, low, high = change.difference, change.low, change.high
     shown = f"{note} {quoted(log, example)}".strip() if example else note
     fix = remedy(why or check, log.framework)
     return Cause(weight, Finding(check, figure, low, high, bound, False, shown, remedy=fix))

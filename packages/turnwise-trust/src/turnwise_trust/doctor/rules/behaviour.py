@@ -6,7 +6,7 @@ from turnwise.monitor.echo_trap import EchoTrap, Thresholds, detections
 from turnwise_trust.copying import COPIED
 from turnwise_trust.doctor.log import Log
 from turnwise_trust.doctor.rules.base import Cause, Rule, cause, fallen, learns, outcome
-from turnwise_trust.doctor.trends import Change, change
+from turnwise_trust.doctor.trends import change
 
 COLLAPSED = 0.3
 """Share of its first third's that the entropy has come down to."""
@@ -47,7 +47,7 @@ def echo_trap(log: Log) -> Iterable[Cause]:
     if learns(log):
         return
     rises = {name: change(log.values(name)) for name in REPETITION}
-    more = {n: one for n, one in rises.items() if one and one.rises and _by(one) > MORE}
+    more = {n: one for n, one in rises.items() if one and one.rises and one.difference > MORE}
     trap = _trap(log)
     if not more and trap is None:
         return
@@ -58,10 +58,6 @@ def echo_trap(log: Log) -> Iterable[Cause]:
     figure = next(iter(more.values()), None)
     note = f"{'; '.join(signs)}.{_since(log)}"
     yield cause(log, "Echo Trap", 0.74, note, change=figure, example="repeating")
-
-
-def _by(found: Change) -> float:
-    return found.after - found.before
 
 
 def _trap(log: Log) -> EchoTrap | None:
@@ -109,7 +105,7 @@ def tools(log: Log) -> Iterable[Cause]:
 def parroting(log: Log) -> Iterable[Cause]:
     """More and more of what is written stood in an observation."""
     found = change(log.values(COPIED))
-    if found is None or learns(log) or not found.rises or _by(found) <= MORE:
+    if found is None or learns(log) or not found.rises or found.difference <= MORE:
         return
     note = f"The share of what is written that an observation showed rises from {found}."
     yield cause(log, "parroting", 0.7, note, change=found, example="latest")

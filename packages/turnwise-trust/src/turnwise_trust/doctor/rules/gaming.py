@@ -23,8 +23,8 @@ def format_gaming(log: Log) -> Iterable[Cause]:
     """The reward for form rises, the outcome does not."""
     answer = _outcome_apart(log)
     form = [(name, change(log.values(name))) for name in forms(log)]
-    risen = [(name, one) for name, one in form if one and one.rises and _by(one) > GAIN]
-    if answer is None or not risen or not _lags(answer[1], _by(risen[0][1])):
+    risen = [(name, one) for name, one in form if one and one.rises and one.difference > GAIN]
+    if answer is None or not risen or not _lags(answer[1], risen[0][1].difference):
         return
     name, found = risen[0]
     note = f"{name} rises from {found}, {answer[0]} goes from {answer[1]}: form alone is paid."
@@ -45,18 +45,14 @@ def _lags(found: Change, rise: float) -> bool:
     return found.high < SHARE * rise
 
 
-def _by(found: Change) -> float:
-    return found.after - found.before
-
-
 def parting_parts(log: Log) -> Iterable[Cause]:
     """The reward rises while success falls, or does not move at all."""
     answer, reward = _outcome_apart(log), change(log.values("reward/mean"))
     if answer is None or reward is None:
         return
     name, found = answer
-    risen = reward.rises and _by(reward) > GAIN
-    if risen and (found.falls or _lags(found, _by(reward))):
+    risen = reward.rises and reward.difference > GAIN
+    if risen and (found.falls or _lags(found, reward.difference)):
         note = f"The reward rises from {reward}, {name} goes from {found}: something else is paid."
         yield cause(log, "reward without success", 0.85, note, change=reward, example="best")
     elif _success_alone(log, found):
@@ -82,7 +78,7 @@ def tool_hacking(log: Log) -> Iterable[Cause]:
     found = change(log.values(name)) if name else None
     if calls is None or found is None or found.rises:
         return
-    if calls.rises and calls.factor > MORE_CALLS and _by(calls) > 0.5:
+    if calls.rises and calls.factor > MORE_CALLS and calls.difference > 0.5:
         note = f"Tool calls of an episode rise from {calls}, {name} goes from {found}."
         yield cause(log, "tool-call hacking", 0.78, note, change=calls, example="latest")
 
@@ -92,7 +88,7 @@ def held_out(log: Log) -> Iterable[Cause]:
     reward = change(log.values("reward/mean"))
     for name in HELD_OUT:
         found = change(log.values(name)) or _of_few(log, name)
-        if found is None or reward is None or not reward.rises or _by(reward) < GAIN:
+        if found is None or reward is None or not reward.rises or reward.difference < GAIN:
             continue
         if found.falls:
             note = (

@@ -112,7 +112,7 @@ def standing_still(log: Log) -> Iterable[Cause]:
 
 def _flat(log: Log, name: str) -> bool:
     found = change(log.values(name))
-    return found is not None and abs(found.after - found.before) < 0.02 * abs(found.before)
+    return found is not None and abs(found.difference) < 0.02 * abs(found.before)
 
 
 def mismatch(log: Log) -> Iterable[Cause]:
