@@ -80,6 +80,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         raise DataError("an embedding has a number that is not finite")
+    # A text without a word that is known may be all zeros: it is near to nothing.
     unit: np.ndarray = found / np.maximum(lengths, 1e-12)
     return unit
 

@@ -14,7 +14,14 @@ from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.serve import offer_of
-from turnwise_environments.serving.offer import LIMITS, OutsideEpisode, detail_of, is_loopback
+from turnwise_environments.serving.offer import (
+    LIMITS,
+    Offer,
+    OutsideEpisode,
+    Session,
+    detail_of,
+    is_loopback,
+)
 
 
 class Slow(Capitals):
@@ -54,6 +61,14 @@ async def test_a_caller_that_goes_away_leaves_the_episode_in_order() -> None:
     reply = await played.act(call("slow", "Spain"))
     await played.close()
     assert reply.observation.content == "Spain"
+
+
+async def test_of_two_episodes_that_a_client_begins_at_once_one_runs() -> None:
+    offer = Offer(Slow())
+    session = Session(offer)
+    await asyncio.gather(*(session.begin(0, "train", seed) for seed in range(2)))
+    assert offer.under_way == 1
+    await session.close()
 
 
 async def test_turns_are_bounded_and_the_end_is_the_end() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,6 +184,16 @@ def test_a_bug_is_no_failure_of_the_server(
         asyncio.run(stdio.open())
 
 
+async def test_a_tool_without_arguments_has_an_empty_list_of_them() -> None:
+    class Client:
+        async def list_tools(self, cursor: Any) -> Any:
+            tool = SimpleNamespace(name="now", description=None, input_schema={"type": "object"})
+            return SimpleNamespace(tools=[tool], next_cursor=None)
+
+    (schema,) = await mcp_tools._schemas(Client())
+    assert schema["parameters"] == {"type": "object", "properties": {}}
+
+
 async def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> None:
     """The package says so by a RuntimeError; its servers send none that is wrong."""
 
@@ -237,6 +248,8 @@ async def test_a_reset_that_is_given_up_leaves_no_program(tmp_path: Path) -> Non
     begun = tmp_path / "begun"
     source = f"open({str(begun)!r}, 'w').write(str(__import__('os').getpid())); input()"
     environment = Mine(McpServer(command=[sys.executable, "-c", source], seconds=A_HANG))
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(str(about)))
     resetting = asyncio.create_task(environment.reset(Task("a", "b"), 0))
     async with asyncio.timeout(A_HANG):
         while not (begun.exists() and begun.read_text()):
@@ -246,6 +259,8 @@ async def test_a_reset_that_is_given_up_leaves_no_program(tmp_path: Path) -> Non
     await environment.close()
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.read_text()), 0)
+    gc.collect()
+    assert told == []
 
 
 class Mine(McpTools, Environment):

@@ -134,7 +134,7 @@ class Gymnasium(Replayed):
             load_module(place, "gymnasium")
         made = _made(name, self._arguments)
         if self._describe is None and "ansi" in made.metadata.get("render_modes", ()):
-            made.close()
+            made.close()  # how it renders can be said only where it is made
             made = _made(name, {**self._arguments, "render_mode": "ansi"})
         return made
 

@@ -97,6 +97,7 @@ class ReasoningGym(Environment):
         return [Action("", answer=stream.choice(self._answers[task.info["dataset"]] or [""]))]
 
     def _made(self, count: int) -> dict[str, Any]:
+        # Twice as many seeds as questions, for some seeds ask the same.
         seeds = {
             name: [derive("reasoning_gym", name, number) % SEEDS for number in range(2 * count)]
             for name in self._settings

@@ -98,6 +98,7 @@ def toolrl_correctness(
     free = list(given)
     for call in expected:
         named = ((place, other) for place, other in enumerate(free) if other.name == call.name)
+        # Of calls that are equally good the first one: hence the minus.
         scored = [(similarity(call, other), -place) for place, other in named]
         best, place = max(scored, default=(0.0, 0))
         if best > 0:

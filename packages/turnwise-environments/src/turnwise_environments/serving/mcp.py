@@ -247,6 +247,7 @@ async def serving(
     import uvicorn
 
     class Server(uvicorn.Server):
+        # Signals are the command's, which closes the episodes; uvicorn would take them over.
         @contextmanager
         def capture_signals(self) -> Any:
             yield

@@ -220,6 +220,7 @@ class Session:
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
         self._episode: OutsideEpisode | None = None
+        self._beginning = asyncio.Lock()
         self.steps = 0
         """Actions of the present episode."""
 
@@ -235,10 +236,11 @@ class Session:
     async def begin(self, number: int, split: str, seed: int) -> Reply:
         """Begin an episode; one that is under way is given up. Raises ToolError."""
         task = self._offer.task(number, split)
-        await self.close()
-        self._episode, self.steps = None, 0
-        self._episode, reply = await self._offer.begin(task, seed)
-        return reply
+        async with self._beginning:  # of two at once the first would be lost, and run on
+            await self.close()
+            self._episode, self.steps = None, 0
+            self._episode, reply = await self._offer.begin(task, seed)
+            return reply
 
     async def act(self, action: Action) -> Reply:
         """Raises ToolError before the first episode, and when one is over."""

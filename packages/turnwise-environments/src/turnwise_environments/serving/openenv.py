@@ -186,7 +186,7 @@ async def serving_openenv(offer: Offer, host: str, port: int) -> AsyncIterator[s
         if path not in pages:
             return connection.respond(HTTPStatus.NOT_FOUND, f"there is no {path}\n")
         answer = connection.respond(HTTPStatus.OK, json.dumps(pages[path]))
-        del answer.headers["Content-Type"]
+        del answer.headers["Content-Type"]  # to set a header adds another one
         answer.headers["Content-Type"] = "application/json"
         return answer
 

@@ -152,7 +152,7 @@ class Fetcher:
                     plain, server_hostname=host, do_handshake_on_connect=False
                 )
                 held[0].do_handshake()  # type: ignore[attr-defined]
-            connection.sock = held[0]
+            connection.sock = held[0]  # by itself it would look the name up again
             with contextlib.closing(connection):
                 path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
                 headers = {

@@ -209,6 +209,7 @@ class McpSession:
             text = f"mcp server {self.server.name}: {_reason(error)}"
             if not ready.done():
                 ready.set_exception(InfrastructureError(text))
+                ready.exception()  # who waited may be gone: asyncio need not report it
 
     async def _ask(self, client: Any, asked: "_Asked") -> None:
         import mcp
@@ -286,7 +287,9 @@ async def _schemas(client: Any) -> list[dict[str, Any]]:
         page = await client.list_tools(cursor=cursor)
         for one in page.tools:
             words = (one.description or "").strip().partition("\n\n")[0].replace("\n", " ")
-            parameters = {key: value for key, value in one.input_schema.items() if key != "title"}
+            # A tool without arguments may leave the list of them out.
+            parameters = {"properties": {}, **one.input_schema}
+            parameters.pop("title", None)
             found.append({"name": one.name, "description": words, "parameters": parameters})
         cursor = page.next_cursor
         if cursor is None:
