@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from turnwise.environments.base import Environment
@@ -166,7 +167,12 @@ def _files(environment: Environment) -> str:
     if environment.folder is None:
         return ""
     files = [path for path in sorted(environment.folder.rglob("*")) if path.is_file()]
-    return "\n".join(path.read_bytes()[:MOST_TEXT].decode(errors="replace") for path in files)
+    return "\n".join(map(_beginning, files))
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(MOST_TEXT).decode(errors="replace")
 
 
 def _public(subject: Subject) -> Iterator[Finding]:
