@@ -211,6 +211,7 @@ def test_the_state_of_the_newest_checkpoint_is_read_whatever_its_time(tmp_path: 
 def test_a_folder_of_trajectories_is_known_among_other_files(tmp_path: Path):
     for number in range(8):
         (tmp_path / f"{number}.json").write_text('{"n": 1}')
+    (tmp_path / "latest.json").symlink_to(tmp_path / "gone.json")
     episode = {"schema_version": "ATIF-v1.6", "steps": [{"source": "agent", "message": "hi"}]}
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "trajectory.json").write_text(json.dumps(episode))

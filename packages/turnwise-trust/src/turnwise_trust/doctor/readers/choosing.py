@@ -81,7 +81,7 @@ def _of_folder(folder: Path) -> Choice | None:
     for name in ("traces.jsonl", "results.jsonl", "rollouts.jsonl", "metrics.jsonl"):
         if (folder / name).is_file() and (found := _of_lines(folder / name)):
             return _inside(found, name)
-    if any(_of_json(file) == ATIF for file in folder.glob("**/*.json")):
+    if any(one.is_file() and _of_json(one) == ATIF for one in folder.glob("**/*.json")):
         return "ATIF", "", atif.read_folder
     return None
 
