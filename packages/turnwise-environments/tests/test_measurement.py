@@ -20,6 +20,7 @@ from turnwise_environments.choosing import COMPARED, spread
 from turnwise_environments.commands import (
     environments_table,
     named_with_options,
+    rewards,
     write_measurements,
 )
 from turnwise_environments.measurement import Measurement, measure, measure_all
@@ -213,3 +214,7 @@ def test_names_with_options_as_on_a_command_line() -> None:
         named_with_options(["id=Taxi-v4"])
     with pytest.raises(ConfigError, match="5: name one only, and write its options as key=value"):
         offer_of("village", ["5"], 1, 60.0)
+    with pytest.raises(ConfigError, match="f1: name one only"):
+        rewards(["length", "f1"])
+    with pytest.raises(ConfigError, match="length is a part: its options"):
+        rewards(["length", "budget=3"])

@@ -201,6 +201,8 @@ def _parts(names: list[str]) -> tuple[str, Mapping[str, RewardPart]]:
     if part is None or (isinstance(kind, type) and issubclass(kind, Environment)):
         spec = make_environment(name, options).spec
         return f"what {spec.name} reports, version {spec.version}", spec.parts
+    if options:
+        raise ConfigError(f"rewards: {name} is a part: its options are set in a recipe")
     return name, {name.rpartition(":")[2]: part}
 
 
@@ -298,5 +300,4 @@ def inject(
     with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
         records = list(injected(repository, sandbox, runner, count))
     output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    message = f"{len(records)} bugs in {output}: environment.options.tasks.file"
-    print_line(message)
+    print_line(f"{len(records)} bugs in {output}: environment.options.tasks.file")

@@ -213,9 +213,7 @@ def _state(sample: Any, trajectory: Trajectory) -> Any:
         metadata=dict(sample.metadata or {}),
     )
     chosen = _letters(answer)
-    for place, letter in zip(
-        range(len(sample.choices or [])), string.ascii_uppercase, strict=False
-    ):
+    for place, letter in enumerate(string.ascii_uppercase[: len(sample.choices or [])]):
         state.choices.mark_choice(place, letter in chosen)
     return state
 

@@ -154,8 +154,7 @@ def _config(vf: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _key(theirs: Any) -> str:
-    data = theirs.data.model_dump(mode="json", exclude={"idx"})
-    return identity(data)
+    return identity(theirs.data.model_dump(mode="json", exclude={"idx"}))
 
 
 def _messages(data: Any, name: str) -> list[tuple[str, str]]:
