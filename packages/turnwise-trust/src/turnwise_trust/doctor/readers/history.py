@@ -51,14 +51,19 @@ def read_csv(file: Path) -> Iterator[Event]:
     try:
         with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
             table = csv.DictReader(line.replace("\0", "") for line in opened)
-            columns = Counter(map(_number_of, filter(_is_number, table.fieldnames or ())))
-            if again := [name for name, count in columns.items() if count > 1]:
+            names = {
+                column: column.rpartition(" - ")[2]
+                for column in table.fieldnames or ()
+                if not column.endswith(("__MIN", "__MAX"))
+            }
+            if again := [name for name, count in Counter(names.values()).items() if count > 1]:
                 yield Remark(
                     f"{file.name} has {again[0]} of several runs, and the last column counts: give "
                     "each run a file of its own"
                 )
             for row in table:
-                yield from measured(_of_csv(row))
+                pairs = ((name, row[column] or "") for column, name in names.items())
+                yield from measured(dict(_floats(pairs)))
     except (OSError, csv.Error) as error:
         raise DataError(f"{file} cannot be read: {error}") from None
 
@@ -86,24 +91,6 @@ def measured(values: Mapping[str, Any]) -> Iterator[Measured]:
     if step is not None:
         known = {name: SPELLED.get(str(value), value) for name, value in values.items()}
         yield Measured(step, {k: v for k, v in known.items() if number(v) is not None})
-
-
-def _of_csv(row: Mapping[Any, Any]) -> dict[str, float]:
-    return dict(
-        _floats(
-            (_number_of(name), text)
-            for name, text in row.items()
-            if isinstance(text, str) and _is_number(name)
-        )
-    )
-
-
-def _is_number(column: Any) -> bool:
-    return not str(column).endswith(("__MIN", "__MAX"))
-
-
-def _number_of(column: Any) -> str:
-    return str(column).rpartition(" - ")[2]
 
 
 def _floats(pairs: Any) -> Iterator[tuple[str, float]]:
