@@ -58,6 +58,17 @@ def test_later_settings_are_on_top_and_stages_left_out_stay_out(tmp_path: Path) 
     assert steps == expected
 
 
+@pytest.mark.wing("synthesis")
+def test_texts_are_learned_by_the_arms_with_such_a_section_alone(tmp_path: Path) -> None:
+    small = {"seeds": [0], "settings": {"cpt": {"steps": 2}}}
+    arms = {"one": {}, "texts": {"cpt": {"file": ["texts.jsonl"], "steps": 9}}}
+    for smallest, steps in ((False, 9), (True, 2)):
+        found = planned(tmp_path, small=smallest, arms=arms, smallest=small)
+        without, texts = [run.recipe.added().get("cpt") for run in found.values()][:2]
+        assert without is None
+        assert texts.steps == steps
+
+
 def test_another_environment_has_none_of_the_recipes_options(tmp_path: Path) -> None:
     other = {"environment": {"name": "frozen_lake", "options": {"move_reward": -0.1}}}
     same = {"environment": {"options": {"top_k": 2}}}

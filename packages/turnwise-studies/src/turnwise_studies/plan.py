@@ -13,8 +13,8 @@ from turnwise.parts.first_checks import algorithm_of
 from turnwise.training.reactions import check_reaction
 from turnwise_studies.config import COLD_START, Settings, Study, folder_name
 
-STAGES = ("sft", "train", "preferences")
-"""Stages that 0 `steps` leave out."""
+STAGES = ("cpt", "sft", "train", "preferences")
+"""Stages that 0 `steps` leave out; each has the name of its section."""
 WITH_OPTIONS = ("environment", "scaffold")
 """Their options belong to the name beside them."""
 
@@ -102,8 +102,7 @@ def _recipe(
     for table in tables:
         _forget_options(values, table)
         values = changed(values, leaves(deepcopy(table)))
-    stages = [stage for stage in STAGES if stage in whole_recipe().model_fields]
-    left_out = [(f"{stage}.steps", 0) for stage in stages if not _steps(values, stage)]
+    left_out = [_without(stage) for stage in _defaults() if not _steps(values, stage)]
     values = changed(values, [*leaves(deepcopy(study.topmost)), *deepcopy(changes), *left_out])
     recipe = check_recipe(values, source)
     try:
@@ -114,9 +113,20 @@ def _recipe(
 
 
 def _steps(values: Mapping[str, Any], stage: str) -> Any:
-    """The steps of a stage, by the tables; it has the name of its section."""
-    table, default = values.get(stage), whole_recipe().model_fields[stage].default.steps
+    """The steps of a stage, by the tables."""
+    table, default = values.get(stage), getattr(_defaults()[stage], "steps", 0)
     return table.get("steps", default) if isinstance(table, Mapping) else default
+
+
+def _without(stage: str) -> tuple[str, Any]:
+    """The change that leaves a stage out: no steps, or no section where that asks for the stage."""
+    return (stage, False) if _defaults()[stage] is None else (f"{stage}.steps", 0)
+
+
+def _defaults() -> Mapping[str, Any]:
+    """The sections of the stages that this installation knows, where a recipe says nothing."""
+    fields = whole_recipe().model_fields
+    return {stage: fields[stage].default for stage in STAGES if stage in fields}
 
 
 def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
