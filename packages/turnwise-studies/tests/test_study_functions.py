@@ -77,7 +77,12 @@ def judged(environment: webgpt.References, task: Task, given: str) -> Verdict:
 
 @pytest.mark.parametrize(
     ("behaviour", "right"),
-    [(faithful, True), (webgpt.misciting, False), (webgpt.misanswering, False)],
+    [
+        (faithful, True),
+        (webgpt.misciting, False),
+        (webgpt.misanswering, False),
+        (webgpt.unreferenced, False),
+    ],
 )
 def test_an_answer_needs_the_result_that_states_it(
     references: webgpt.References, behaviour: Callable[[Script, Script], Script], right: bool

@@ -91,6 +91,12 @@ def misanswering(script: Script, other: Script) -> Script:
     return [script[0], replace(script[-1], answer=f"{_query(script)} [{title}]")]
 
 
+def unreferenced(script: Script, other: Script) -> Script:
+    """Answers rightly, and cites nothing."""
+    del other
+    return [script[0], replace(script[-1], answer=_parted(str(script[-1].answer))[0])]
+
+
 @cache
 def _references() -> References:
     return References()
