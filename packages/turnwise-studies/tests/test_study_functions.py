@@ -112,6 +112,7 @@ def test_the_reward_model_chooses_one_answer_of_a_question(
         {
             "task": task,
             "success": right,
+            "answer": "it [Class It]" if right else "it",
             "parts": json.dumps({"reward_model": number, "supported": float(right)}),
         }
         for task, number, right in answers
@@ -123,4 +124,5 @@ def test_the_reward_model_chooses_one_answer_of_a_question(
     config = f'name = "x"\n[environment]\nname = "search"\n{evaluation}'
     (tmp_path / "config.toml").write_text(config)
     assert webgpt.success(tmp_path) == webgpt.supported(tmp_path) == success
+    assert webgpt.cited(tmp_path) == 1.0
     assert webgpt.ranking(tmp_path) == (0.0 if best_of else None)

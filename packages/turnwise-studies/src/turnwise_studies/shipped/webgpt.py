@@ -153,6 +153,15 @@ def ranking(folder: Path) -> float | None:
     return fmean(pairs) if pairs else None
 
 
+def cited(folder: Path) -> float:
+    """Success of a question's cited answers, in the mean; of all, where none cites: what wanting a
+    reference alone would choose."""
+    asked = _answers(folder)
+    citing = [[one for one in own if _parted(one["answer"] or "")[0]] for own in asked]
+    chosen = [some or own for some, own in zip(citing, asked, strict=True)]
+    return fmean(fmean(float(one["success"]) for one in own) for own in chosen)
+
+
 def _given(folder: Path) -> list[dict[str, Any]]:
     """The one of a question's answers that the reward model chooses; all, where none chooses."""
     part = open_run(folder).recipe().evaluation.best_of
