@@ -78,7 +78,7 @@ class _Text:
         return self.data[first:last].decode()
 
     def changed(self, edit: _Edit, first: int = 0, last: int | None = None) -> str:
-        """What stands between two places after an edit."""
+        """The text between two places after an edit."""
         before, after = self.data[first : edit.start], self.data[edit.end : last]
         return (before + edit.text.encode() + after).decode()
 
