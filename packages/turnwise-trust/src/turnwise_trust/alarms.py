@@ -7,6 +7,7 @@ in a row. An alarm is said once, and stands in the run's folder as an audit, wit
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Set
+from typing import TYPE_CHECKING
 
 from turnwise.config import Recipe
 from turnwise.errors import unknown_name
@@ -15,11 +16,11 @@ from turnwise.storage.audits import Finding, audits, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_trust.copying import COLUMNS, COPIED, copied_share
-from turnwise_trust.doctor.gathering import Gatherer
-from turnwise_trust.doctor.readers.turnwise_run import measured
-from turnwise_trust.doctor.rules import behaviour, gaming
 from turnwise_trust.heldout import WINDOW, Judged, falls, judged, refused
 from turnwise_trust.settings import AlarmsConfig
+
+if TYPE_CHECKING:
+    from turnwise_trust.doctor.gathering import Gatherer
 
 NAME = "alarms"
 """The audit's name in the run's folder."""
@@ -31,7 +32,8 @@ class Alarms:
     def __init__(self, folder: RunFolder, steps: int, say: Callable[[str], None], of: str) -> None:
         self._folder, self._say, self._heldout = folder, say, of
         self._judged: list[Judged] = []
-        self._numbers = Gatherer()
+        self._gatherer: Gatherer | None = None
+        self._new: list[dict[str, float]] = []
         self._suspected: Set[str] = frozenset()
         before = read_audit(folder.path, NAME)["findings"] if NAME in audits(folder.path) else []
         self._said: dict[str, Finding] = {one.check: one for one in before}
@@ -68,7 +70,17 @@ class Alarms:
 
     def _suspects(self) -> Iterator[Finding]:
         """The finds of the doctor's rules that were there a window before, too."""
-        log = self._numbers.log("turnwise run", "turnwise")
+        # Loaded when it is asked, and not by each run.
+        from turnwise_trust.doctor.gathering import Gatherer
+        from turnwise_trust.doctor.readers.turnwise_run import measured
+        from turnwise_trust.doctor.rules import behaviour, gaming
+
+        if self._gatherer is None:
+            self._gatherer = Gatherer()
+        for one in self._new:
+            self._gatherer.add(measured(one))
+        self._new.clear()
+        log = self._gatherer.log("turnwise run", "turnwise")
         rules = (*gaming.RULES, *behaviour.RULES)
         asked = (rule for rule in rules if rule.answerable(log))
         found = {one.finding.check: one.finding for rule in asked for one in rule.look(log)}
@@ -83,7 +95,7 @@ class Alarms:
         self._judged.append(judged(step, parts, self._heldout))
         share = copied_share(rows)
         copied = {} if share is None else {COPIED: share}
-        self._numbers.add(measured({**metrics, **copied, "step": step}))
+        self._new.append({**metrics, **copied, "step": step})
 
 
 def alarms_of(recipe: Recipe) -> Callable[[RunFolder, int, Callable[[str], None]], Alarms]:
