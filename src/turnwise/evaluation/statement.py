@@ -7,7 +7,7 @@ dealt with: a number without them is not comparable with any other.
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +45,7 @@ def statement(
     return {
         "policy": policy,
         "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}; "
-        f"success of simple policies: {_shares(_simple(environment, heldout))}",
+        f"success of simple policies: {_simple(environment, heldout)}",
         "tasks": _tasks(recipe, environment, heldout),
         "verifier": _verifier(recipe, environment),
         "tools and budget": _budget(recipe, environment),
@@ -63,20 +63,17 @@ def statement(
 
 def machine(device: "torch.device") -> str:
     """Processor, cores, memory, and the accelerator that a device is."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    gpu = "no GPU"
-    if device.type == "cuda":
-        import torch
+    import torch
 
-        gpu = torch.cuda.get_device_name(device)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
     return f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
 
 
 def versions() -> str:
     """Say which turnwise with its commit, Python, and packages that figures depend on."""
-    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    own = f"turnwise {version('turnwise')} (commit {commit()})"
-    return f"{own}, Python {platform.python_version()}, {packages}"
+    own = f"turnwise {version('turnwise')} (commit {commit()}), Python {platform.python_version()}"
+    return ", ".join([own, *(f"{name} {version(name)}" for name in PACKAGES)])
 
 
 def commit() -> str:
@@ -103,20 +100,15 @@ def _processor() -> str:
     return next(names, platform.machine())
 
 
-def _simple(environment: Environment, heldout: Sequence[Task]) -> dict[str, float]:
+def _simple(environment: Environment, heldout: Sequence[Task]) -> str:
     """Success of policies without a model: as the environment states it, and a constant's."""
-    constant = best_constant_answer(heldout)
-    more = {} if constant is None else {"best constant answer": constant}
-    return {**environment.spec.reference_scores, **more}
-
-
-def _shares(scores: Mapping[str, float]) -> str:
+    scores, constant = dict(environment.spec.reference_scores), best_constant_answer(heldout)
+    scores |= {} if constant is None else {"best constant answer": constant}
     return ", ".join(f"{name} {share:.1%}" for name, share in scores.items()) or "none stated"
 
 
 def _tasks(recipe: Recipe, environment: Environment, heldout: Sequence[Task]) -> str:
-    train = environment.tasks("train")
-    every = len(environment.tasks("heldout"))
+    train, every = environment.tasks("train"), len(environment.tasks("heldout"))
     shared = shared_tasks(train, heldout)
     why = " (the environment has no others)" if environment.same_splits else ""
     return (

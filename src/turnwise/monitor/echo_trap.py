@@ -59,13 +59,10 @@ class EchoTrap:
     """Average of the window before (or the first), and of the last one."""
 
     def __str__(self) -> str:
-        entropy = (
-            ""
-            if self.entropy is None
-            else (
-                f"; the policy's entropy is {self.entropy[1]:.3f} (at most: {self.entropy[0]:.3f})"
-            )
-        )
+        entropy = ""
+        if self.entropy is not None:
+            most, now = self.entropy
+            entropy = f"; the policy's entropy is {now:.3f} (at most: {most:.3f})"
         return (
             f"Echo Trap: at step {self.step} the spread of rewards within groups has fallen from "
             f"{self.spread[0]:.3f} to {self.spread[1]:.3f}, while the reward stays at "
@@ -93,30 +90,19 @@ def detections(
     counts = list(accumulate(ENTROPY in line for line in known))
     for place in range(1, len(spreads)):
         highest = max(highest, place, key=spreads.__getitem__)
+        most, now, end = spreads[highest], spreads[place], place + window
         before, present = rewards[max(0, place - window)], rewards[place]
-        still = present <= before + thresholds.gain * abs(highest_reward)
-        best, last = ([line[SPREAD] for line in known[at : at + window]] for at in (highest, place))
-        failing = still and present < thresholds.solved * highest_reward
-        if not (failing and _fallen(best, last, thresholds)):
-            yield None
+        windows = ([line[SPREAD] for line in known[at : at + window]] for at in (highest, place))
+        error = (sum(map(variance, windows)) / window) ** 0.5  # of the difference: Welch's t
+        small = now < most and now <= thresholds.spread * most
+        rising = present > before + thresholds.gain * abs(highest_reward)
+        solved = present >= thresholds.solved * highest_reward
+        if small and most - now >= thresholds.certainty * error and not (rising or solved):
+            certain = entropies[: max(0, counts[end - 1] - window + 1)]
+            entropy = (max(certain), certain[-1]) if certain else None
+            yield EchoTrap(int(known[end - 1]["step"]), (most, now), entropy, (before, present))
         else:
-            end = place + window - 1
-            certain = entropies[: max(0, counts[end] - window + 1)]
-            yield EchoTrap(
-                step=int(known[end]["step"]),
-                spread=(spreads[highest], spreads[place]),
-                entropy=(max(certain), certain[-1]) if certain else None,
-                reward=(before, present),
-            )
-
-
-def _fallen(highest: Sequence[float], present: Sequence[float], thresholds: Thresholds) -> bool:
-    """Whether the spreads of the present window are far enough below those of the highest, and
-    surely so (Welch's t)."""
-    fall = fmean(highest) - fmean(present)
-    error = ((variance(highest) + variance(present)) / thresholds.window) ** 0.5
-    small = fmean(present) <= thresholds.spread * fmean(highest)
-    return fall > 0 and small and fall >= thresholds.certainty * error
+            yield None
 
 
 def averages(numbers: Sequence[float], window: int) -> list[float]:
