@@ -325,7 +325,7 @@ def test_our_own_wings_add_what_the_core_says_that_they_do() -> None:
             kinds = {kind: names for kind, names in kinds.items() if kind != "reward"}
             listed = {(kind, name) for kind, names in kinds.items() for name in names.split()}
             named = {one for one in own.names() if "." not in one[1]}  # engine.vllm is the engine's
-            assert {one for one in named if one[0] not in ("stage", "study")} == listed
+            assert {one for one in named if one[0] in {*kinds, "command", "section"}} == listed
     assert wings.missing("command", "train") is None
 
 

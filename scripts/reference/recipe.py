@@ -23,7 +23,8 @@ def recipe_page() -> str:
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
         f"{SETTINGS} A table that is one of several kinds has a section for each, after one for "
         "what several have alike; the value of the key that says the kind may stand for the table, "
-        'as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
+        'as in `engine = "vllm"`, and a name for a table of nothing but that name, as in '
+        '`scaffold = "react"`. Tables that need not be there (`evaluation.during_rl`, '
         "`monitor.mutual_information`, those of an algorithm's signals) are left out, or `false`. "
         "`turnwise list` has the recipes that come with turnwise, a run folder's `config.toml` "
         f"every value of its run. Wings bring {_of_wings()}.\n\n"

@@ -7,8 +7,10 @@ import pytest
 
 from tests.marked import marked
 from turnwise.config import (
+    ModelConfig,
     Recipe,
     RecordedDemonstrations,
+    ScaffoldConfig,
     ScriptedDemonstrations,
     check_recipe,
     dump_recipe,
@@ -153,6 +155,14 @@ def test_a_choice_may_be_given_by_its_name_alone(recipe: Path) -> None:
     assert head.clip == 0.5
     with pytest.raises(ConfigError, match="unknown key 'engin'"):
         load_recipe(str(recipe), ["engin=vllm"])
+
+
+def test_a_name_may_stand_for_a_table_that_has_nothing_else(recipe: Path) -> None:
+    changed = load_recipe(str(recipe), ["scaffold=react", "algorithm=dapo", "model=tiny_demo"])
+    assert changed.scaffold == ScaffoldConfig(name="react")
+    assert (changed.algorithm.name, changed.model) == ("dapo", ModelConfig(name="tiny_demo"))
+    with pytest.raises(ConfigError, match="rollout is 'react': give a table"):
+        load_recipe(str(recipe), ["rollout=react"])
 
 
 @pytest.mark.wing("vllm")

@@ -69,8 +69,11 @@ MISTAKES = {
     "rollout.max_tokens=5000": "rollout.max_tokens is 5000, but the model's context is 1024",
     "model.name=/nowhere": "model /nowhere: there is no such folder",
 }
-RESTORED = {"algorithm.name=tree_grpo": "no snapshot() and restore()"}
-"""With the wing of algorithms."""
+OF_WINGS = {
+    "algorithms": {"algorithm.name=tree_grpo": "no snapshot() and restore()"},
+    "environments": {"scaffold.name=native": "has no chat template"},
+    "vllm": {"engine=vllm engine.servers.python=/nowhere": "/nowhere cannot be run"},
+}
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -102,8 +105,9 @@ def test_nothing_is_loaded_before_what_can_be_known_is_checked(tmp_path: Path) -
     file = tmp_path / "own.py"
     file.write_text(ENVIRONMENT)
     (tmp_path / "own.toml").write_text(RECIPE.format(file=file))
-    mistakes = MISTAKES | (RESTORED if "algorithms" in wings().usable else {})
-    wanted = {words.format(file=file): said for words, said in mistakes.items()}
+    installed = [OF_WINGS[name] for name in OF_WINGS.keys() & wings().usable.keys()]
+    mistakes = [MISTAKES, *installed]
+    wanted = {words.format(file=file): said for each in mistakes for words, said in each.items()}
     wanted["evaluate"] = "there is nothing to evaluate"
     told = subprocess.run(
         [sys.executable, "-c", SCRIPT, tmp_path, *list(wanted)[:-1]],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -20,6 +20,12 @@ class Section(BaseModel):
     """A part of a recipe: unknown keys are errors, values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_name(cls, given: Any) -> Any:
+        # A word stands for a table with that name and nothing else: scaffold = "native".
+        return {"name": given} if isinstance(given, str) and "name" in cls.model_fields else given
 
     def claims(self) -> Iterator[Claim]:
         """The needs of its settings and what they deny others; none unless a section says so."""

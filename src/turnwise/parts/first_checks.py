@@ -80,6 +80,8 @@ def known_of(recipe: Recipe) -> Known:
 
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
+    for name in wings().parts("first_check"):
+        wings().part("first_check", name)(recipe)
     check_scaffold(recipe.scaffold)
     environment = environment_of(recipe)
     if isinstance(environment.sandbox, CodeSandbox):

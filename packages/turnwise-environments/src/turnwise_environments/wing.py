@@ -41,6 +41,12 @@ WING = Wing(
                 "A family's format for messages, thoughts and tool calls (`renderers`).",
             ),
         },
+        "first_check": {
+            "native": (
+                "turnwise_environments.scaffolds.template_messages:check_template",
+                "a chat template in the model's folder, where the scaffold is native",
+            )
+        },
         "tool": {
             "calculate": (
                 "turnwise_environments.tools.calculator:calculate",

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from turnwise.config import Recipe
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm import guard
-from turnwise_vllm.settings import StartedServers
+from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 
 MODULE = "vllm.entrypoints.openai.api_server"
 LOOK_SECONDS = 60
@@ -53,6 +54,15 @@ class ThisMachine:
         """A server that is not started yet; for the arguments see `ServerProcess`."""
         own = {"CUDA_VISIBLE_DEVICES": self._devices[number]} if self._devices else {}
         return ServerProcess(self._python, arguments, {**variables, **own}, log)
+
+
+def check_here(recipe: Recipe) -> None:
+    """Raise ConfigError where a recipe starts servers on this machine, and there is no vLLM. A
+    cluster's nodes are looked at when they are there."""
+    servers = recipe.engine.servers if isinstance(recipe.engine, VllmEngineConfig) else None
+    elsewhere = getattr(recipe.added().get("cluster"), "samplers", 0)
+    if isinstance(servers, StartedServers) and not elsewhere:
+        check_interpreter(servers.python or sys.executable)
 
 
 def check_interpreter(python: str) -> str:

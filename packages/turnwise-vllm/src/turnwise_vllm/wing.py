@@ -10,6 +10,9 @@ WING = Wing(
                 "turnwise_vllm.engine:VllmEngine",
                 "servers of vLLM, started and owned or already running, with sticky routing",
             )
-        }
+        },
+        "first_check": {
+            "vllm": ("turnwise_vllm.process:check_here", "a vLLM on this machine, where it serves")
+        },
     },
 )

@@ -10,11 +10,14 @@ import re
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import UndefinedError
 
+from turnwise.config import Recipe
 from turnwise.errors import ConfigError
+from turnwise.models.places import TINY, tiny_folder
 from turnwise.scaffolds.templates import UNFIT, day_written
 from turnwise.tokens import Source
 from turnwise.types import Action, encodable
@@ -118,6 +121,27 @@ class Forms:
     """The texts before and after a thought."""
 
 
+def check_template(recipe: Recipe) -> None:
+    """Raise ConfigError where the scaffold is `native` and the files of the model's folder, in the
+    form of transformers, have no chat template. Imports no model library."""
+    folder = Path(recipe.model.name)
+    if recipe.model.name in TINY:
+        folder = tiny_folder(recipe.model.name)
+    settings = folder / "tokenizer_config.json"
+    if recipe.scaffold.name != "native" or not settings.is_file():
+        return
+    others = [file for file in folder.iterdir() if "chat_template" in file.name]
+    if not others and "chat_template" not in settings.read_text():
+        raise _without_template(recipe.model.name)
+
+
+def _without_template(model: str) -> ConfigError:
+    return ConfigError(
+        f"scaffold native: model {model!r} has no chat template: choose scaffold tags, or give its "
+        "tokenizer one"
+    )
+
+
 class Renderer:
     """Renders conversations by a tokenizer's chat template, with its switches, in `forms`."""
 
@@ -131,10 +155,7 @@ class Renderer:
         """`specs` are the tools' names, descriptions and parameters; `day` as 2026-11-26. Raises
         ConfigError for a tokenizer without a template."""
         if not tokenizer.chat_template:
-            raise ConfigError(
-                f"scaffold native: model {tokenizer.name_or_path!r} has no chat template: choose "
-                "scaffold tags, or give its tokenizer one"
-            )
+            raise _without_template(tokenizer.name_or_path)
         self.forms = Forms(tools=bool(specs))
         self._tokenizer, self._switches = tokenizer, switches
         self._tools = [{"type": "function", "function": dict(spec)} for spec in specs]
