@@ -80,7 +80,9 @@ def known_of(recipe: Recipe) -> Known:
 
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
-    for name in wings().parts("first_check"):
+    # What wings know of a choice of theirs, such as whether this machine has what it needs.
+    chosen = {f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}"}
+    for name in chosen & wings().parts("first_check").keys():
         wings().part("first_check", name)(recipe)
     check_scaffold(recipe.scaffold)
     environment = environment_of(recipe)

@@ -42,9 +42,9 @@ WING = Wing(
             ),
         },
         "first_check": {
-            "native": (
+            "scaffold.native": (
                 "turnwise_environments.scaffolds.template_messages:check_template",
-                "a chat template in the model's folder, where the scaffold is native",
+                "a chat template in the model's folder",
             )
         },
         "tool": {

@@ -59,7 +59,8 @@ class ThisMachine:
 def check_here(recipe: Recipe) -> None:
     """Raise ConfigError where a recipe starts servers on this machine, and there is no vLLM. A
     cluster's nodes are looked at when they are there."""
-    servers = recipe.engine.servers if isinstance(recipe.engine, VllmEngineConfig) else None
+    assert isinstance(recipe.engine, VllmEngineConfig)  # the check is this engine's
+    servers = recipe.engine.servers
     elsewhere = getattr(recipe.added().get("cluster"), "samplers", 0)
     if isinstance(servers, StartedServers) and not elsewhere:
         check_interpreter(servers.python or sys.executable)

@@ -12,7 +12,10 @@ WING = Wing(
             )
         },
         "first_check": {
-            "vllm": ("turnwise_vllm.process:check_here", "a vLLM on this machine, where it serves")
+            "engine.vllm": (
+                "turnwise_vllm.process:check_here",
+                "a vLLM on this machine, where it serves",
+            )
         },
     },
 )

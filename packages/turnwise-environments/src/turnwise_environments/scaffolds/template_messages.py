@@ -122,13 +122,13 @@ class Forms:
 
 
 def check_template(recipe: Recipe) -> None:
-    """Raise ConfigError where the scaffold is `native` and the files of the model's folder, in the
-    form of transformers, have no chat template. Imports no model library."""
+    """Raise ConfigError where the model's folder, in the form of transformers, has no chat template.
+    Imports no model library."""
     folder = Path(recipe.model.name)
     if recipe.model.name in TINY:
         folder = tiny_folder(recipe.model.name)
     settings = folder / "tokenizer_config.json"
-    if recipe.scaffold.name != "native" or not settings.is_file():
+    if not settings.is_file():
         return
     others = [file for file in folder.iterdir() if "chat_template" in file.name]
     if not others and "chat_template" not in settings.read_text():
