@@ -122,8 +122,8 @@ class Forms:
 
 
 def check_template(recipe: Recipe) -> None:
-    """Raise ConfigError where the model's folder, in the form of transformers, has no chat template.
-    Imports no model library."""
+    """Raise ConfigError where the model's folder, in the form of transformers, has no chat
+    template. Imports no model library."""
     folder = Path(recipe.model.name)
     if recipe.model.name in TINY:
         folder = tiny_folder(recipe.model.name)
