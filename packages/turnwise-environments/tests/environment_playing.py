@@ -1,7 +1,8 @@
 """Episodes of given actions, and the actions: for the tests of environments."""
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import pytest
 
 from tests.sandboxes import working
+from turnwise.config import RolloutConfig
+from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.types import Action, Step, Task, ToolCall, Verdict
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.measurement import Play, played_all
 from turnwise_environments.proofs.tasks import Theorem
 from turnwise_environments.rewards.proofs import parse
@@ -31,6 +37,21 @@ def played(environment: Environment, task: Task, *actions: Action) -> Play:
     """The episode."""
     (play,) = played_all(environment, [task], [actions])
     return play
+
+
+def rolled(
+    environment: Environment,
+    scaffold: Scaffold,
+    policy: Callable[[str, list[int]], Sequence[int]],
+    tasks: Sequence[Task],
+    **limits: Any,
+) -> list[Trajectory]:
+    """An episode of each task in the loop that trains; the policy is a function of session and
+    prompt."""
+    engine, seats = ScriptedEngine(policy), PrioritySemaphore(1)
+    runner = RolloutRunner(environment, scaffold, engine, RolloutConfig(**limits), seats)
+    groups = asyncio.run(runner.collect(tasks, 1, 0, "test"))
+    return [group.trajectories[0] for group in groups]
 
 
 def judged(environment: Environment, task: Task, *actions: Action) -> Verdict:

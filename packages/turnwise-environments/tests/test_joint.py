@@ -5,14 +5,22 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, played, said, steps_of, verdict_of
+from environment_playing import (
+    answered,
+    calling,
+    judged,
+    module,
+    played,
+    said,
+    steps_of,
+    verdict_of,
+)
 from turnwise.environments.base import Budget, Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.joint import Joint
 
-FAKES = Path(__file__).parents[1] / "fakes.py"
 BANDIT: dict[str, Any] = {"share": 1}
 SUMS: dict[str, Any] = {
     "name": "mathematics",
@@ -97,22 +105,25 @@ class Ending(Environment):
     async def verify(self, trajectory):
         return Verdict(1.0, (self.begun, trajectory.task.id) == ("a", "a"))
 
+class Other(Ending):
+    @tool
+    def calculator(self, number: int) -> str:
+        \"""Another one.\"""
+        return ""
+
 @tool
 def double(number: int) -> str:
     \"""Twice a number.\"""
     return str(2 * number)
 """
+mine = module("mine.py", ENDING)
 
 
-def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(
-    tmp_path: Path,
-) -> None:
+def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(mine: Path) -> None:
     """Also where a tool that is run for all of them stands in the same turn."""
-    file = tmp_path / "mine.py"
-    file.write_text(ENDING)
-    table = {"name": f"{file}:Ending"}
+    table = {"name": f"{mine}:Ending"}
     environment = make_environment(
-        "joint", {"environments": {"one": table, "two": table}}, tools=[f"{file}:double"]
+        "joint", {"environments": {"one": table, "two": table}}, tools=[f"{mine}:double"]
     )
     doubled = [ToolCall("double", {"number": number}) for number in (4, 8)]
     batch = Action("", calls=(doubled[0], ToolCall("stop", {}), doubled[1]))
@@ -122,15 +133,10 @@ def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(
     assert verdict_of(play).success
 
 
-def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(tmp_path: Path) -> None:
+def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(mine: Path) -> None:
     tables = {"sums": {**SUMS, "tools": []}, "proofs": PROOFS}
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "from turnwise import tool\n\n@tool\ndef double(number: int) -> str:\n"
-        '    """Twice a number."""\n    return str(2 * number)\n'
-    )
     environment = make_environment(
-        "joint", {"environments": tables}, {"calculator": 0}, tools=[f"{file}:double"]
+        "joint", {"environments": tables}, {"calculator": 0}, tools=[f"{mine}:double"]
     )
     for name in ("sums", "proofs"):
         assert told(environment, first(environment, name), "double", number=4) == "8"
@@ -177,14 +183,6 @@ def test_what_does_not_go_together_is_refused(environments: dict[str, Any], said
         make_environment("joint", {"environments": environments})
 
 
-def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "from turnwise import Environment, Task, tool\n\n"
-        "class Mine(Environment):\n"
-        "    def tasks(self, split):\n        return [Task('a', 'b')]\n\n"
-        "    @tool\n    def calculator(self, number: int) -> str:\n"
-        '        """Another one."""\n        return ""\n'
-    )
-    with pytest.raises(ConfigError, match="sums and mine have a tool 'calculator' each"):
-        made(sums=SUMS, mine={"name": f"{file}:Mine"})
+def test_two_tools_of_one_name_are_refused(mine: Path) -> None:
+    with pytest.raises(ConfigError, match="sums and other have a tool 'calculator' each"):
+        made(sums=SUMS, other={"name": f"{mine}:Other"})

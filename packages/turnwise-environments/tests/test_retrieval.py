@@ -37,19 +37,14 @@ class Fixed:
 QUERIES = {"east": [2.0, 0.0], "north": [0.0, 0.1], "between": [1.0, 1.0]}
 
 
-def index() -> DenseIndex:
+@pytest.mark.parametrize(
+    ("query", "k", "found"),
+    [("east", 5, [0, 2, 1, 3, 4]), ("between", 1, [2]), ("north", 3, [1, 3, 2]), ("north", 0, [])],
+)
+def test_the_cosine_decides_and_then_the_position(query: str, k: int, found: list[int]) -> None:
     vectors = np.array([[5.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 3.0], [0.0, 0.0]])
-    return DenseIndex(vectors, lambda texts: np.array([QUERIES[text] for text in texts]))
-
-
-def test_the_cosine_decides_not_the_length() -> None:
-    assert index().search("east", 5) == [0, 2, 1, 3, 4]
-    assert index().search("between", 1) == [2]
-
-
-def test_equal_ones_in_order_of_position() -> None:
-    assert index().search("north", 3) == [1, 3, 2]
-    assert index().search("north", 0) == []
+    index = DenseIndex(vectors, lambda texts: np.array([QUERIES[text] for text in texts]))
+    assert index.search(query, k) == found
 
 
 def test_fusion_by_its_formula() -> None:
@@ -60,11 +55,8 @@ def test_fusion_by_its_formula() -> None:
     assert FusedIndex([first, second]).search("q", 1) == [3]
     assert FusedIndex([Fixed(7), Fixed(4)]).search("q", 2) == [4, 7]
     assert FusedIndex([Fixed(), Fixed()]).search("q", 2) == []
-
-
-def test_fusion_looks_deeper_than_it_shows() -> None:
-    one, two = Fixed(0, 1, 2, 9), Fixed(5, 6, 7, 9)
-    assert FusedIndex([one, two]).search("q", 1) == [9]
+    deeper = FusedIndex([Fixed(0, 1, 2, 9), Fixed(5, 6, 7, 9)])
+    assert deeper.search("q", 1) == [9], "it looks deeper than it shows"
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((0, 2)), np.zeros(3), np.array([[np.nan, 1.0]])])

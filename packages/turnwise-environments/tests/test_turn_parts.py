@@ -36,13 +36,17 @@ EARNED = {
 }
 
 
-@pytest.fixture(params=EARNED)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+FEW: dict[str, dict[str, Any]] = {
+    "function_calling": {"count": 200},
+    "mathematics": {"tasks": {"count": 300}},
+    "proofs": {"tasks": {"count": 200}},
+    "sql": {"tasks": {"count": 20}},
+}
+"""Options of those whose standard tasks take seconds to make."""
 
 
 def made(name: str) -> Environment:
-    (environment,) = opened(name, {})
+    (environment,) = opened(name, FEW.get(name, {}))
     return environment
 
 
@@ -60,34 +64,20 @@ def sums(
     return [sum(one.turn_parts[EARNED[name]]) for one in verdicts if one is not None]
 
 
-def test_the_oracle_earns_all_of_it(name: str) -> None:
-    environment = made(name)
-    tasks = earning(environment)
-    scripts = [environment.oracle(task) for task in tasks]
-    assert sums(name, environment, scripts, tasks) == pytest.approx([1.0] * len(tasks))
-
-
-def test_doing_everything_again_earns_no_more(name: str) -> None:
+@pytest.mark.parametrize("name", EARNED)
+def test_the_oracle_earns_all_of_it_once_and_neither_talk_nor_a_call_held_back_does(
+    name: str,
+) -> None:
     environment = made(name)
     tasks = earning(environment)
     oracles = [environment.oracle(task) for task in tasks]
-    scripts = [[one for one in script for _ in range(1 + bool(one.calls))] for script in oracles]
-    assert max(sums(name, environment, scripts, tasks)) <= 1.0 + 1e-9
-
-
-def test_talk_earns_nothing(name: str) -> None:
-    environment = made(name)
-    tasks = earning(environment)
-    scripts = [[answered(str(action)) for action in environment.oracle(task)] for task in tasks]
-    assert sums(name, environment, scripts, tasks) == [0.0] * len(tasks)
-
-
-def test_calls_that_a_rule_held_back_earn_nothing(name: str) -> None:
-    environment = made(name)
-    tasks = earning(environment)
-    scripts = [environment.oracle(task) for task in tasks]
+    assert sums(name, environment, oracles, tasks) == pytest.approx([1.0] * len(tasks))
+    twice = [[one for one in script for _ in range(1 + bool(one.calls))] for script in oracles]
+    assert max(sums(name, environment, twice, tasks)) <= 1.0 + 1e-9
+    talk = [[answered(str(action)) for action in script] for script in oracles]
+    assert sums(name, environment, talk, tasks) == [0.0] * len(tasks)
     dry = guarded(environment, {tool.name: "dry_run" for tool in environment.tools()})
-    assert sums(name, dry, scripts, tasks) == [0.0] * len(tasks)
+    assert sums(name, dry, oracles, tasks) == [0.0] * len(tasks)
 
 
 def test_tools_that_a_recipe_added_are_not_run_again(tmp_path: Path) -> None:
@@ -104,7 +94,7 @@ def test_tools_that_a_recipe_added_are_not_run_again(tmp_path: Path) -> None:
     assert contents == ["1", "2"]
 
 
-def test_searching_again_is_a_repeat_and_no_gain() -> None:
+def test_searching_again_is_a_repeat_and_no_gain_and_ablations_earn_nothing() -> None:
     environment = made("search")
     for task in earning(environment, 10):
         first, *_ = environment.oracle(task)
@@ -114,22 +104,12 @@ def test_searching_again_is_a_repeat_and_no_gain() -> None:
         assert gain[1:] == [0.0, 0.0]
         assert repeats == [0.0, 1.0, 0.0]
 
-
-def test_two_searches_of_one_turn_are_as_two_turns() -> None:
-    environment = made("search")
-    task = earning(environment, 1)[0]
-    call = environment.oracle(task)[0].calls[0]
-    verdict = judged(environment, task, Action("", calls=(call, call)), answered("?"))
+    both = Action("", calls=first.calls * 2)
+    verdict = judged(environment, task, both, answered("?"))
     assert verdict.turn_parts["repeats"] == [0.5, 0.0]
     assert verdict.turn_parts["gain"][0] <= 1.0
-
-
-def test_ablations_earn_nothing() -> None:
-    environment = made("search")
-    tasks = earning(environment)
-    scripts = [environment.oracle(task) for task in tasks]
     nothing = environment.ablations()["no_search"]
-    assert sums("search", nothing, scripts, tasks) == [0.0] * len(tasks)
+    assert not any(judged(nothing, task, *environment.oracle(task)).turn_parts["gain"])
 
 
 def test_what_a_program_prints_is_no_document() -> None:

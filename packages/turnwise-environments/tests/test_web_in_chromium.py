@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from browser_sites import opened
+from environment_playing import rolled
 from tests.fakes import byte_tokenizer
-from turnwise.config import RolloutConfig
-from turnwise.engines.scripted import ScriptedEngine
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall
 from turnwise_environments.measurement import Play, played, played_all, random_script, success
@@ -126,7 +123,7 @@ class Deadly(WebForms):
 
 
 @pytest.mark.slow
-async def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
+def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = real(Deadly, count=3, kinds=["button"])
@@ -142,12 +139,8 @@ async def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
         (action,) = [action for task, action in first.items() if task in text]
         return scaffold.render(Action("", calls=action.calls))
 
-    limits = RolloutConfig(
-        max_turns=2, max_turn_tokens=200, max_tokens=4000, max_ungraded_share=1.0, max_seconds=120.0
-    )
-    runner = RolloutRunner(made, scaffold, ScriptedEngine(say), limits, PrioritySemaphore(1))
-    groups = await runner.collect(tasks, 1, 0, "test")
-    before, dead, after = (group.trajectories[0] for group in groups)
+    limits = {"max_turns": 2, "max_turn_tokens": 200, "max_tokens": 4000, "max_seconds": 120.0}
+    before, dead, after = rolled(made, scaffold, say, tasks, max_ungraded_share=1.0, **limits)
     assert (dead.outcome, dead.reward) == (Outcome.INFRASTRUCTURE_STEP, None)
     assert "browser: " in dead.problem
     assert before.outcome == after.outcome == Outcome.SUCCESS

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'turnwise[games]'")
 
-from environment_playing import judged, module, played, said, steps_of, verdict_of
+from environment_playing import calling, judged, module, played, said, steps_of, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action
 from turnwise_environments import measurement
 from turnwise_environments.adapters.gymnasium import Gymnasium, _without_escapes
 
@@ -50,7 +50,7 @@ gymnasium.register("Random-v0", entry_point=Counter, nondeterministic=True)
 
 
 def act(*names: str) -> list[Action]:
-    return [Action("", calls=(ToolCall("act", {"action": name}),)) for name in names]
+    return [calling("act", action=name) for name in names]
 
 
 own = module("counter.py", OWN)
@@ -92,16 +92,6 @@ def test_starts_decide_the_split_and_luck_is_the_episodes() -> None:
     assert drawn[0] == drawn[1]
     assert len({first for first, _ in drawn}) == 1
     assert len({second for _, second in drawn}) > 1
-
-
-@pytest.mark.slow
-def test_measured_like_any_other() -> None:
-    row = measurement.measure("gymnasium", {"id": "Blackjack-v1", "success": 1, "count": 40}, 20)
-    assert (row.oracle, row.noop) == (None, 0.0)
-    assert 0 < row.random < 0.7
-    assert row.deterministic
-    assert row.snapshot
-    assert row.concurrent
 
 
 def test_terminated_truncated_and_rewards(own: Path) -> None:
@@ -165,8 +155,7 @@ async def test_reseeding_is_part_of_a_snapshot(own: Path) -> None:
         texts = [said(step) for step in steps if step.observation is not None]
         assert texts[0] == texts[1]
         shown.append(texts[0])
-    first, second, third = shown
-    assert first == second != third
+    assert shown[0] == shown[1] != shown[2]
 
 
 @pytest.mark.parametrize(
@@ -189,10 +178,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         make_environment("gymnasium", options)
 
 
-def test_colours_in_words() -> None:
+def test_colours_in_words_and_a_description_that_is_no_text(own: Path) -> None:
     assert _without_escapes("\x1b[41mS\x1b[0mF\x1b[32mG\x1b[39m") == "[red S]F[green G]"
-
-
-def test_a_description_that_is_no_text(own: Path) -> None:
     with pytest.raises(ConfigError, match="has to return the text"):
         counter(own, describe=f"{own}:number")

@@ -9,10 +9,9 @@ pytest.importorskip(
 )
 
 from environment_contract import another_process_has_the_same, keeps_its_word
-from environment_playing import judged, module, played, verdict_of
+from environment_playing import answered, calling, judged, module, played, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.types import Action, ToolCall
 from turnwise_environments.adapters.inspect_ai import Inspect
 from turnwise_environments.choosing import all_tasks
 
@@ -102,8 +101,8 @@ def test_scores_are_the_tasks_own(own: Path) -> None:
     task = tasks[0]
     assert task.prompt == f"Add.\n\n{task.info['sample']} + 1 ="
     for right in task.secret["target"]:
-        assert judged(environment, task, Action("", answer=right)).reward == 1.0
-    wrong = judged(environment, task, Action("", answer="none"))
+        assert judged(environment, task, answered(right)).reward == 1.0
+    wrong = judged(environment, task, answered("none"))
     assert (wrong.reward, wrong.success, wrong.parts) == (0.0, False, {"exact": 0.0, "talk": 0.0})
 
 
@@ -113,7 +112,7 @@ def test_choices_are_shown_and_letters_answer(own: Path) -> None:
     assert task.prompt.endswith("1 + 1 =\n\nA) one\nB) two\nC) three")
     assert task.prompt.startswith("One is right.")
     for answer, right in {"B": 1, "b)": 1, "A": 0, "A, B": 0, "two": 0, "": 0, "not B": 0}.items():
-        assert judged(environment, task, Action("", answer=answer)).reward == right, answer
+        assert judged(environment, task, answered(answer)).reward == right, answer
 
 
 def test_tools_are_the_episodes_own(own: Path) -> None:
@@ -123,9 +122,9 @@ def test_tools_are_the_episodes_own(own: Path) -> None:
     assert tool.description == "Count."
     task = environment.tasks("train")[0]
     calls = [{"number": 2}, {"number": 3, "again": 1}, {"number": -1}, {"number": "x"}, {}]
-    script = [Action("", calls=(ToolCall("counter", call),)) for call in calls]
+    script = [calling("counter", **call) for call in calls]
     for _ in range(2):
-        play = played(environment, task, *script, Action("", answer="?"))
+        play = played(environment, task, *script, answered("?"))
         said = play.trajectory.observed
         assert said[:3] == ["2 in 1", "6 in 2", "Error: not below 0"]
         assert all(text.startswith("Error: counter: argument 'number'") for text in said[3:5])
@@ -149,7 +148,7 @@ def test_a_score_that_is_no_number_is_not_a_zero(own: Path) -> None:
     (task,) = all_tasks(environment)
     for answer in ("", "2"):
         with pytest.raises(ValueError, match=r"scorer odd gave .* which is no number"):
-            judged(environment, task, Action("", answer=answer))
+            judged(environment, task, answered(answer))
     with pytest.raises(NotSupportedError, match="without a target"):
         environment.oracle(task)
 

@@ -1,9 +1,8 @@
 """OpenEnv: a real server of openenv-core's, and small servers that do not keep to the protocol."""
 
-import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -12,12 +11,12 @@ from typing import Any
 import pytest
 
 from environment_contract import keeps_its_word
-from environment_playing import verdict_of
+from environment_playing import answered, calling, verdict_of
 from serving_running import http_server, listening
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action
 from turnwise_environments.adapters.openenv import OpenEnv, ResetFile, Seeds, Session, shown
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import played_all, success
@@ -86,7 +85,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def guess(number: Any, **more: Any) -> Action:
-    return Action("", calls=(ToolCall("act", {"number": number, **more}),))
+    return calling("act", number=number, **more)
 
 
 def search(low: int, high: int, number: int) -> list[Action]:
@@ -123,7 +122,7 @@ def test_what_does_not_fit_is_the_agents_to_read(url: str) -> None:
     environment = make_environment("openenv", {"url": url, "tasks": {"count": 1}})
     (task, *_) = all_tasks(environment)
     number = task.data["reset"]["seed"] % 10
-    wrong = [guess("many"), guess(1, colour="red"), Action("", calls=(ToolCall("look", {}),))]
+    wrong = [guess("many"), guess(1, colour="red"), calling("look")]
     two = Action("", calls=(*guess(number).calls, *guess(0).calls))
     (play,) = played_all(environment, [task], [[*wrong, two]])
     texts = [str(entry[0]) for entry in play.seen[1:5]]
@@ -144,7 +143,7 @@ def test_an_answer_as_an_action_and_resets_of_ones_own(url: str, tmp_path: Path)
     }
     environment = make_environment("openenv", options)
     (task,) = [one for one in environment.tasks("train") if one.data["reset"]["low"] == 50]
-    (play,) = played_all(environment, [task], [[Action("", answer="53")]])
+    (play,) = played_all(environment, [task], [[answered("53")]])
     assert play.seen[0] == "between 50 and 59"
     assert verdict_of(play).success
     (bad,) = [one for one in environment.tasks("train") if one.data["reset"]["low"] == -1]
@@ -215,32 +214,8 @@ def test_a_server_without_sessions(schema_only: str) -> None:
 
 async def test_a_tool_that_the_recipe_adds(schema_only: str) -> None:
     environment = make_environment("openenv", {"url": schema_only}, tools=["calculate"])
-    step = await environment.step(
-        Action("", calls=(ToolCall("calculate", {"expression": "6 * 7"}),))
-    )
+    step = await environment.step(calling("calculate", expression="6 * 7"))
     assert [result.content for result in step.results] == ["42"]
-
-
-def against(reply: str | None) -> Callable[[], Awaitable[None]]:
-    """Asks a server that always says `reply`; None is silence."""
-    from websockets.asyncio.server import ServerConnection, serve
-
-    async def said(connection: ServerConnection) -> None:
-        async for _ in connection:
-            if reply is not None:
-                await connection.send(reply)
-
-    async def work() -> None:
-        async with serve(said, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            session = Session(f"http://127.0.0.1:{port}", 0.5)
-            await session.open()
-            try:
-                await session.ask({"type": "reset", "data": {}})
-            finally:
-                await session.close()
-
-    return work
 
 
 @pytest.mark.parametrize(
@@ -255,9 +230,21 @@ def against(reply: str | None) -> Callable[[], Awaitable[None]]:
         ('{"type": "error", "data": {"code": "CAPACITY_REACHED", "message": "full"}}', "full"),
     ],
 )
-def test_replies_that_are_none(reply: str | None, message: str) -> None:
-    with pytest.raises(InfrastructureError, match=message):
-        asyncio.run(against(reply)())
+async def test_replies_that_are_none(reply: str | None, message: str) -> None:
+    """Of a server that always says it; None is silence."""
+    from websockets.asyncio.server import ServerConnection, serve
+
+    async def said(connection: ServerConnection) -> None:
+        async for _ in connection:
+            if reply is not None:
+                await connection.send(reply)
+
+    async with serve(said, "127.0.0.1", 0) as server:
+        session = Session(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 0.5)
+        await session.open()
+        with pytest.raises(InfrastructureError, match=message):
+            await session.ask({"type": "reset", "data": {}})
+        await session.close()
 
 
 def test_an_observation_as_text() -> None:

@@ -10,10 +10,10 @@ pytest.importorskip(
     "textworld", reason="textworld is not installed: pip install 'turnwise[textworld]'"
 )
 
-from environment_playing import played, said, steps_of, verdict_of
+from environment_playing import calling, played, said, steps_of, verdict_of
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action
 from turnwise_environments.adapters.textworld import GameFolder, MadeGames, TextWorld, _is_won
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import is_concurrent, is_restorable
@@ -32,7 +32,7 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def act(command: str) -> Action:
-    return Action("", calls=(ToolCall("act", {"command": command}),))
+    return calling("act", command=command)
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from browser_sites import HOST, START, Everything, opened
+from environment_playing import calling, played
 from serving_running import http_server
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
-from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.measurement import Play, played_all
+from turnwise.types import Task, Trajectory, Verdict
 from turnwise_environments.tools.browser.chromium import Browser, find_chromium, marked
 from turnwise_environments.tools.browser.page import BrowserPage
 from turnwise_environments.tools.browser.sites import Request, Response
@@ -267,16 +267,13 @@ def test_tools_for_an_environment() -> None:
 
     lines = "".join(f"<p>line {number}</p>" for number in range(100))
     with served({"/": f"<title>Long</title>{lines}"}) as (host, _):
-        calls = [
-            ToolCall("goto", {"url": f"http://{host}/"}),
-            ToolCall("scroll", {"direction": "down"}),
-            ToolCall("goto", {"url": "https://elsewhere.test/"}),
+        script = [
+            calling("goto", url=f"http://{host}/"),
+            calling("scroll", direction="down"),
+            calling("goto", url="https://elsewhere.test/"),
         ]
-        script = [Action("", calls=(call,)) for call in calls]
         with opened(allowed=[host], allow_private=True) as browser:
-            task = Task("t", "Read it.")
-            play: Play
-            (play,) = played_all(Reading(browser), [task], [script])
+            play = played(Reading(browser), Task("t", "Read it."), *script)
     first, second, third = play.trajectory.observed
     assert first.startswith(f"Long (http://{host}/)\nline 0\nline 1\n")
     assert second.endswith("line 99\n[lines 41 to 100 of 100: scroll for others]")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from environment_playing import answered, calling, judged, prototype, write
+from environment_playing import answered, calling, judged, played, prototype, verdict_of, write
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Task
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.code.environment import Code, program_of
 from turnwise_environments.code.tasks import (
@@ -23,7 +23,7 @@ from turnwise_environments.code.tasks import (
     ProgramFile,
     inputs,
 )
-from turnwise_environments.measurement import played_all, random_script, success
+from turnwise_environments.measurement import random_script
 from turnwise_environments.repair import programs
 
 QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -35,7 +35,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-made = prototype("code")
+made = prototype("code", tasks={"count": 100})
 
 
 def results(source: str, task: Task) -> list[Any]:
@@ -46,7 +46,8 @@ def results(source: str, task: Task) -> list[Any]:
 
 
 @pytest.mark.long
-def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code) -> None:
+def test_every_solution_gives_what_is_expected_and_random_ones_do_not() -> None:
+    made = Code()
     tasks = all_tasks(made)
     assert len(tasks) == 2000
     lucky = 0
@@ -131,46 +132,21 @@ def test_the_code_of_each_step_does_what_its_words_say() -> None:
                 assert space["f"](values) == expected, (step.words, number, values)
 
 
-TRICKS = {
-    "constant": "def solve(values): return 0",
-    "exit": "import os, sys\nsys.exit(0)",
-    "hard exit": "import os\ndef solve(values): os._exit(0)",
-    "equals everything": (
-        "class A(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
-        "def solve(values): return A()"
-    ),
-    "printed": "def solve(values): print('PASSED')",
-    "no function": "solve = 3",
-    "no program": "def solve(values) return",
-    "shown inputs only": "def solve(values): return {0} if values == {1} else None",
-    "the file of results": (
-        "open('returned.by.turnwise.jsonl', 'w').write('{\"value\": 0}\\n' * 99)\n"
-        "def solve(values): return 0"
-    ),
-    "looking around": (
-        "import gc, sys\ndef solve(values):\n"
-        "    return [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o][0]"
-    ),
+WRONG = {  # with the share of the hidden calls that return
+    "constant": ("def solve(values): return 0", 1.0),
+    "shown inputs only": ("def solve(values): return {0} if values == {1} else None", 1.0),
+    "exit": ("import os, sys\nsys.exit(0)", 0.0),
+    "no function": ("solve = 3", 0.0),
+    "no program": ("def solve(values) return", 0.0),
 }
 
 
-@pytest.mark.parametrize("name", TRICKS)
-def test_tricks_fail(made: Code, name: str) -> None:
-    task = made.tasks("train")[0]
-    verdict = judged(made, task, answered(TRICKS[name]))
-    assert (verdict.reward, verdict.success) == (0.0, False)
-
-
-def test_parts_say_what_runs_and_what_passes(made: Code) -> None:
-    task = made.tasks("train")[0]
-    found = {
-        name: judged(made, task, answered(program)).parts
-        for name, program in {**TRICKS, "right": task.secret["solution"]}.items()
-    }
-    assert found["right"] == {"passed": 1.0, "runs": 1.0}
-    assert found["constant"]["runs"] == 1.0 > found["constant"]["passed"]
-    for name in ("exit", "no function", "no program"):
-        assert found[name] == {"passed": 0.0, "runs": 0.0}
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_fail_and_parts_say_what_runs(made: Code, name: str) -> None:
+    program, runs = WRONG[name]
+    verdict = judged(made, made.tasks("train")[0], answered(program))
+    assert (verdict.reward, verdict.success, verdict.parts["runs"]) == (0.0, False, runs)
+    assert verdict.parts["passed"] <= runs
 
 
 FAILURES = {
@@ -198,11 +174,11 @@ def test_turns_whose_programs_fail_are_errors(made: Code) -> None:
 
 def test_a_fenced_answer_and_the_tool(made: Code) -> None:
     task = made.tasks("train")[0]
-    trying = Action("", calls=(ToolCall("python", {"code": "x = 1\nprint(x + 1)"}),))
+    trying = calling("python", code="x = 1\nprint(x + 1)")
     fenced = f"Here it is:\n```python\n{task.secret['solution']}```"
-    (play,) = played_all(made, [task], [[trying, trying, answered(fenced)]])
-    assert play.trajectory.observed[:2] == ("2\n", "2\n") or play.trajectory.observed[0] == "2"
-    assert success([play]) == 1.0
+    play = played(made, task, trying, trying, answered(fenced))
+    assert [shown.strip() for shown in play.trajectory.observed[:2]] == ["2", "2"]
+    assert verdict_of(play).parts == {"passed": 1.0, "runs": 1.0}
     assert program_of("```\na\n```\n```\nb\n```").startswith("```")
 
 

@@ -6,8 +6,7 @@ from collections import defaultdict
 import pytest
 
 from benchmarks.browsing import conditions, success
-from environment_playing import calling, played, prototype, verdict_of
-from turnwise.types import Action
+from environment_playing import answered, calling, played, prototype, verdict_of
 from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.deep_research.environment import DeepResearch
 from turnwise_environments.deep_research.tasks import FEWEST, Classes, Condition
@@ -69,7 +68,7 @@ def test_pages_documents_and_notes(made: DeepResearch) -> None:
         calling("open_document", document="TarFile"),
         calling("write_note", name="a", text="not TarFile"),
         calling("list_notes"),
-        Action("", answer="TarFile"),
+        answered("TarFile"),
     ]
     play = played(made, task, *script)
     seen = [str(entry[0]) for entry in play.seen[1:]]

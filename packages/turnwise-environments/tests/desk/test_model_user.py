@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 
 from desk_library import LEND, TASKS, written
-from environment_playing import answered
+from environment_playing import answered, calling, rolled
 from tests.chat_server import Server, serving
 from tests.fakes import byte_tokenizer
 from turnwise.chat import endpoint
-from turnwise.config import RolloutConfig
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import InfrastructureError, NotSupportedError
-from turnwise.rollout.episode import Episode
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Action, Outcome, ToolCall, Trajectory
+from turnwise.types import Outcome
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.desk.users import STOP, Dialogue, ModelUser, ModelUserSettings
 from turnwise_environments.measurement import is_restorable, played_all, success
@@ -46,7 +42,7 @@ def desk(folder: Path, server: Server, **settings: Any) -> Environment:
     return make_environment("own_desk", written(folder, TASKS[:1]) | {"user": user})
 
 
-SCRIPT = [answered("Who are you?"), Action("", calls=(ToolCall("lend", LEND["kwargs"]),))]
+SCRIPT = [answered("Who are you?"), calling("lend", **LEND["kwargs"]), answered("It is done.")]
 
 
 def test_a_conversation(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +50,7 @@ def test_a_conversation(tmp_path: Path, server: Server, monkeypatch: pytest.Monk
     environment = desk(tmp_path, server, key_variable="OWN_KEY")
     (task,) = all_tasks(environment)
     assert "Ada" not in task.prompt, "what the user wants is for the user to tell"
-    (play,) = played_all(environment, [task], [[*SCRIPT, answered("It is done.")]])
+    (play,) = played_all(environment, [task], [SCRIPT])
     assert play.trajectory.reward == 1.0
     assert play.seen[0] == "Be {kind}.\nCustomer: Sentence 1."
     assert play.seen[1][0] == "Customer: Sentence 2."
@@ -72,13 +68,12 @@ def test_what_was_said_is_said_again(tmp_path: Path, server: Server) -> None:
     environment = desk(tmp_path, server, recording=str(tmp_path / "user.jsonl"))
     tasks = all_tasks(environment)
     assert asyncio.run(is_restorable(environment, tasks))
-    script = [*SCRIPT, answered("It is done.")]
-    (first,) = played_all(environment, tasks, [script])
+    (first,) = played_all(environment, tasks, [SCRIPT])
     count = len(server.asked)
     with (tmp_path / "user.jsonl").open("a") as file:
         file.write('\n{"key": "cut')
     again = desk(tmp_path, server, recording=str(tmp_path / "user.jsonl"))
-    (second,) = played_all(again, tasks, [script])
+    (second,) = played_all(again, tasks, [SCRIPT])
     assert second.seen == first.seen
     assert len(server.asked) == count, "all of it was recorded"
     made = again.fresh()
@@ -158,28 +153,21 @@ def test_the_built_in_desk_with_a_model_as_the_user(server: Server) -> None:
 
 def test_an_episode_whose_user_fails_is_ungraded(tmp_path: Path, server: Server) -> None:
     environment = desk(tmp_path, server, attempts=1)
-    (task,) = all_tasks(environment)
-    tokenizer = byte_tokenizer()
-    scaffold = TagsScaffold(tokenizer, environment.tools(), instructions="")
-    turn = tokenizer("<answer> Hello</answer>", add_special_tokens=False)["input_ids"]
-    limits = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    turn = scaffold.render(answered("Hello"))
     for failures, outcome in (
         ([500], Outcome.INFRASTRUCTURE_RESET),
         ([200, 500], Outcome.INFRASTRUCTURE_STEP),
     ):
         server.failures = list(failures)
-        trajectory = Trajectory(task, "g", 0, seed=len(failures))
-        engine = ScriptedEngine(lambda session, prompt: turn)
-        episode = Episode(
-            planned=trajectory,
-            prototype=environment,
-            limits=limits,
-            scaffold=scaffold,
-            engine=engine,
-            session="1",
-            semaphore=PrioritySemaphore(1),
+        (trajectory,) = rolled(
+            environment,
+            scaffold,
+            lambda *_: turn,
+            all_tasks(environment),
+            max_tokens=700,
+            max_ungraded_share=1.0,
         )
-        trajectory = asyncio.run(episode.run())
         assert trajectory.outcome == outcome
         assert trajectory.reward is None
         assert "the user's model at" in trajectory.problem

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from desk_library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
-from environment_playing import answered, calling, judged, played, steps_of, verdict_of
+from environment_playing import (
+    answered,
+    calling,
+    judged,
+    played,
+    reward,
+    steps_of,
+    verdict_of,
+)
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError, UserError
@@ -22,6 +30,11 @@ from turnwise_environments.measurement import NOTHING, played_all, success
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, Any]:
     return written(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return make_environment("own_desk", written(tmp_path_factory.mktemp("library")))
 
 
 def wanting(environment: Environment, words: str) -> Task:
@@ -53,34 +66,31 @@ def test_tau2s_format(tmp_path: Path) -> None:
     assert all(line.startswith("1 tasks ") for line in environment.task_set.warnings)
 
 
-def test_a_conversation_and_its_verdict(options: dict[str, Any]) -> None:
-    environment = make_environment("own_desk", options)
-    task = wanting(environment, "Borrow Rivers")
+def test_a_conversation_and_its_verdict(library: Environment) -> None:
+    task = wanting(library, "Borrow Rivers")
     assert task.prompt == "Be {kind}.\nCustomer: You are Ada. Borrow Rivers."
     lend = calling("lend", **LEND["kwargs"])
     talk = [answered("One moment."), answered("Done.")]
-    play = played(environment, task, lend, *talk)
+    play = played(library, task, lend, *talk)
     assert play.seen[1][0] == "lent"
     assert "Customer: Yes" in play.seen[2][0]
     assert play.trajectory.reward == 1.0
-    assert judged(environment, task, lend).reward == 0.0, "the conversation has not ended"
-    assert judged(environment, task, *talk).reward == 0.0
-    assert judged(environment, task, lend, calling("remove", book="b2"), *talk).reward == 0.0
+    assert reward(library, task, lend) == 0.0, "the conversation has not ended"
+    assert reward(library, task, *talk) == 0.0
+    assert reward(library, task, lend, calling("remove", book="b2"), *talk) == 0.0
     other = calling("lend", book="b1", reader="r1", days=15)
-    assert judged(environment, task, other, *talk).reward == 0.0
-    again = judged(environment, task, lend, lend, *talk)
-    assert again.reward == 1.0, "the second is refused and changes nothing"
+    assert reward(library, task, other, *talk) == 0.0
+    assert reward(library, task, lend, lend, *talk) == 1.0, "the second changes nothing"
 
 
-def test_what_has_to_be_told_is_told_by_the_agent(options: dict[str, Any]) -> None:
-    environment = make_environment("own_desk", options)
-    task = wanting(environment, "what Rivers costs")
+def test_what_has_to_be_told_is_told_by_the_agent(library: Environment) -> None:
+    task = wanting(library, "what Rivers costs")
     look = calling("show_book", book="b1")
-    assert judged(environment, task, look, NOTHING, NOTHING).reward == 0.0, "only seen"
+    assert reward(library, task, look, NOTHING, NOTHING) == 0.0, "only seen"
     told = [answered("It costs $1234.50, no: $1,234.5."), NOTHING]
-    assert judged(environment, task, *told).reward == 1.0
+    assert reward(library, task, *told) == 1.0
     dump = answered(" ".join(f"{number / 2}" for number in range(2460, 2480)) + " 1")
-    assert judged(environment, task, dump, dump).reward == 0.0
+    assert reward(library, task, dump, dump) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -101,42 +111,38 @@ def test_was_told(expected: str, said: str, right: bool) -> None:
     assert was_told(expected, ["hello", said]) is right
 
 
-def test_a_tool_that_ends_the_conversation(options: dict[str, Any]) -> None:
-    environment = make_environment("own_desk", options)
-    task = wanting(environment, "You want a person")
+def test_a_tool_that_ends_the_conversation(library: Environment) -> None:
+    task = wanting(library, "You want a person")
     passing = calling("pass_on", why="asked")
     both = Action("", calls=(*passing.calls, ToolCall("remove", {"book": "b1"})))
-    play = played(environment, task, answered("The fee is 30."), both)
+    play = played(library, task, answered("The fee is 30."), both)
     assert play.trajectory.reward == 1.0
     assert len(steps_of(play)[-1].results) == 1
-    assert judged(environment, task, passing).parts == {"database": 1, "told": 0, "ended": 1}
+    assert judged(library, task, passing).parts == {"database": 1, "told": 0, "ended": 1}
 
 
-def test_what_a_tool_raises_is_the_agents_to_read(options: dict[str, Any]) -> None:
-    environment = make_environment("own_desk", options)
-    task = wanting(environment, "Borrow Rivers")
-    calls = [
-        calling("show_book", book="b9"),
-        calling("lend", book="b1"),
-        calling("lend", book="b1", reader="r1", days="many"),
-        calling("show_book", book="b1", data={}),
-        calling("helper", text=""),
-    ]
-    play = played(environment, task, *calls)
-    texts = [str(entry[0]) for entry in play.seen[1:6]]
-    for text, words in zip(
-        texts,
-        ["KeyError: 'b9'", "'reader': Field required", "valid integer", "'data': Extra", "no tool"],
-        strict=True,
-    ):
+def test_what_a_tool_raises_is_the_agents_to_read(library: Environment) -> None:
+    mistakes = {
+        "KeyError: 'b9'": calling("show_book", book="b9"),
+        "'reader': Field required": calling("lend", book="b1"),
+        "valid integer": calling("lend", book="b1", reader="r1", days="many"),
+        "'data': Extra": calling("show_book", book="b1", data={}),
+        "no tool": calling("helper", text=""),
+    }
+    play = played(library, wanting(library, "Borrow Rivers"), *mistakes.values())
+    for text, words in zip(play.trajectory.observed, mistakes, strict=True):
         assert text.startswith("Error: ")
         assert words in text
-    assert [one.name for one in environment.tools()] == ["lend", "pass_on", "remove", "show_book"]
-    schemas = {one.name: one for one in environment.tools()}
+
+
+def test_tools_are_the_modules_public_functions(options: dict[str, Any]) -> None:
+    guarded = make_environment("own_desk", options, {"write": "refuse"})
+    schemas = {one.name: one for one in guarded.tools()}
+    assert list(schemas) == ["lend", "pass_on", "remove", "show_book"]
     assert schemas["show_book"].description == "What is known of a book."
     assert list(schemas["lend"].schema["parameters"]["properties"]) == ["book", "reader", "days"]
     assert schemas["lend"].consequence == "write"
-    guarded = make_environment("own_desk", options, {"write": "refuse"})
+    task = wanting(guarded, "Borrow Rivers")
     play = played(guarded, task, calling("lend", **LEND["kwargs"]))
     assert "not permitted" in play.seen[1][0]
 
@@ -333,8 +339,8 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
     environment.tool_deadline = 2.0
     task = next(one for one in environment.tasks("train") if one.info["actions"] == 1)
     calls = [("calculate", {"expression": "9**(9**8)"}), ("leave", {}), ("flood", {})]
-    hung = [Action("", calls=(ToolCall(name, values),)) for name, values in calls]
-    (play,) = played_all(environment, [task], [[*hung, *environment.oracle(task)]])
+    hung = [calling(name, **values) for name, values in calls]
+    play = played(environment, task, *hung, *environment.oracle(task))
     observed = play.trajectory.observed
     assert observed[0] == "Error: calculate: it was stopped after 2 s"
     assert observed[1] == "Error: leave: SystemExit"

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,7 @@ from turnwise_environments.function_calling.environment import MAX_CALLS, Functi
 from turnwise_environments.measurement import played_all, random_script
 from turnwise_environments.rewards.toolrl import read_calls, write_calls
 
-made = prototype("function_calling")
+made = prototype("function_calling", count=200)
 
 
 def calling(text: str | ToolCall) -> Action:
@@ -52,8 +54,9 @@ def test_trivial_policies(made: FunctionCalling) -> None:
         for task in tasks[:20]:
             assert reward(made, task, *said[: task.info["requests"]]) == 0.0
     assert reward(made, tasks[0]) == 0.0
-    lucky = sum(reward(made, task, *random_script(made, task)) for task in made.tasks("heldout"))
-    assert lucky / 1000 == pytest.approx(made.spec.reference_scores["random"], abs=1e-9)
+    whole = FunctionCalling()
+    lucky = sum(reward(whole, task, *random_script(whole, task)) for task in whole.tasks("heldout"))
+    assert lucky / 1000 == pytest.approx(whole.spec.reference_scores["random"], abs=1e-9)
 
 
 @pytest.mark.long
@@ -85,18 +88,12 @@ def test_no_change_can_be_left_out_altered_or_added_and_looking_is_free(
 
 def off_by_one(calls: Sequence[ToolCall]) -> str:
     """The calls with one less for each number (or one more where that is too little)."""
-    return write_calls(
-        [
-            ToolCall(
-                call.name,
-                {
-                    key: value + (-1 if value > 12 else 1) if isinstance(value, int) else value
-                    for key, value in call.arguments.items()
-                },
-            )
-            for call in calls
-        ]
-    )
+
+    def other(value: Any) -> Any:
+        return value + (-1 if value > 12 else 1) if isinstance(value, int) else value
+
+    changed = [{key: other(value) for key, value in call.arguments.items()} for call in calls]
+    return write_calls([ToolCall(call.name, new) for call, new in zip(calls, changed, strict=True)])
 
 
 def test_what_is_asked_for_must_be_told(made: FunctionCalling) -> None:
@@ -174,13 +171,11 @@ def test_too_many_calls_and_another_tool(made: FunctionCalling) -> None:
 def test_toolrls_reward(made: FunctionCalling) -> None:
     shaped = FunctionCalling(count=20, max_requests=1)
     task = next(task for task in shaped.tasks("train") if task.info["calls"] == 1)
+    call, last = shaped.oracle(task)
+    written = f"<think>x</think><tool_call>{call.calls[0].arguments['calls']}</tool_call>"
     formed = [
-        Action(
-            f"<think>x</think><tool_call>{a.calls[0].arguments['calls']}</tool_call>", calls=a.calls
-        )
-        if a.calls
-        else Action(f"<think>x</think><answer>{a.answer}</answer>", answer=a.answer)
-        for a in shaped.oracle(task)
+        replace(call, text=written),
+        replace(last, text=f"<think>x</think><answer>{last.answer}</answer>"),
     ]
 
     def toolrl(*actions: Action) -> tuple[float, float]:
@@ -188,8 +183,8 @@ def test_toolrls_reward(made: FunctionCalling) -> None:
         return parts["toolrl_format"], parts["toolrl_correct"]
 
     assert toolrl(*formed) == (1.0, 3.0)
-    assert toolrl(*shaped.oracle(task)) == (0.0, 3.0)
-    assert toolrl(*formed[-1:]) == (1.0, -3.0)
+    assert toolrl(call, last) == (0.0, 3.0)
+    assert toolrl(formed[1]) == (1.0, -3.0)
     assert toolrl(calling("nonsense")) == (0.0, -3.0)
 
 

@@ -1,6 +1,5 @@
 """Recorded calls: ToolRL's format, what it is compared with, and files that are broken."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from environment_contract import keeps_its_word
 from environment_playing import judged, write
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import DataError
 from turnwise.types import Action, ToolCall, Verdict
 from turnwise_environments.function_calling.recorded import RecordedCalls, RecordFile
 
@@ -94,12 +93,3 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
         RecordedCalls(RecordFile(path))
     assert message in str(error.value)
     assert path in str(error.value)
-
-
-def test_a_corrupt_file_is_named_by_line(tmp_path: Path) -> None:
-    lines = tmp_path / "r.jsonl"
-    lines.write_text(json.dumps(RECORD) + "\n{broken\n")
-    (told,) = RecordedCalls(RecordFile(str(lines))).task_set.warnings
-    assert "r.jsonl, line 2: broken JSON" in told
-    with pytest.raises(ConfigError, match="heldout_share"):
-        RecordFile(str(lines), heldout_share=3)

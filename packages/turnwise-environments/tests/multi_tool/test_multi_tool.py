@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 
-from environment_playing import judged, prototype
+from environment_playing import answered, calling, judged, played, prototype
 from tests.sandboxes import working
-from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.measurement import played_all
+from turnwise.types import Action, Task
 from turnwise_environments.multi_tool.environment import MultiTool
 from turnwise_environments.multi_tool.tasks import KINDS, towns
 
@@ -43,8 +42,7 @@ def test_without_a_tool_what_needs_it_is_lost(made: MultiTool) -> None:
         task = of_kind(made, kind)
         for name, needs in (("no_search", "searches"), ("no_interpreter", "sums")):
             variant = made.ablations()[name]
-            (play,) = played_all(variant, [task], [made.oracle(task)])
-            seen = " ".join(play.trajectory.observed)
+            seen = " ".join(played(variant, task, *made.oracle(task)).trajectory.observed)
             broken = "No results" in seen or "does not work now" in seen
             assert broken == bool(task.secret[needs])
 
@@ -59,25 +57,24 @@ def test_tool_stars_reward() -> None:
 
     assert reward(*script) == pytest.approx(1.1)
     assert reward(script[-1]) == 1.0
-    assert reward(*script[:-1], Action("", answer="17")) == 0.0
+    assert reward(*script[:-1], answered("17")) == 0.0
     assert reward(*script[:-1]) == -1.0
     assert reward(Action("", error="broken"), *script) == -1.0
-    failed = Action("", calls=(ToolCall("calculator", {"expression": "2 +"}),))
+    failed = calling("calculator", expression="2 +")
     assert reward(*script[:1], failed, script[-1]) == 1.0
 
 
 def test_hedges_and_lists_fail(made: MultiTool) -> None:
     task = of_kind(made, "both")
     for wrong in (f"not {task.secret['answer']}", f"{task.secret['answer']} or 3", "0 1 2 3", ""):
-        assert judged(made, task, Action("", answer=wrong)).reward == 0.0
+        assert judged(made, task, answered(wrong)).reward == 0.0
 
 
 def test_the_other_interpreter(made: MultiTool) -> None:
     python = MultiTool(count=4, interpreter="python")
     assert [tool.name for tool in python.tools()] == ["python", "search"]
     assert [tool.name for tool in made.tools()] == ["calculator", "search"]
-    call = Action("", calls=(ToolCall("calculator", {"expression": "1 + 1"}),))
-    (play,) = played_all(python, [python.tasks("train")[0]], [[call]])
+    play = played(python, python.tasks("train")[0], calling("calculator", expression="1 + 1"))
     assert play.trajectory.observed[0] == (
         "Error: there is no tool 'calculator'; tools: python, search"
     )

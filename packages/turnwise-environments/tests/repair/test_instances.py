@@ -77,9 +77,11 @@ RECORD: dict[str, Any] = {
 }
 
 
-def git(folder: Path, *words: str) -> None:
+def commit(folder: Path, message: str) -> None:
+    """All that is in a folder, which becomes a repository where it is none."""
     name = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", message]):
+        subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +94,10 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / path).write_text(text)
     (folder / "run.sh").chmod(0o755)
     (folder / "link").symlink_to("run.sh")
-    git(folder, "init", "-q")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "first")
+    commit(folder, "first")
     core = folder / "src/sums/core.py"
     core.write_text(core.read_text().replace("n * 3", "n * 2"))
-    git(folder, "commit", "-qam", "the repair")
+    commit(folder, "the repair")
     return clones
 
 
@@ -123,9 +123,6 @@ def loaded(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "loaded", ["plain", pytest.param("pytest", marks=pytest.mark.slow)], indirect=True
-)
 def test_a_record_of_swe_bench(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     assert "double(4) is 12" in task.prompt
@@ -175,9 +172,8 @@ CHEATS = {
         'echo \'{"tests/test_double.py::test_double": "passed"}\' > outcomes.by.turnwise.json'
     ),
 }
-
-
-REPLACED = """
+PROGRAMS = {
+    "what judges is replaced": """
 import sys
 def forged(test):
     return outcome(test) if "anary" in repr(test) else "passed"
@@ -199,8 +195,8 @@ try:
     _pytest.reports.TestReport.from_item_and_call = from_item_and_call
 except ImportError:
     pass
-"""
-DAEMON = """
+""",
+    "a daemon": """
 import os, glob, time, json
 if os.fork() == 0:
     os.setsid()
@@ -211,8 +207,8 @@ if os.fork() == 0:
                     json.dump({"tests/test_double.py::test_double": "passed"}, forged)
             time.sleep(0.001)
     os._exit(0)
-"""
-HANDED = """
+""",
+    "results that are handed in": """
 import os, json
 for descriptor in range(3, 64):
     try:
@@ -227,36 +223,35 @@ for place in ("fd/0", "fd/1", "fd/3", "mem"):
     except PermissionError:
         continue
 raise SystemError("closed")
-"""
+""",
+    "a test framework that is forged": """
+import unittest, sys
+unittest.TestCase.run = lambda self, result=None: setattr(result, "testsRun", 1)
+p = sys.modules.get("_pytest.python")
+if p: p.Function.runtest = lambda self: None
+""",
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [REPLACED, DAEMON, HANDED], ids=["replaced", "daemon", "handed"])
-def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a test framework that is forged",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in [*CHEATS, *PROGRAMS][:-1]),
+    ],
+)
+def test_cheats_fail(loaded: Repair, name: str) -> None:
     (task,) = loaded.tasks("train")
-    cheat = calling("write_file", path="src/sums/core.py", text=BUGGY + "\nmore = max\n" + text)
-    outcome = calling("shell", command=CHEATS["an outcome"])
-    verdict = judged(loaded, task, cheat, outcome)
+    cheat = [calling("shell", command=CHEATS.get(name, CHEATS["an outcome"]))]
+    if name in PROGRAMS:
+        text = f"{BUGGY}\nmore = max\n{PROGRAMS[name]}"
+        cheat.insert(0, calling("write_file", path="src/sums/core.py", text=text))
+    verdict = judged(loaded, task, *cheat)
     assert (verdict.reward, verdict.success) == (0.0, False)
 
 
-@pytest.mark.long
-def test_the_memory_of_what_judges_is_closed(sandbox: Sandbox) -> None:
-    """Its parent cannot be read, although both are the same user's."""
-    test = (
-        "import os, unittest\nclass A(unittest.TestCase):\n    def test_it(self):\n"
-        "        for place in ('fd', 'mem', 'environ'):\n"
-        "            with self.assertRaises(PermissionError):\n"
-        "                one = f'/proc/{os.getppid()}/{place}'\n"
-        "                os.listdir(one) if place == 'fd' else open(one, 'rb').read(1)\n"
-    )
-    found, problem = run_suite(sandbox, {"test_a.py": test.encode()}, ["test_a.py::*"], "plain")
-    assert (found, problem) == ({"test_a.py::A::test_it": "passed"}, "")
-
-
-@pytest.mark.long
-def test_a_suite_that_is_made_to_fail(sandbox: Sandbox) -> None:
-    test = """
+SABOTAGED = """
 import unittest
 from unittest import expectedFailure
 
@@ -283,16 +278,77 @@ class A(unittest.TestCase):
     def test_expected(self):
         self.assertEqual(1, 2)
 """
-    text, changed = sabotaged(test)
+FAILING = ("test_plain", "A::test_all", "A::test_namesakes")
+FIXTURES = """
+import os, time, unittest
+
+class A(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ready = True
+
+    def test_ready(self):
+        self.assertTrue(self.ready)
+
+def test_that_leaves_something_running():
+    if os.fork() == 0:
+        time.sleep(1000)
+
+async def test_that_nothing_awaits():
+    assert False
+"""
+CLOSED = """
+import os, unittest
+
+class A(unittest.TestCase):
+    def test_memory(self):
+        for place in ('fd', 'mem', 'environ'):
+            with self.assertRaises(PermissionError):
+                one = f'/proc/{os.getppid()}/{place}'
+                os.listdir(one) if place == 'fd' else open(one, 'rb').read(1)
+"""
+SUITES: dict[str, tuple[str, dict[str, str]]] = {
+    "with a test that is skipped": (
+        FILES["tests/test_more.py"],
+        {"More::test_one": "passed", "More::test_later": "skipped", "test_zero": "passed"},
+    ),
+    "with fixtures, and a process that stays": (
+        FIXTURES,
+        {"A::test_ready": "passed", "test_that_leaves_something_running": "passed"},
+    ),
+    "that looks at what judges, which is the same user's": (CLOSED, {"A::test_memory": "passed"}),
+    "of several kinds": (SABOTAGED, dict.fromkeys((*FAILING, "A::test_expected"), "passed")),
+}
+
+
+def outcomes(sandbox: Sandbox, text: str) -> dict[str, str]:
+    """Of the tests of one file, by the plain runner."""
+    files = {path: content.encode() for path, content in FILES.items()}
+    files["tests/test_a.py"] = text.encode()
+    found, problem = run_suite(sandbox, files, ["tests/test_a.py::*"], "plain")
+    assert problem == ""
+    return {test.removeprefix("tests/test_a.py::"): outcome for test, outcome in found.items()}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SUITES)
+def test_outcomes_of_the_plain_runner(sandbox: Sandbox, name: str) -> None:
+    text, expected = SUITES[name]
+    assert outcomes(sandbox, text) == expected
+
+
+@pytest.mark.long
+def test_a_suite_that_is_made_to_fail(sandbox: Sandbox) -> None:
+    text, changed = sabotaged(SABOTAGED)
     assert changed == {"test_plain", "test_all", "test_namesakes"}
-    for source, outcome in ((test, "passed"), (text, "failed")):
-        found, _ = run_suite(sandbox, {"test_a.py": source.encode()}, ["test_a.py::*"], "plain")
-        assert found == {
-            "test_a.py::test_plain": outcome,
-            "test_a.py::A::test_all": outcome,
-            "test_a.py::A::test_namesakes": outcome,
-            "test_a.py::A::test_expected": "passed",
-        }
+    assert outcomes(sandbox, text) == {
+        **SUITES["of several kinds"][1],
+        **dict.fromkeys(FAILING, "failed"),
+    }
+
+
+def test_a_name_as_unittest_writes_it() -> None:
+    assert plain_name("test_a (a.b.C.test_a)") == "a/b.py::C::test_a"
 
 
 @pytest.mark.slow
@@ -312,18 +368,6 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
         assert made.verdict_programs == 2  # the suite, and its copy in which all tests fail
 
 
-FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")
-
-
-@pytest.mark.slow
-def test_cheats_fail(loaded: Repair) -> None:
-    (task,) = loaded.tasks("train")
-    names = CHEATS if task.secret["runner"] == "plain" else FOR_PYTEST
-    for name in names:
-        verdict = judged(loaded, task, calling("shell", command=CHEATS[name]))
-        assert (verdict.reward, verdict.success) == (0.0, False), name
-
-
 @pytest.mark.slow
 def test_what_takes_the_place_of_a_folder_gives_way(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
@@ -334,20 +378,6 @@ def test_what_takes_the_place_of_a_folder_gives_way(loaded: Repair) -> None:
     assert judged(loaded, task, *changes, odd, last).reward == 1.0
     clash = {"a": b"", "a/b": b"", "c/d": b"", "c/d/e/f": b"", "g": b""}
     assert list(without_clashes(clash)) == ["a", "c/d", "g"]
-
-
-@pytest.mark.long
-def test_a_forged_test_framework_is_noticed(loaded: Repair) -> None:
-    (task,) = loaded.tasks("train")
-    forged = (
-        "import unittest, sys\n"
-        "unittest.TestCase.run = lambda self, result=None: setattr(result, 'testsRun', 1)\n"
-        "p = sys.modules.get('_pytest.python')\n"
-        "if p: p.Function.runtest = lambda self: None\n"
-    )
-    cheat = calling("write_file", path="src/sums/core.py", text=BUGGY + forged)
-    verdict = judged(loaded, task, cheat)
-    assert verdict.reward == 0.0
 
 
 BROKEN = {
@@ -431,53 +461,6 @@ def test_the_command(clones: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.long
 def test_a_repository_without_passing_tests(tmp_path: Path, sandbox: Sandbox) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-qm", "first")
+    commit(tmp_path, "first")
     with pytest.raises(DataError, match="none of the tests in 0 files passes"):
         list(inject(tmp_path, sandbox, "plain", 1))
-
-
-@pytest.mark.long
-def test_outcomes_of_the_plain_runner(sandbox: Sandbox) -> None:
-    files = {path: text.encode() for path, text in FILES.items()}
-    outcomes, problem = run_suite(sandbox, files, ["tests/test_more.py::*"], "plain")
-    assert problem == ""
-    assert outcomes == {
-        "tests/test_more.py::More::test_one": "passed",
-        "tests/test_more.py::More::test_later": "skipped",
-        "tests/test_more.py::test_zero": "passed",
-    }
-    assert plain_name("test_a (a.b.C.test_a)") == "a/b.py::C::test_a"
-
-
-FIXTURES = """
-import os, time, unittest
-
-
-class A(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.ready = True
-
-    def test_ready(self):
-        self.assertTrue(self.ready)
-
-
-def test_that_leaves_something_running():
-    if os.fork() == 0:
-        time.sleep(1000)
-
-
-async def test_that_nothing_awaits():
-    assert False
-"""
-
-
-@pytest.mark.long
-def test_what_classes_set_up_and_tests_leave_running(sandbox: Sandbox) -> None:
-    outcomes, _ = run_suite(sandbox, {"test_a.py": FIXTURES.encode()}, ["test_a.py::*"], "plain")
-    assert outcomes == {
-        "test_a.py::A::test_ready": "passed",
-        "test_a.py::test_that_leaves_something_running": "passed",
-    }

@@ -133,26 +133,6 @@ def test_the_answer_is_nowhere_before(made: Repair) -> None:
             assert len(before.split("\n")) - len(text.split("\n")) in range(-3, 4)
 
 
-CHEATS = {
-    "an exit": "import os\nos._exit(0)\n",
-    "equals everything": (
-        "class A:\n    def __eq__(self, other): return True\n"
-        "def __getattr__(name): return lambda *a: A()\n"
-    ),
-    "forged results": (
-        "open('returned.by.turnwise.jsonl', 'w').write('{\"value\": 0}\\n' * 999)\n"
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHEATS)
-def test_cheats_fail(made: Repair, name: str) -> None:
-    task = made.tasks("train")[1]
-    (path,) = task.secret["solution"]
-    verdict = judged(made, task, calling("write_file", path=path, text=CHEATS[name]), NOTHING)
-    assert (verdict.reward, verdict.success) == (0.0, False)
-
-
 def test_files_outside_of_the_package_do_not_count(made: Repair) -> None:
     task = made.tasks("train")[1]
     planted = [

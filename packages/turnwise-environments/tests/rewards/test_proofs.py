@@ -56,15 +56,6 @@ def test_right_proofs_hold_and_every_line_follows_from_what_it_stands_on(name: s
         assert follows(stands_on, line.formula)
 
 
-@pytest.mark.parametrize("name", PROOFS)
-def test_a_proof_without_a_line_does_not_hold(name: str) -> None:
-    premises, conclusion, text = PROOFS[name]
-    rows = text.splitlines()
-    for gone in range(len(rows)):
-        with pytest.raises(ProofError):
-            checked(premises, conclusion, "\n".join(rows[:gone] + rows[gone + 1 :]))
-
-
 FORMULAS = ["p", "q", "r", "~p", "p & q", "p | q", "p -> q", "false", "~~p", "q -> p", "r | s"]
 RULE_NAMES = ["premise", "assume", "copy", "&i", "&e", "|i", "|e", "->i", "->e", "~i", "~e", "~~e"]
 
@@ -103,15 +94,6 @@ def test_what_an_altered_proof_still_proves_is_true(name: str) -> None:
         for line in lines:
             assert follows([lines[one - 1].formula for one in line.stands_on], line.formula)
     assert refused > 200
-
-
-@pytest.mark.parametrize("conclusion", ["q", "~p", "p & ~p", "r", "false"])
-def test_an_altered_proof_never_proves_what_does_not_follow(conclusion: str) -> None:
-    stream, text = random.Random(1), PROOFS["modus tollens"][2]
-    assert not follows([parse("p -> q")], parse(conclusion))
-    for _ in range(400):
-        with pytest.raises(ProofError):
-            checked(["p -> q"], conclusion, altered(text, stream))
 
 
 WRONG = {

@@ -1,5 +1,5 @@
-"""Shaping by a potential changes no best policy, and a bonus that is none does: by dynamic
-programming, over every policy's value."""
+"""Shaping by a potential changes no best policy: by dynamic programming, over every policy's
+value."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -137,16 +137,6 @@ def test_shaping_by_what_is_not_reported_is_refused_before_anything_is_played(
     config = RewardConfig.model_validate({"parts": {"shaping": {"options": options}}})
     with pytest.raises(ConfigError, match=reason):
         make_reward(config, reported, turns=8)
-
-
-def test_a_bonus_without_a_potential_does_not() -> None:
-    """The same potentials' gains without their losses: going to and fro pays."""
-    phi = POTENTIALS[0]
-
-    def bonus(state: int, new: int) -> float:
-        return goal(state, new) + max(0.0, phi[new] - phi[state]) * (new != 4)
-
-    assert best_actions(bonus) != best_actions(goal)
 
 
 def test_an_episodes_return_changes_by_the_first_states_potential() -> None:

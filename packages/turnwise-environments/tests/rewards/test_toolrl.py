@@ -1,18 +1,13 @@
 """Tool calls, how they are read, and ToolRL's reward: every granularity against a second
-computation by the published formulas, on drawn calls, the paper's records and altered copies."""
+computation by the published formulas, on drawn calls and altered copies of them."""
 
 import asyncio
-import json
-import random
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rewards.episodes import episode
@@ -23,7 +18,6 @@ from turnwise.types import Action, ToolCall, Trajectory, Turn
 from turnwise_environments.rewards.toolrl import (
     MAX_CHARACTERS,
     calls_of,
-    overlap,
     read_calls,
     same_value,
     toolrl_calls,
@@ -96,35 +90,16 @@ def canonical(value: Any) -> str:
     )
 
 
+@pytest.mark.parametrize("granularity", ["fine", "intermediate", "coarse"])
+@settings(max_examples=50)
 @given(CALLS, CALLS)
-def test_correctness_is_the_formula(expected: list[ToolCall], given: list[ToolCall]) -> None:
-    found = toolrl_correctness(expected, given)
-    assert found == pytest.approx(float(published(expected, given, "fine")), abs=1e-12)
-    assert -3 <= found <= 3
-
-
-@given(CALLS)
-def test_the_ends_of_the_range(calls: list[ToolCall]) -> None:
-    assert toolrl_correctness(calls, calls) == (3.0 if calls else 0.0)
-    assert toolrl_correctness(calls, None) == (-3.0 if calls else 0.0)
-    assert toolrl_correctness(calls, []) == (-3.0 if calls else 0.0)
-    others = [ToolCall("other", call.arguments) for call in calls]
-    assert toolrl_correctness(calls, others) == (-3.0 if calls else 0.0)
-
-
-@given(CALLS, CALLS)
-def test_a_call_too_many_never_helps_a_perfect_answer(
-    calls: list[ToolCall], more: list[ToolCall]
+def test_correctness_is_the_formula(
+    granularity: Any, expected: list[ToolCall], given: list[ToolCall]
 ) -> None:
-    if calls and more:
-        assert toolrl_correctness(calls, [*calls, *more]) < 3.0
-
-
-@given(st.lists(NAMES), st.lists(NAMES))
-def test_overlap(first: list[str], second: list[str]) -> None:
-    assert overlap(first, second) == pytest.approx(float(jaccard(first, second)))
-    assert overlap(first, second) == overlap(second, first)
-    assert (overlap(first, second) == 1.0) == (Counter(first) == Counter(second))
+    for calls in (given, expected, expected[1:], expected[::-1], [*expected, *given]):
+        found = toolrl_correctness(expected, calls, granularity)
+        assert found == pytest.approx(float(published(expected, calls, granularity)), abs=1e-12)
+        assert -3 <= found <= 3
 
 
 @given(VALUES, VALUES)
@@ -194,46 +169,7 @@ def test_format(text: str, fields: tuple[str, ...], form: float) -> None:
     assert toolrl_format(text, fields) == form
 
 
-TOOLRL = Path(__file__).parents[5] / "shared" / "data" / "toolrl" / "rlla_sft.json"
 EXPECTED = [ToolCall("a", {"x": 1, "y": 2}), ToolCall("b", {"z": 3})]
-
-
-def altered(calls: list[Any], stream: random.Random) -> Iterator[list[Any]]:
-    """A call dropped, doubled, renamed; a parameter dropped, renamed, changed; another order."""
-    place = stream.randrange(len(calls))
-    one, others = calls[place], [*calls[:place], *calls[place + 1 :]]
-    yield calls
-    yield others
-    yield [*calls, one]
-    yield calls[::-1]
-    yield [{**one, "name": "another"}, *others]
-    for key in one["parameters"]:
-        rest = {name: found for name, found in one["parameters"].items() if name != key}
-        yield [*others, {**one, "parameters": rest}]
-        yield [*others, {**one, "parameters": {**rest, "another": one["parameters"][key]}}]
-        yield [*others, {**one, "parameters": {**rest, key: "another value"}}]
-
-
-@pytest.mark.skipif(not TOOLRL.is_file(), reason="ToolRL's records are not here")
-@pytest.mark.parametrize("granularity", ["fine", "intermediate", "coarse"])
-def test_it_is_the_published_formula_on_every_record(granularity: Any) -> None:
-    stream, compared = random.Random(0), 0
-    for record in json.loads(TOOLRL.read_text()):
-        _, mark, rest = record["output"].rpartition("</think>")[2].partition("<tool_call>")
-        if not mark:
-            continue
-        gold = [json.loads(line) for line in rest.partition("</tool_call>")[0].split("\n") if line]
-        for made in altered(gold, stream):
-            one, other = (
-                [ToolCall(call["name"], call["parameters"]) for call in calls]
-                for calls in (gold, made)
-            )
-            found, wanted = (
-                count(one, other, granularity) for count in (toolrl_correctness, published)
-            )
-            assert found == pytest.approx(float(wanted), abs=1e-9)
-            compared += 1
-    assert compared > 3000
 
 
 GRANULARITIES = {

@@ -89,32 +89,21 @@ def test_what_is_rendered_is_read_as_it_was_meant(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_sources_of_what_is_shown(name: str) -> None:
-    scaffold = made(name)
-    written = scaffold.render(Action("", calls=(ITALY,)))
-    after = scaffold.extend(Observation(ROME.content), written, (ROME,), ("And Spain?",))
-    by_source = {
-        source: scaffold._decode(ids([one for one in after if one.source == source]))
-        for source in (Source.TOOL, Source.USER)
-    }
-    assert "The capital" in by_source[Source.TOOL]
-    assert "And Spain?" in by_source[Source.USER]
-    assert Source.MODEL not in {one.source for one in after}
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_token_s_name_in_a_text_from_outside_is_only_text(name: str) -> None:
+def test_text_from_outside_has_its_source_and_a_token_s_name_in_it_is_only_text(name: str) -> None:
     scaffold = made(name)
     hostile = " ".join(["x", *MARKS, "y"])
     written = scaffold.render(Action("", calls=(ITALY,)))
-    for segments in (
-        scaffold.begin(Observation(hostile, Source.USER)),
-        scaffold.extend(Observation(hostile), written, (ToolResult(ITALY, hostile),)),
-        scaffold.extend(Observation(hostile, Source.ENVIRONMENT), written),
+    told, result = Observation(hostile), ToolResult(ITALY, hostile)
+    for source, segments in (
+        (Source.USER, scaffold.begin(Observation(hostile, Source.USER))),
+        (Source.TOOL, scaffold.extend(told, written, (result,))),
+        (Source.USER, scaffold.extend(Observation(ROME.content), written, (ROME,), (hostile,))),
+        (Source.ENVIRONMENT, scaffold.extend(Observation(hostile, Source.ENVIRONMENT), written)),
     ):
-        foreign = ids([one for one in segments if one.source != Source.TEMPLATE])
+        foreign = ids([one for one in segments if one.source == source])
         assert hostile in scaffold._decode(foreign)
         assert not set(scaffold._tokenizer.added_tokens_decoder) & set(foreign)
+        assert Source.MODEL not in {one.source for one in segments}
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -192,16 +181,34 @@ def test_lines_are_the_template_s_where_a_date_is_put_before_it() -> None:
         )
 
 
-def test_malformed_turns_say_what_is_wrong() -> None:
-    scaffold = made("json")
-    for text, problem in (
+MALFORMED = {
+    "json": (
         ("<tool_call>\n{nonsense}\n</tool_call><x>", "tool call 1: it is not JSON"),
         ("<tool_call>\n{}</tool_call><x>", "tool call 1: it has no 'name'"),
         ('<tool_call>{"name": "lookup", "arguments": [1]}</tool_call>', "are no JSON object"),
         ('<tool_call>{"name": "lookup", "arguments": {}}', "</tool_call> does not follow"),
         ("<think>\nhm", "the reasoning has no end"),
         ("<think>\n</think>\n\n<x>", "neither a tool call nor an answer"),
-    ):
+        ("Hm. <think>no</think>Rome<x>", "reasoning outside its place"),
+        ("Rome or Paris</think>Rome<x>", "reasoning outside its place"),
+    ),
+    "python": [
+        (f"<calls>[lookup(country={value})]</calls><x>", "holds a value that JSON lacks")
+        for value in ("{1, 2}", "b'a'", "1j", "...", "{(1, 2): 3}")
+    ],
+    "in one turn": (
+        ("<call>call:lookup{country:Italy}</call><tool>", "the turn cannot be read: json: could"),
+        ("<call>call:lookup</call><tool>", "the turn cannot be read: json parser could not"),
+        ("<call>call:lookup[1]</call><tool>", "its arguments are no JSON object"),
+        ("<think>Hm.", "neither a tool call nor an answer"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_turns_say_what_is_wrong(name: str) -> None:
+    scaffold = made(name)
+    for text, problem in MALFORMED[name]:
         action = scaffold.parse(scaffold._encode(text))
         assert problem in str(action.error), text
         assert (action.calls, action.answer) == ((), None)
@@ -215,15 +222,6 @@ def test_a_response_template_is_the_reading_of_a_turn() -> None:
     assert (action.thought, action.calls) == ("Hm. I look.", (ITALY,))
     answered = scaffold.parse(scaffold._encode("<think>Hm.</think>Rome<x>"))
     assert (answered.thought, answered.answer) == ("Hm.", "Rome")
-    for text, problem in (
-        ("<call>call:lookup{country:Italy}</call><tool>", "the turn cannot be read: json: could"),
-        ("<call>call:lookup</call><tool>", "the turn cannot be read: json parser could not"),
-        ("<call>call:lookup[1]</call><tool>", "its arguments are no JSON object"),
-        ("<think>Hm.", "neither a tool call nor an answer"),
-    ):
-        action = scaffold.parse(scaffold._encode(text))
-        assert problem in str(action.error), text
-        assert (action.calls, action.answer) == ((), None)
     untold = ChatTemplateScaffold(merging_tokenizer(TEMPLATES["in one turn"]), TOOLS)
     assert "You may call tools" in scaffold_text(untold)
 
@@ -298,12 +296,14 @@ EXAMPLE = (
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_examples_stand_before_the_task_as_if_they_had_been_played(name: str) -> None:
-    """Their own turn is written as the model's would be, and none of it is the model's."""
-    scaffold = made(name, examples=EXAMPLE)
+    """Behind the instructions; their own turn is written as the model's would be, and none of it is
+    the model's."""
+    scaffold = made(name, examples=EXAMPLE, instructions="Be brief.")
     segments = scaffold.begin(ASKED)
     shown = scaffold._decode(ids(segments))
     call = scaffold._decode(scaffold.render(Action("", calls=(SPAIN,))))
-    places = [shown.index(one) for one in ("Capital of Spain?", "Madrid", ASKED.content.strip())]
+    parts = ("Be brief.", "Capital of Spain?", "Madrid", ASKED.content.strip())
+    places = [shown.index(one) for one in parts]
     assert places == sorted(places)
     assert "Spain" in call
     assert Source.MODEL not in {segment.source for segment in segments}
@@ -327,11 +327,6 @@ def test_an_example_that_is_no_message_is_told(message: dict[str, Any]) -> None:
         made("json", examples=[message])
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_instructions_are_the_system_message(name: str) -> None:
-    assert "Be brief." in scaffold_text(made(name, instructions="Be brief."))
-
-
 ODD = ("\ue000h\ue001", "\ue0000\ue001", "Hello.", "<x>EVIL", "\ue00099\ue001", '"', "a\x00b")
 """Texts that a model may sample, or a tool return, and that mean something in a rendering."""
 
@@ -350,19 +345,6 @@ def test_odd_names_ids_and_results_are_only_text(name: str) -> None:
             assert told in scaffold._decode(shown) or quoted in scaffold._decode(shown)
             own = ids([one for one in after if one.source == Source.TEMPLATE])
             assert "EVIL" not in scaffold._decode(own)
-
-
-def test_values_that_json_lacks_are_malformed() -> None:
-    scaffold = made("python")
-    for value in ("{1, 2}", "b'a'", "1j", "...", "{(1, 2): 3}"):
-        action = scaffold.parse(scaffold._encode(f"<calls>[lookup(country={value})]</calls><x>"))
-        assert "holds a value that JSON lacks" in str(action.error), value
-
-
-def test_reasoning_outside_its_place_is_malformed() -> None:
-    scaffold = made("json")
-    for text in ("Hm. <think>no</think>Rome<x>", "Rome or Paris</think>Rome<x>"):
-        assert "reasoning outside its place" in str(scaffold.parse(scaffold._encode(text)).error)
 
 
 def test_places_of_tokens_are_right_where_a_tokenizer_trims_them() -> None:

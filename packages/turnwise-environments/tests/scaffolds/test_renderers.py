@@ -1,17 +1,13 @@
 """Families' own formats, through the real package: what was sampled stays, what is new is added."""
 
-import asyncio
 from itertools import pairwise
 
 import pytest
 
+from environment_playing import rolled
 from tests.fakes import Capitals, byte_tokenizer
 from tests.scaffolds.families import FAMILIES, family_tokenizer
-from turnwise.config import RolloutConfig
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.tokens import Segment, Source
 from turnwise.types import Action, Observation, Outcome, ToolCall, ToolResult, Trajectory
 from turnwise_environments.scaffolds.renderers import RenderersScaffold
@@ -50,12 +46,9 @@ def play(
         prompts.append(prompt)
         return scaffold.render(next(actions))
 
-    limits = RolloutConfig(max_tokens=6000, max_turn_tokens=400)
-    runner = RolloutRunner(
-        ENVIRONMENT, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(1)
-    )
-    (group,) = asyncio.run(runner.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
-    return scaffold, group.trajectories[0], prompts
+    tasks = ENVIRONMENT.tasks("train")[:1]
+    (played,) = rolled(ENVIRONMENT, scaffold, policy, tasks, max_tokens=6000, max_turn_tokens=400)
+    return scaffold, played, prompts
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,20 +1,15 @@
 """Scaffolds whose syntax is text: what is an action and what is malformed, where the observation
 stands, and what a block of code is made of where tools live here and where there is a sandbox."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from environment_playing import working
+from environment_playing import rolled, working
 from tests.fakes import Capitals
 from tests.rollout.playing import TOKENIZER, encode
 from tests.scaffolds.test_tags import Tools, decode
-from turnwise.config import RolloutConfig
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tool
@@ -52,12 +47,10 @@ def collected(
 ) -> Trajectory:
     """The episode of a policy that writes these turns; it succeeds."""
     written = iter(turns)
-    engine = ScriptedEngine(lambda session, prompt: next(written))
-    limits = RolloutConfig(max_turn_tokens=100)
-    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1))
-    (group,) = asyncio.run(runner.collect(environment.tasks("train")[:1], 1, 0, "test"))
-    assert group.trajectories[0].outcome == Outcome.SUCCESS
-    return group.trajectories[0]
+    tasks = environment.tasks("train")[:1]
+    (found,) = rolled(environment, scaffold, lambda *_: next(written), tasks, max_turn_tokens=100)
+    assert found.outcome == Outcome.SUCCESS
+    return found
 
 
 def texts(played: Trajectory) -> tuple[str, str]:

@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from environment_playing import verdict_of
-from serving_running import A_HANG, FEW, local, running
+from serving_running import A_HANG, FEW, local
 from tests.fakes import Capitals
 from turnwise.config import RolloutConfig
-from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.tools.tool import tool
 from turnwise.types import Action
 from turnwise_environments.serving.mcp import check_mcp, serving_http
 from turnwise_environments.serving.offer import Offer
-from turnwise_environments.tools.mcp import McpServer
 
 mcp = pytest.importorskip("mcp", reason="mcp is not installed: pip install 'turnwise[mcp]'")
 
@@ -88,7 +86,7 @@ def test_an_episode_is_the_same_as_here(name: str, options: dict[str, Any]) -> N
     if name == "frozen_lake":
         pytest.importorskip("gymnasium")
     environment = make_environment(name, options)
-    tasks = environment.tasks("heldout")[:3]
+    tasks, before = environment.tasks("heldout")[:3], dict(vars(environment))
 
     async def work() -> list[list[Any]]:
         async with connected(Offer(environment)) as client:
@@ -107,11 +105,11 @@ def test_an_episode_is_the_same_as_here(name: str, options: dict[str, Any]) -> N
         assert (told["success"], told["outcome"]) == (True, "success")
         assert told["parts"] == pytest.approx(dict(verdict.parts))
         assert told["detail"] == verdict.detail
+    assert vars(environment) == before, "the prototype is untouched"
 
 
-@pytest.mark.long
 async def test_tools_have_their_schemas() -> None:
-    environment = make_environment("mathematics", {})
+    environment = Capitals()
     async with connected(Offer(environment)) as client:
         begin, *tools, finish = (await client.list_tools()).tools
     assert (begin.name, finish.name) == ("begin", "finish")
@@ -226,12 +224,6 @@ async def test_without_a_session_there_is_no_episode() -> None:
     assert text(result) == "an episode belongs to a session: initialize one first"
 
 
-def test_our_own_client_lists_the_tools() -> None:
-    with running(lambda: serving_http(Offer(Capitals()), "127.0.0.1", 0)) as url:
-        names = [schema["name"] for schema in McpServer(url=url).schemas]
-    assert names == ["begin", "finish", "lookup"]
-
-
 class Beginning(Capitals):
     @tool
     def begin(self) -> str:
@@ -288,13 +280,3 @@ async def test_over_standard_input_and_output(tmp_path: Path) -> None:
     said = (tmp_path / "stderr").read_text()
     assert "serving capitals as an MCP server at standard input and output" in said
     assert "Traceback" not in said
-
-
-@pytest.mark.long
-async def test_prototypes_are_untouched() -> None:
-    environment: Environment = make_environment("sql", FEW)
-    before = dict(vars(environment))
-    task = environment.tasks("heldout")[0]
-    async with connected(Offer(environment)) as client:
-        await play(client, 0, environment.oracle(task))
-    assert vars(environment) == before

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from environment_playing import calling
 from tests.fakes import Capitals
 from turnwise.commands import cli
 from turnwise.config import RolloutConfig
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise.types import Action, Outcome, Step, Task, Trajectory, Turn, Verdict
 from turnwise_environments.serve import offer_of
 from turnwise_environments.serving.offer import (
     LIMITS,
@@ -40,7 +41,7 @@ def episode(environment: Any = None, patience: float = 20.0, **limits: Any) -> O
 
 
 def call(name: str, country: str = "France") -> Action:
-    return Action("", calls=(ToolCall(name, {"country": country}),))
+    return calling(name, country=country)
 
 
 async def test_actions_that_come_at_once_are_taken_in_order() -> None:
@@ -111,32 +112,23 @@ async def test_a_reset_that_fails_ends_the_episode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("detail", "told"),
+    ("answer", "detail", "told"),
     [
-        ("expected Rome", False),
-        ("hidden: [3, 4]: wanted 12", False),
-        ("assert f(3) == 12", False),
-        ("answered 'Lyon'", True),
-        ("Romeo was seen", True),
-        ("112 steps", True),
+        ("Lyon", "expected Rome", False),
+        ("Rome", "expected Rome", True),  # what the client wrote itself is no secret
+        ("Lyon", "hidden: [3, 4]: wanted 12", False),
+        ("Lyon", "assert f(3) == 12", False),
+        ("Lyon", "answered 'Lyon'", True),
+        ("Lyon", "Romeo was seen", True),
+        ("Lyon", "112 steps", True),
     ],
 )
-def test_details_that_tell_the_secret_are_left_out(detail: str, told: bool) -> None:
+def test_details_that_tell_the_secret_are_left_out(answer: str, detail: str, told: bool) -> None:
     secret = {"answers": ["Rome"], "tests": "# a test\nassert f(3) == 12", "value": 12, "yes": True}
-    answer = Turn(Action("Lyon", answer="Lyon"), Step(done=True))
-    task = Task("a", "Which city?", secret)
+    turns = (Turn(Action(answer, answer=answer), Step(done=True)),)
     verdict = Verdict(0.0, False, {}, detail)
-    played = Trajectory(task, "g", 0, 0, turns=(answer,), verdict=verdict)
+    played = Trajectory(Task("a", "?", secret), "g", 0, 0, turns=turns, verdict=verdict)
     assert detail_of(played) == (detail if told else "")
-
-
-def test_what_the_client_wrote_itself_is_no_secret() -> None:
-    answer = Turn(Action("Rome", answer="Rome"), Step(done=True))
-    verdict = Verdict(1.0, True, {}, "expected Rome")
-    played = Trajectory(
-        Task("a", "?", {"answers": ["Rome"]}), "g", 0, 0, turns=(answer,), verdict=verdict
-    )
-    assert detail_of(played) == "expected Rome"
 
 
 RECIPE = """
@@ -157,21 +149,12 @@ def test_a_recipe_brings_its_limits(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "the recipe's [reward] is left out" in capsys.readouterr().err
 
 
-def test_an_environment_takes_options() -> None:
+def test_an_environment_takes_options_and_a_shipped_recipe_of_its_name_comes_before_it() -> None:
     bare = offer_of("shop", ["count=20"], 1, 30.0)
-    assert bare.limits is LIMITS
-    assert bare.count("train") == 20
-
-
-def test_a_shipped_recipe_comes_before_the_environment_of_its_name() -> None:
-    offer = offer_of("mathematics", ["environment.options.tasks.count=20"], 1, 30.0)
-    assert offer.count("train") == 20
-    assert offer.limits is not LIMITS
-
-
-def test_what_cannot_be_served() -> None:
-    with pytest.raises(ConfigError, match="unknown environment 'shoop': did you mean 'shop'"):
-        offer_of("shoop", [], 1, 30.0)
+    assert (bare.count("train"), bare.limits) == (20, LIMITS)
+    shipped = offer_of("mathematics", ["environment.options.tasks.count=20"], 1, 30.0)
+    assert shipped.count("train") == 20
+    assert shipped.limits != LIMITS
 
 
 @pytest.mark.parametrize("how", [[], ["--mcp", "--openenv"]])
@@ -182,16 +165,6 @@ def test_one_protocol(how: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     assert "say how to serve it: --mcp or --openenv" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("host", "ours"),
-    [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("10.1.2.3", False),
-        ("example.org", False),
-    ],
-)
-def test_addresses_of_this_machine(host: str, ours: bool) -> None:
-    assert is_loopback(host) is ours
+def test_addresses_of_this_machine() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "10.1.2.3", "example.org")))

@@ -1,12 +1,11 @@
 """The shop, as text and as web pages: pages, what is bought wrongly, the same verdicts."""
 
-import random
 from dataclasses import replace
 
 import pytest
 
 from environment_playing import calling, judged, played, prototype
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action
 from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.measurement import NOTHING, played_all, random_script, success
 from turnwise_environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
@@ -103,12 +102,6 @@ def test_nothing_happens_after_a_purchase(made: Shop) -> None:
     assert success([play]) == 1.0
 
 
-def test_random_actions_buy_something(made: Shop) -> None:
-    task = made.tasks("train")[0].public()
-    *_, last = made.random_actions(task, random.Random(1))
-    assert last.calls[0].arguments["target"] == BUY
-
-
 @pytest.mark.long
 def test_another_kind_of_thing_and_another_option_are_no_success(made: Shop) -> None:
     """WebShop's formula gives 1 to things of a brand, and to options with a word in common."""
@@ -146,11 +139,8 @@ def test_verdicts_are_the_shops(web: ShopWeb) -> None:
 
 def test_pages_of_the_site(web: ShopWeb) -> None:
     task = web.tasks("train")[0]
-    search = ToolCall("fill", {"element": 1, "text": "kettle & <b>"})
-    clicks = [ToolCall("click", {"element": number}) for number in (2, 1)]
-    play = played(
-        web, task, Action("", calls=(search,)), *[Action("", calls=(click,)) for click in clicks]
-    )
+    search = calling("fill", element=1, text="kettle & <b>")
+    play = played(web, task, search, calling("click", element=2), calling("click", element=1))
     assert play.seen[0] == f"{task.prompt}\n\nShop (http://shop.test/)\n# Shop\n" + (
         '[1] textbox "Words": ""\n[2] button "Search"'
     )

@@ -39,7 +39,7 @@ CHANGE = {
 
 @pytest.fixture(scope="module", params=["small", pytest.param("full", marks=pytest.mark.slow)])
 def made(request: pytest.FixtureRequest) -> Iterator[SqlEnvironment]:
-    yield from opened("sql", {"tasks": {"grammar": request.param}})
+    yield from opened("sql", {"tasks": {"grammar": request.param, "count": 200}})
 
 
 def running(*statements: str) -> list[Action]:
@@ -50,7 +50,7 @@ def running(*statements: str) -> list[Action]:
 def test_a_split_has_every_kind(made: SqlEnvironment) -> None:
     kinds = Counter(task.info["kind"] for task in made.tasks("heldout"))
     assert len(kinds) == len(GRAMMARS[made.tasks("train")[0].info["grammar"]][1])
-    assert min(kinds.values()) >= 40
+    assert min(kinds.values()) >= 8
 
 
 @pytest.mark.long

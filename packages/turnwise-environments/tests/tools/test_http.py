@@ -22,34 +22,33 @@ HTML = (
 )
 
 
+PAGES = {
+    "/html": (HTML.encode(), "text/html; charset=utf-8"),
+    "/latin": (b"caf\xe9", "text/plain; charset=latin-1"),
+    "/odd": (b"caf\xe9\0", "text/plain; charset=none-such"),
+    "/image": (b"\x89PNG\0", "image/png"),
+    "/big": (b"x" * 50_000, "text/plain"),
+    "/gone": (b"not here", "text/plain"),
+}
+
+
 class Handler(BaseHTTPRequestHandler):
-    """A page for each path."""
+    """A page for each path; redirects, and one that is slow."""
 
     seen: ClassVar[list[tuple[str, str]]] = []
 
     def do_GET(self) -> None:
         self.seen.append((self.path, self.headers["Host"]))
         name = self.path.split("?")[0]
-        if name.startswith("/to/"):
-            self._answer(302, b"", {"Location": self.path[4:]})
+        if name == "/slow":
+            self._slowly()
         elif name == "/loop":
             self._answer(302, b"", {"Location": "/loop"})
-        elif name == "/html":
-            self._answer(200, HTML.encode(), {"Content-Type": "text/html; charset=utf-8"})
-        elif name == "/latin":
-            self._answer(200, b"caf\xe9", {"Content-Type": "text/plain; charset=latin-1"})
-        elif name == "/odd":
-            self._answer(200, b"caf\xe9\0", {"Content-Type": "text/plain; charset=none-such"})
-        elif name == "/image":
-            self._answer(200, b"\x89PNG\0", {"Content-Type": "image/png"})
-        elif name == "/big":
-            self._answer(200, b"x" * 50_000, {"Content-Type": "text/plain"})
-        elif name == "/slow":
-            self._slowly()
-        elif name == "/gone":
-            self._answer(404, b"not here", {"Content-Type": "text/plain"})
+        elif name.startswith("/to/"):
+            self._answer(302, b"", {"Location": self.path[4:]})
         else:
-            self._answer(200, b"", {"Content-Type": "text/plain"})
+            body, kind = PAGES.get(name, (b"", "text/plain"))
+            self._answer(404 if name == "/gone" else 200, body, {"Content-Type": kind})
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)

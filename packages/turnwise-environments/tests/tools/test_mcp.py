@@ -76,23 +76,20 @@ A_HANG = 120.0
 """Seconds within which a server starts and answers, however busy the machine is."""
 
 
+PATH = {"PYTHONPATH": ":".join(sys.path)}
 program = module("server.py", SOURCE)
 
 
 @pytest.fixture
 def stdio(program: Path) -> McpServer:
     return McpServer(
-        command=[sys.executable, str(program), "stdio"], environment=_path(), seconds=A_HANG
+        command=[sys.executable, str(program), "stdio"], environment=PATH, seconds=A_HANG
     )
-
-
-def _path() -> dict[str, str]:
-    return {"PYTHONPATH": ":".join(sys.path)}
 
 
 @contextmanager
 def served(program: Path) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
-    with listening(str(program), stderr=subprocess.DEVNULL, env=_path()) as (address, process):
+    with listening(str(program), stderr=subprocess.DEVNULL, env=PATH) as (address, process):
         yield McpServer(url=f"{address}/mcp", seconds=A_HANG), process
 
 

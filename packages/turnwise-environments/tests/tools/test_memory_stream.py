@@ -4,11 +4,7 @@ import pytest
 
 from turnwise_environments.tools.memory_stream import MemoryStream
 
-ONLY = {
-    "recency": (1.0, 0.0, 0.0),
-    "importance": (0.0, 1.0, 0.0),
-    "relevance": (0.0, 0.0, 1.0),
-}
+RECENCY, IMPORTANCE, RELEVANCE = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 
 
 def filled(*weights: float) -> MemoryStream:
@@ -20,11 +16,11 @@ def filled(*weights: float) -> MemoryStream:
 
 
 @pytest.mark.parametrize(
-    ("part", "first"),
-    [("recency", "Ben eats fig"), ("importance", "Ana has flu"), ("relevance", "rope in barn")],
+    ("weights", "first"),
+    [(RECENCY, "Ben eats fig"), (IMPORTANCE, "Ana has flu"), (RELEVANCE, "rope in barn")],
 )
-def test_each_part_brings_its_own_memory_to_mind(part: str, first: str) -> None:
-    assert filled(*ONLY[part]).recall("Where is rope?", 1, 30) == [first]
+def test_each_part_brings_its_own_memory_to_mind(weights: tuple[float, ...], first: str) -> None:
+    assert filled(*weights).recall("Where is rope?", 1, 30) == [first]
 
 
 def test_parts_are_scaled_and_added_and_memories_come_in_the_order_of_making() -> None:
@@ -37,10 +33,10 @@ def test_parts_are_scaled_and_added_and_memories_come_in_the_order_of_making() -
 
 
 def test_what_was_recalled_is_recent_again() -> None:
-    stream = filled(*ONLY["recency"])
-    stream._weights = ONLY["importance"]
+    stream = filled(*RECENCY)
+    stream._weights = IMPORTANCE
     stream.recall("Who?", 1, 40)
-    stream._weights = ONLY["recency"]
+    stream._weights = RECENCY
     assert stream.recall("Who?", 1, 50) == ["Ana has flu"]
 
 
