@@ -41,13 +41,11 @@ def each_once(what: str, given: Sequence[Kind], known: Sequence[Kind]) -> tuple[
     return chosen
 
 
-def check_texts(
-    record: Mapping[str, Any], names: Sequence[str], where: str, hint: str = ""
-) -> None:
+def check_texts(record: Mapping[str, Any], names: Sequence[str], where: str) -> None:
     """Raise DataError for a record of a file in which one of these is no text, or empty."""
     for name in names:
         if not isinstance(record.get(name), str) or not record[name].strip():
-            raise DataError(f"{where}: {name!r} must be there, a string that is not empty{hint}")
+            raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
 
 
 def words_in(text: str) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ class Joint(Environment):
                     f"share of {shares[few]:g}: change the shares, or give {few} more tasks"
                 )
         chosen = [
-            _labelled(name, task)
+            replace(task, id=f"{name}/{task.id}", info={**task.info, LABEL: name})
             for name, tasks in found.items()
             for task in _drawn(name, tasks)[: counts[name]]
         ]
@@ -310,10 +310,6 @@ def _slowest_sandbox(members: Sequence[Environment]) -> tuple[CodeSandbox | None
 def _drawn(name: str, tasks: Sequence[Task]) -> list[Task]:
     """The tasks in the order in which they are chosen, so that a share of them is of all kinds."""
     return sorted(tasks, key=lambda task: derive("joint", name, task.id))
-
-
-def _labelled(name: str, task: Task) -> Task:
-    return replace(task, id=f"{name}/{task.id}", info={**task.info, LABEL: name})
 
 
 def _name(task: Task) -> str:

@@ -116,13 +116,11 @@ class _Story:
         self.key.append(template.text.format(**slots, name="", friend="", things=""))
         self.unit = template.unit.format(things=self._things) or self.unit
         if template.sum:
-            self.steps.append(template.sum.format(**slots, v=self._shown()))
+            before = "" if self.value is None else str(self.value)
+            self.steps.append(template.sum.format(**slots, v=before))
             self.value = evaluate(self.steps[-1]).value
         elif self.value is None:
             self.value = Fraction(slots["a"])
-
-    def _shown(self) -> str:
-        return "" if self.value is None else str(self.value)
 
     def is_whole(self) -> bool:
         return self.value is not None and self.value.denominator == 1 and 0 < self.value <= LARGEST

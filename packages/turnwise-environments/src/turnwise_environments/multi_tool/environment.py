@@ -91,7 +91,8 @@ class MultiTool(InterpreterTools):
             success = matches(answer, accepted)
         else:
             success = exact_match(answer, [accepted])
-        both = _used(trajectory) >= {"search", self.interpreter}
+        results = (result for turn in trajectory.turns for result in results_of(turn))
+        both = {result.call.name for result in results} >= {"search", self.interpreter}
         parts = {
             "correct": float(success),
             "both_used": float(both),
@@ -135,10 +136,6 @@ def tool_star(trajectory: Trajectory, success: bool, both_used: bool) -> float:
     if malformed or trajectory.answer is None:
         return MALFORMED
     return success * (1.0 + BONUS * both_used)
-
-
-def _used(trajectory: Trajectory) -> set[str]:
-    return {result.call.name for turn in trajectory.turns for result in results_of(turn)}
 
 
 def _documents(turn: Turn) -> list[str]:

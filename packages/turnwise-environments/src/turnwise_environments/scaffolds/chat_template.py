@@ -58,10 +58,6 @@ class ChatTemplateScaffold(ChatScaffold):
         self.examples = said_before(examples)
         check(self, self._format, self._instructions, keep_history, self._encode, self._decode)
 
-    @property
-    def _opened(self) -> str:
-        return self._format.opened
-
     def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The system message with the tools, the examples, the task, and the beginning of the
         model's turn."""
@@ -143,7 +139,7 @@ class ChatTemplateScaffold(ChatScaffold):
     def _turn(self, tokens: Sequence[int]) -> tuple[str, str, list[Call]]:
         place = len(tokens) - bool(tokens and tokens[-1] in self._ends)
         end = self._decode(tokens[place:])
-        return self._format.read(self._opened + self._decode(tokens[:place]), end)
+        return self._format.read(self._format.opened + self._decode(tokens[:place]), end)
 
     def _segments(self, before: str, pieces: Sequence[Piece]) -> list[Segment]:
         """The tokens of rendered text behind `before`, of which each belongs to the piece in which

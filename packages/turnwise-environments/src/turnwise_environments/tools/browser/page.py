@@ -221,7 +221,7 @@ class BrowserPage:
     async def _fill(self, number: int, text: str) -> None:
         from playwright.async_api import Error
 
-        role = self._role(number)
+        role = role_of(self._known().element(number).node)
         if role not in TYPED:
             raise ToolError(f"nothing can be typed into element {number}, a {role}")
         if role == "date" and not is_date(text):
@@ -326,9 +326,6 @@ class BrowserPage:
         if self._view is None:
             raise ToolError("there is no page yet: open one")
         return self._view
-
-    def _role(self, number: int) -> str:
-        return role_of(self._known().element(number).node)
 
     async def _element(self, number: int) -> Any:
         node = self._known().element(number).node
