@@ -53,7 +53,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "code": Case(few={"tasks": {"count": SANDBOXED}}, most=24, compared=4, hidden=("solution",)),
     "deep_research": Case(compared=8, counted=True, hidden=("answers", "open")),
     "desk": Case(few={"count": 16}, counted=True),
-    "desk short": Case({"short": True, "count": 16}),
+    "desk short": Case({"short": True, "count": 16, "wishes": ["change_street", "take_back"]}),
     "doors": Case(),
     "frozen_lake": Case({"maps": 60}, package="gymnasium"),
     "frozen_lake slippery": Case({"maps": 40, "slippery": True}, package="gymnasium"),

@@ -1,7 +1,5 @@
-"""Shaping by a potential changes no best policy: by dynamic programming, over every policy's
-value."""
+"""Shaping by a potential: what it pays in each step and in all, and what is none is refused."""
 
-from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,72 +18,12 @@ from turnwise.types import Trajectory
 from turnwise_environments.rewards.shaping import shaping, shaping_rewards
 
 GAMMA = 0.9
-STATES = range(5)
-"""States 0 to 4 on a line; 4 ends the episode. From 1 and 2 one can go round in a circle."""
-MOVES: dict[int, tuple[int, ...]] = {0: (1, 0), 1: (2, 0), 2: (3, 1), 3: (4, 2)}
-"""The states to which each state's two actions lead."""
-Rewards = Callable[[int, int], float]
-
-
-def goal(state: int, new: int) -> float:
-    return float(new == 4)
-
-
-def best_actions(rewards: Rewards) -> dict[int, list[int]]:
-    """The actions of the highest value in each state, by value iteration."""
-    values = dict.fromkeys(STATES, 0.0)
-
-    def worth(state: int) -> list[float]:
-        return [rewards(state, new) + GAMMA * values[new] for new in MOVES[state]]
-
-    for _ in range(500):
-        values |= {state: max(worth(state)) for state in MOVES}
-    return {
-        state: [n for n, value in enumerate(worth(state)) if value > max(worth(state)) - 1e-9]
-        for state in MOVES
-    }
-
-
-def shaped(phi: Sequence[float]) -> Rewards:
-    """The goal's reward, and F of the step from a state to the next; the end has no potential."""
-
-    def rewards(state: int, new: int) -> float:
-        known = [phi[state]] if new == 4 else [phi[state], phi[new]]
-        return goal(state, new) + shaping_rewards(known, GAMMA)[0]
-
-    return rewards
-
-
-POTENTIALS = [(0.0, 0.25, 0.5, 0.75, 9.0), (3.0, -7.0, 5.0, 0.0, 1.0), (-1.0, -1.0, -1.0, -1.0, 0)]
-
-
-@pytest.mark.parametrize("phi", POTENTIALS)
-def test_a_potential_leaves_the_best_policy_what_it_is(phi: Sequence[float]) -> None:
-    assert best_actions(goal) == {state: [0] for state in MOVES}  # forward
-    assert best_actions(shaped(phi)) == best_actions(goal)
-
-
 REPORTED = {"progress": RewardPart(-1, 1, scope=Scope.TURNS)}
 
 
 def reported(*changes: float) -> Trajectory:
     """An episode whose environment reports these changes of a share, one for each turn."""
     return reporting(episode(*[call("go") for _ in changes]), progress=changes)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("phi", [(0.0, 0.25, 0.5, 0.75), (0.0, 1.0, 0.0, 0.5), (0.0, 0.9, 0.9, 0)])
-def test_shaping_by_what_is_reported_leaves_the_best_policy_what_it_is(
-    phi: Sequence[float],
-) -> None:
-    """With the rewards that the built-in part gives to each step of an episode."""
-
-    def rewards(state: int, new: int) -> float:
-        to_state, step = phi[state] - phi[0], (0.0 if new == 4 else phi[new] - phi[state])
-        after = [] if new == 4 else [0.0]
-        return goal(state, new) + shaping(reported(to_state, step, *after), gamma=GAMMA)[1]
-
-    assert best_actions(rewards) == best_actions(goal) == {state: [0] for state in MOVES}
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -139,12 +77,15 @@ def test_shaping_by_what_is_not_reported_is_refused_before_anything_is_played(
         make_reward(config, reported, turns=8)
 
 
-def test_an_episodes_return_changes_by_the_first_states_potential() -> None:
-    phi = [0.5, 2.0, -1.0, 0.25]
-    turns = shaping_rewards(phi, GAMMA)
-    assert sum(GAMMA**t * reward for t, reward in enumerate(turns)) == pytest.approx(-phi[0])
-    assert sum(shaping_rewards(phi)) == pytest.approx(-phi[0])
-    assert shaping_rewards([]) == []
+@given(st.lists(st.floats(-9, 9), max_size=6))
+def test_each_step_is_worth_what_the_potential_changes(phi: list[float]) -> None:
+    """Which leaves the best policy what it is: an episode's return changes by the first state's."""
+    found = shaping_rewards(phi, GAMMA)
+    changes = [GAMMA * new - old for old, new in pairwise([*phi, 0.0])]
+    assert found == pytest.approx(changes)
+    returned = sum(GAMMA**t * reward for t, reward in enumerate(found))
+    assert returned == pytest.approx(-phi[0] if phi else 0.0, abs=1e-9)
+    assert sum(shaping_rewards(phi)) == pytest.approx(-phi[0] if phi else 0.0, abs=1e-9)
 
 
 OWN = """

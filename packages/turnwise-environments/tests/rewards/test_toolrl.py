@@ -1,8 +1,6 @@
 """Tool calls, how they are read, and ToolRL's reward: every granularity against a second
 computation by the published formulas, on drawn calls and altered copies of them."""
 
-import asyncio
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rewards.episodes import episode
-from turnwise.config import RewardConfig
-from turnwise.rewards.composition import make_reward
 from turnwise.rewards.measuring import PartError
-from turnwise.types import Action, ToolCall, Trajectory, Turn
+from turnwise.types import Action, ToolCall, Turn
 from turnwise_environments.rewards.toolrl import (
     MAX_CHARACTERS,
     calls_of,
@@ -221,30 +217,3 @@ def test_form_is_that_of_every_turn() -> None:
     said = Turn(Action("<think>a</think><answer>b</answer>", answer="b"))
     assert toolrl_form(episode(good, said)) == 1.0
     assert toolrl_form(episode(good, bad)) == toolrl_form(episode()) == 0.0
-
-
-def rewards(member: Trajectory, steps: list[int], **parts: Any) -> list[float]:
-    config = RewardConfig.model_validate({"parts": parts, "outcome": 0.0, "dominance": False})
-    made = make_reward(config, {}, 8)
-    return [asyncio.run(made.judge(member, made.weights(step))).reward for step in steps]
-
-
-def test_dynamics_and_scale_are_the_recipes() -> None:
-    """The paper's: R_format of -w to w with w from 2 to 1, R_correct from 2 to 3, in 150 steps, but
-    for w that every reward is more; and three times the calls' weight after step 30."""
-    member = episode(calling(write_calls(EXPECTED[:1])), secret={"calls": SECRETS[0]})
-    correct = toolrl_correctness(EXPECTED, EXPECTED[:1])
-    dynamic = {
-        "toolrl_format": {"weight": 4, "schedule": {"weight": 2, "to_step": 150}},
-        "toolrl_calls": {"weight": 2 / 3, "schedule": {"weight": 1, "to_step": 150}},
-    }
-    found = rewards(member, [0, 75, 150, 200], **dynamic)
-    for reward, share in zip(found, (0, 0.5, 1, 1), strict=True):
-        w_format, w_correct = 2 - share, 2 + share
-        paper = w_format * (2 * toolrl_form(member) - 1) + w_correct * correct / 3
-        assert reward == pytest.approx(paper + w_format)
-    two_stage = {"weight": 1, "from_step": 30, "to_step": 30}
-    stages = {"toolrl_calls": {"weight": 1 / 3, "schedule": two_stage}}
-    assert rewards(member, [29, 30], **stages) == pytest.approx([correct / 3, correct])
-    coarse = {"toolrl_calls": {"options": {"granularity": "coarse"}}}
-    assert rewards(replace(member, turns=()), [0], **coarse) == [-3.0]
