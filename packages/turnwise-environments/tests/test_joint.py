@@ -1,5 +1,6 @@
 """Several environments as one: shares, budgets, each episode in its own, clashes refused."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,8 @@ def test_the_spec_is_that_of_all(both: Joint) -> None:
         ({"sums": SUMS}, "give two or more in environment.options.environments"),
         ({"sums": SUMS, "a/b": BANDIT}, "a/b: give a name without a slash"),
         ({"sums": SUMS, "bandit": 3}, "bandit is 3: give a table"),
-        ({"sums": SUMS, "bandit": {"share": 0}}, "bandit.share is 0: give one above 0"),
+        ({"sums": SUMS, "bandit": {"share": 0}}, "bandit.share is 0: give a finite one above 0"),
+        ({"sums": SUMS, "bandit": {"share": math.inf}}, "bandit.share is inf: give a finite one"),
         ({"sums": SUMS, "bandit": {"shares": 1}}, "'shares'.*share"),
         ({"sums": SUMS, "bandits": {}}, "environments.bandits: .*bandit"),
         ({"sums": SUMS, "bandit": {"share": 0.001}}, "bandit gets no train task, as sums has 30"),

@@ -20,6 +20,7 @@ here: how the tasks of a step are drawn (`rollout/order.py`).
 
 import hashlib
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -271,8 +272,8 @@ def _member(name: str, table: Mapping[str, Any]) -> Member:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{place} is {table!r}: give a table, such as {{ share = 1 }}")
     config = Member(**checked_options(Member, table, place))
-    if not config.share > 0:
-        raise ConfigError(f"{place}.share is {config.share:g}: give one above 0")
+    if not 0 < config.share < math.inf:
+        raise ConfigError(f"{place}.share is {config.share:g}: give a finite one above 0")
     return config
 
 

@@ -270,11 +270,15 @@ def test_files_that_are_broken(tmp_path: Path) -> None:
         made(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
         make_environment("harbor", {"folder": str(tmp_path / "none")})
-    with pytest.raises(DataError, match=r"task\.toml: "):
-        made(tmp_path, harbor(**{"task.toml": "version ="}))
+    for text in ("version =", "environment = 'x'", "[verifier]\nenv = 'x'"):
+        with pytest.raises(DataError, match=r"task\.toml: "):
+            made(tmp_path, harbor(**{"task.toml": text}))
     write(tmp_path / "other" / "t", TERMINAL_BENCH | {"task.yaml": "difficulty: easy"})
     with pytest.raises(DataError, match=r"task\.yaml: 'instruction'"):
         made(tmp_path / "other")
+    write(tmp_path / "third" / "t", TERMINAL_BENCH | {"docker-compose.yaml": "services: 3"})
+    with pytest.raises(DataError, match=r"task\.yaml: .*int"):
+        made(tmp_path / "third")
     with pytest.raises(ConfigError, match=r"'seconds' is 0: give a value of at least 0\.001"):
         make_environment("harbor", {"folder": str(tmp_path), "seconds": 0})
 

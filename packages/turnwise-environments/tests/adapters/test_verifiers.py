@@ -120,14 +120,16 @@ def test_an_endless_taskset_is_bounded_and_the_same_task_is_one(own: Path) -> No
 
 
 def test_a_reward_that_raises_is_not_a_zero(own: Path) -> None:
-    environment = Verifiers(f"{own}:Failing", answer="{nothing}")
+    environment = Verifiers(f"{own}:Failing")
     (task,) = all_tasks(environment)
     from verifiers.v1 import TaskError  # takes seconds
 
     with pytest.raises(TaskError, match="disk"):
         judged(environment, task, Action("", answer="2"))
-    with pytest.raises(NotSupportedError, match="no field 'nothing'"):
-        environment.oracle(task)
+    for answer in ("{nothing}", "{", "{}", "{answer.none}"):
+        environment.answer = answer
+        with pytest.raises(NotSupportedError, match="do not fill"):
+            environment.oracle(task)
 
 
 @pytest.mark.parametrize(

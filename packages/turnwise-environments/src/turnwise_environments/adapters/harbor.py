@@ -132,9 +132,13 @@ def _reward(files: Mapping[str, bytes]) -> float:
 def _harbor(place: Path) -> TaskFolder:
     try:
         table = tomllib.loads(read_text(place / "task.toml"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        settings, verifier = table.get("environment", {}), table.get("verifier", {})
+        building, judging = (
+            {key: str(value) for key, value in one.get("env", {}).items()}
+            for one in (settings, verifier)
+        )
+    except (tomllib.TOMLDecodeError, RecursionError, AttributeError) as error:
         raise DataError(f"{place / 'task.toml'}: {error}") from None
-    settings, verifier = table.get("environment", {}), table.get("verifier", {})
     if (place / "steps").is_dir():
         raise UnsupportedDockerfile("it has several steps")
     if (place / "environment" / "docker-compose.yaml").is_file():
@@ -144,8 +148,8 @@ def _harbor(place: Path) -> TaskFolder:
     if not (place / "environment" / "Dockerfile").is_file():
         raise UnsupportedDockerfile("it has no Dockerfile")
     dockerfile = read_dockerfile(read_text(place / "environment" / "Dockerfile"))
-    dockerfile.variables |= {str(key): str(value) for key, value in settings.get("env", {}).items()}
-    dockerfile.workdir = settings.get("workdir") or dockerfile.workdir
+    dockerfile.variables |= building
+    dockerfile.workdir = str(settings.get("workdir") or dockerfile.workdir)
     return TaskFolder(
         name=place.name,
         instruction=_needed(place / "instruction.md"),
@@ -155,7 +159,7 @@ def _harbor(place: Path) -> TaskFolder:
         script="test.sh",
         solution=_files(place / "solution", "solve.sh"),
         solve="solve.sh",
-        variables={str(key): str(value) for key, value in verifier.get("env", {}).items()},
+        variables=judging,
         writes_reward=True,
     )
 
@@ -168,9 +172,10 @@ def _terminal_bench(place: Path) -> TaskFolder:
         instruction = str(table["instruction"])
         compose = place / "docker-compose.yaml"
         services = yaml.safe_load(read_text(compose))["services"] if compose.is_file() else {}
+        several = len(services or ()) > 1
     except (yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{place / 'task.yaml'}: {error}") from None
-    if len(services) > 1:
+    if several:
         raise UnsupportedDockerfile("it needs several containers")
     if not (place / "Dockerfile").is_file():
         raise UnsupportedDockerfile("it has no Dockerfile")

@@ -90,8 +90,11 @@ class Verifiers(Environment):
         known = {name: one for name, one in data if isinstance(one, str | int | float)}
         try:
             return [Action("", answer=self.answer.format_map(known))]
-        except KeyError as name:
-            raise NotSupportedError(f"verifiers: {self.name} has no field {name}") from None
+        except (KeyError, ValueError, IndexError, AttributeError) as error:
+            raise NotSupportedError(
+                f"verifiers: environment.options.answer is {self.answer!r}, which fields of "
+                f"{self.name} do not fill: {error}"
+            ) from None
 
     def _task(self, key: str, theirs: Any) -> Task:
         prompt = "\n\n".join(text for _, text in _messages(theirs.data, self.name))
