@@ -47,11 +47,3 @@ def test_parts_of_a_batch_get_the_weights_of_the_whole(
     halves = ((whole[:cut], tasks[:cut]), (whole[cut:], tasks[cut:]))
     parts = [weights_of(name, *half, totals) for half in halves]
     np.testing.assert_array_equal(np.concatenate(parts), weights_of(name, whole, tasks, totals))
-
-
-@pytest.mark.parametrize("name", AGGREGATIONS)
-def test_a_batch_without_trained_tokens_has_no_weight(name: str) -> None:
-    nothing = np.zeros(3, np.int64)
-    tasks = ["a", "a", "b"]
-    found = weights_of(name, nothing, tasks, Totals.of(nothing, tasks))
-    np.testing.assert_array_equal(found, nothing)

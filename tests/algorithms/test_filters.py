@@ -1,5 +1,7 @@
 """Which groups and which trajectories are trained on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
+from tests.algorithms.trained_tokens import trained_tokens
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import (
+    GroupFilter,
     TrajectoryFacts,
     TurnFacts,
     clip_cov,
@@ -18,10 +22,8 @@ from turnwise.algorithms.filters import (
     top_spread,
     top_variance,
     unequal,
-    unshaped,
 )
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
-from turnwise.algorithms.parts import PARTS
 
 TRAJECTORY_FILTERS = functions("trajectory_filter")
 
@@ -40,25 +42,19 @@ def test_every_group_or_those_that_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "kept"), [(0.0, [1]), (0.25, [1, 5]), (0.5, [1, 2, 5]), (1.0, [1, 2, 5])]
+    ("keep", "kept"),
+    [
+        (top_spread, {0.0: [1], 0.25: [1, 5], 0.5: [1, 2, 5], 1.0: [1, 2, 5]}),
+        (top_variance, {0.5: [1], 0.9: [1, 5], 0.99: [1, 2, 5], 0.0: []}),
+    ],
 )
-def test_the_largest_spreads_are_kept(share: float, kept: list[int]) -> None:
-    """Two of six at 25%; those that are all equal never, whatever the share."""
-    assert [index for index, keep in enumerate(top_spread(BATCH, share)) if keep] == kept
-
-
-@pytest.mark.parametrize(
-    ("mass", "kept"), [(0.5, [1]), (0.9, [1, 5]), (0.99, [1, 2, 5]), (0.0, [])]
-)
-def test_most_of_the_variance_is_kept(mass: float, kept: list[int]) -> None:
-    """Variances 0.25, 0.01 and 0.04: shares 0.833, 0.033 and 0.133."""
-    assert [index for index, keep in enumerate(top_variance(BATCH, mass)) if keep] == kept
-
-
-def test_nothing_is_kept_of_nothing() -> None:
-    for keep in (lambda batch: top_spread(batch, 0.5), lambda batch: top_variance(batch, 0.9)):
-        assert keep([]) == []
-        assert keep(rewards([1, 1], [0, 0])) == [False, False]
+def test_what_varies_most_is_kept(keep: GroupFilter, kept: dict[float, list[int]]) -> None:
+    """By spread two of six at 25%, those that are all equal never; by variances 0.25, 0.01 and
+    0.04, which are shares 0.833, 0.033 and 0.133."""
+    for share, places in kept.items():
+        assert np.flatnonzero(keep(BATCH, share)).tolist() == places
+    assert keep([], 0.9) == []
+    assert keep(rewards([1, 1], [0, 0]), 0.9) == [False, False]
 
 
 ACTED, VOID = TurnFacts(acted=True), TurnFacts(acted=False)
@@ -99,24 +95,12 @@ def printed(length: int, longest: int, cache: int) -> float:
     cache=st.integers(1, 16),
     weight=st.floats(0, 5),
 )
-def test_it_is_the_printed_equation(
+def test_overlong_is_the_printed_equation(
     lengths: list[int], budget: int, cache: int, weight: float
 ) -> None:
     penalties = overlong(np.array(lengths, np.int64), budget, cache / budget, weight)
     expected = [-weight * printed(length, budget, cache) for length in lengths]
     np.testing.assert_allclose(penalties, expected, atol=1e-9)
-
-
-def test_corners() -> None:
-    numbers = PARTS["reward_shaping"].get("overlong").numbers
-    assert numbers["overlong_band"].default * 20480 == pytest.approx(4096), "as in the paper"
-    assert numbers["overlong_penalty"].default == 1.0
-    lengths = np.array([0, 80, 81, 90, 100, 101])
-    np.testing.assert_allclose(overlong(lengths, 100, 0.2, 1.0), [0, 0, 0.05, 0.5, 1, 1])
-    np.testing.assert_allclose(overlong(lengths, 100, 1.0, 0.5), lengths.clip(max=100) / 200)
-    assert overlong(lengths, 100, 0.2, 0.0).tolist() == [0] * 6
-    assert unshaped(lengths, 100).tolist() == [0] * 6
-    assert len(overlong(np.zeros(0, np.int64), 100, 0.2, 1.0)) == 0
 
 
 TOKEN_FILTERS = functions("token_filter")
@@ -172,26 +156,6 @@ def test_clip_cov_takes_the_largest_within_the_band(
     assert all(covariance[place] >= number - 1e-9 for place in taken for number in left)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
-@given(pairs=PAIRS, seed=st.integers(0, 100))
-def test_the_order_of_the_tokens_does_not_matter(
-    name: str, pairs: list[tuple[float, float]], seed: int
-) -> None:
-    """Log-probabilities in eighths and few advantages, so that sums are exact."""
-    exact = list({(float(round(a)), round(8 * p) / 8) for a, p in pairs})[:32]
-    exact += [(0.0, -1000.0 - place) for place in range(32 - len(exact))]  # 32: exact means
-    numbers = {"share": 0.25} | ({"penalty": 1.0} if name == "kl_cov" else {})
-    numbers |= {"covariance_low": 0.1, "covariance_high": 1e9} if name == "clip_cov" else {}
-    order = np.random.default_rng(seed).permutation(len(exact))
-    whole = TOKEN_FILTERS[name](*columns(exact), **numbers)
-    shuffled = TOKEN_FILTERS[name](*columns([exact[place] for place in order]), **numbers)
-    amounts = [-negative for negative, _ in ranked(exact)]
-    if len(set(amounts)) == len(amounts):
-        for one, other in zip(whole, shuffled, strict=True):
-            np.testing.assert_array_equal(one[order], other)
-
-
 @pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
 def test_degenerate_batches(name: str) -> None:
     """No token; one token; equal advantages, of covariance 0: nothing is in the band, and there is
@@ -208,14 +172,11 @@ def test_degenerate_batches(name: str) -> None:
 
 def tokens(factor: list[float], penalty: list[float]) -> TrainedTokens:
     old = torch.tensor([-1.0, -0.5, -2.0], dtype=torch.float64)
-    return TrainedTokens(
-        logprob=(old + torch.tensor([0.3, -0.2, 0.1])).requires_grad_(),
-        behaviour_logprob=old,
-        old_logprob=old,
+    return trained_tokens(
+        (old + torch.tensor([0.3, -0.2, 0.1])).requires_grad_(),
+        old,
         advantage=torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),
         weight=torch.full((3,), 1 / 3, dtype=torch.float64),
-        sequence=torch.tensor([0, 0, 1]),
-        entropy=torch.zeros(3),
         loss_scale=torch.tensor(factor, dtype=torch.float64),
         kl_penalty=torch.tensor(penalty, dtype=torch.float64),
     )
@@ -246,7 +207,6 @@ def test_a_penalised_token_is_drawn_back_to_the_old_policy() -> None:
 
 
 def test_a_filter_without_its_numbers_is_a_bug() -> None:
-    bare = tokens([1, 1, 1], [0, 0, 0])
-    plain = TrainedTokens(**{**vars(bare), "loss_scale": None})
+    plain = replace(tokens([1, 1, 1], [0, 0, 0]), loss_scale=None)
     with pytest.raises(ValueError, match="nothing was filtered"):
         policy_loss(plain, make_algorithm("kl_cov", {}))

@@ -150,18 +150,11 @@ def test_gmpo_is_the_geometric_mean_of_each_sequence(
             place += 1
 
 
-def test_gmpo_leaves_each_token_its_own_advantage() -> None:
-    """On policy the gradient is that of each token's advantage, not of the sequence's mean."""
-    tokens = [(-1.0, -1.0, 0.7), (-0.3, -0.3, -0.4)]
-    given_inputs = replace(inputs(tokens), sequence=torch.tensor([0, 0]))
-    losses, _ = OBJECTIVES["gmpo"](given_inputs, window_low=0.4, window_high=0.4)
-    losses.sum().backward()
-    assert given_inputs.logprob.grad.tolist() == pytest.approx([-0.7, 0.4])
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_on_policy_every_objective_has_the_gradient_of_reinforce(name: str) -> None:
-    given_inputs = inputs([(-1.0, -1.0, 0.7), (-0.3, -0.3, -0.4)])
+    """Of each token's own advantage, also where tokens of one sequence have several."""
+    tokens = [(-1.0, -1.0, 0.7), (-0.3, -0.3, -0.4)]
+    given_inputs = replace(inputs(tokens), sequence=torch.tensor([0, 0]))
     losses, stopped = OBJECTIVES[name](given_inputs, **numbers_of(name))
     losses.sum().backward()
     assert given_inputs.logprob.grad.tolist() == pytest.approx([-0.7, 0.4])

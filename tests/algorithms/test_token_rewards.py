@@ -55,12 +55,6 @@ def sums(episode: EstimatorInput) -> np.ndarray:
     return by_turn
 
 
-def assert_same(one: list[list[Credit]], other: list[list[Credit]]) -> None:
-    for row, others in zip(one, other, strict=True):
-        for credit, expected in zip(row, others, strict=True):
-            np.testing.assert_allclose(credit.advantages, expected.advantages, atol=1e-6)
-
-
 def test_by_hand() -> None:
     episode = EstimatorInput(
         shaped_reward=1.0,
@@ -74,50 +68,25 @@ def test_by_hand() -> None:
     assert episode.total_reward == pytest.approx(0.8)
 
 
-@given(batch=BATCHES, seed=SEEDS)
-def test_all_rewards_add_up(batch: list[list[EstimatorInput]], seed: int) -> None:
-    for group in rewarded(batch, seed):
-        for episode in group:
-            total = episode.shaped_reward + episode.turn_rewards.sum() + sums(episode).sum()
-            assert episode.rewards_by_token().sum() == pytest.approx(total)
-            assert episode.rewards_by_turn().sum() == pytest.approx(total)
-            assert episode.total_reward == pytest.approx(total)
-            assert not episode.rewards_by_token()[~episode.mask].any()
-
-
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", marked([*WHOLE, *BY_TURN]))
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
-def test_who_compares_whole_trajectories_gets_the_total(
+def test_who_compares_turns_or_whole_trajectories_gets_their_sums(
     name: str, batch: list[list[EstimatorInput]], seed: int
 ) -> None:
-    given_batch = rewarded(batch, seed)
-    moved = [
-        [
-            replace(e, shaped_reward=e.shaped_reward + sums(e).sum(), token_rewards=None)
-            for e in group
-        ]
-        for group in given_batch
-    ]
-    assert_same(estimate(name, given_batch), estimate(name, moved))
+    def moved(episode: EstimatorInput) -> EstimatorInput:
+        by_turn = sums(episode)
+        if name in BY_TURN:
+            rewards = {"turn_rewards": np.asarray(episode.turn_rewards) + by_turn}
+        else:
+            rewards = {"shaped_reward": episode.shaped_reward + by_turn.sum()}
+        return replace(episode, token_rewards=None, **rewards)
 
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", marked(BY_TURN))
-@settings(max_examples=20, deadline=None)
-@given(batch=BATCHES, seed=SEEDS)
-def test_who_compares_turns_gets_their_sums(
-    name: str, batch: list[list[EstimatorInput]], seed: int
-) -> None:
     given_batch = rewarded(batch, seed)
-    moved = [
-        [
-            replace(e, turn_rewards=np.asarray(e.turn_rewards) + sums(e), token_rewards=None)
-            for e in group
-        ]
-        for group in given_batch
-    ]
-    assert_same(estimate(name, given_batch), estimate(name, moved))
+    expected = estimate(name, [[moved(episode) for episode in group] for group in given_batch])
+    for row, others in zip(estimate(name, given_batch), expected, strict=True):
+        for credit, other in zip(row, others, strict=True):
+            np.testing.assert_allclose(credit.advantages, other.advantages, atol=1e-6)
 
 
 @pytest.mark.long
@@ -144,11 +113,3 @@ def test_who_counts_from_each_token_on_gets_them_where_they_stand(
             ]
             change = (one.advantages - other.advantages)[episode.mask]
             np.testing.assert_allclose(change, expected, atol=1e-9)
-
-
-def test_a_token_reward_that_is_no_number_is_refused_where_it_is_read() -> None:
-    mask = np.array([True, False])
-    turn = np.zeros(2, np.int32)
-    EstimatorInput(1.0, turn, mask, token_rewards=np.array([0.0, np.nan]))
-    with pytest.raises(ValueError, match="token_rewards 0 is inf"):
-        EstimatorInput(1.0, turn, mask, token_rewards=np.array([np.inf, 0.0]))

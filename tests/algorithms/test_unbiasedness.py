@@ -6,6 +6,7 @@ the outcome depends on the last choice, and the agent decides how many turns the
 baseline that looks at the agent's own stopping shows.
 """
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -69,7 +70,9 @@ def value(state: str) -> float:
     return float(weights @ left / weights.sum())
 
 
-def episode(trajectory: tuple[int, ...], shaped: bool) -> EstimatorInput:
+def episode(
+    trajectory: tuple[int, ...], shaped: bool, critic: Callable[[str], float] = value
+) -> EstimatorInput:
     """One token a turn, one of tool output between them."""
     turns = len(trajectory)
     mask = np.array([True, False, True][: 2 * turns - 1])
@@ -79,7 +82,7 @@ def episode(trajectory: tuple[int, ...], shaped: bool) -> EstimatorInput:
         turn=np.array([0, 0, 1][: len(mask)], np.int32),
         mask=mask,
         turn_rewards=np.array(turn_rewards(trajectory)) if shaped else None,
-        values=np.array([value(states[0]), 9.0, value(states[-1])][: len(mask)]),
+        values=np.array([critic(states[0]), 9.0, critic(states[-1])][: len(mask)]),
         states=states,
         baseline=0.37,
         turn_values=turn_values(trajectory, shaped),
@@ -129,26 +132,26 @@ def turn_values(trajectory: tuple[int, ...], shaped: bool) -> np.ndarray:
 
 def exact_gradient(shaped: bool) -> np.ndarray:
     return sum(
-        probability(t)
-        * (OUTCOME[t] + shaped * sum(turn_rewards(t)))
-        * sum(score(state, action) for state, action in steps(t))
+        probability(t) * total(t, shaped) * sum(score(state, action) for state, action in steps(t))
         for t in TRAJECTORIES
     )
 
 
-def mean_gradient(name: str, shaped: bool, size: int = 2) -> np.ndarray:
+def mean_gradient(
+    name: str, shaped: bool, size: int, critic: Callable[[str], float] = value
+) -> np.ndarray:
     """Of sum_t A_t grad log pi_t over the group's mean, over all groups that there can be."""
     numbers = defaults(ESTIMATOR[name])
     numbers |= {"discount": 1.0} if "discount" in numbers else {}
+    episodes = {t: episode(t, shaped, critic) for t in TRAJECTORIES}
+    scores = {t: [score(state, action) for state, action in steps(t)] for t in TRAJECTORIES}
+    chances = {t: probability(t) for t in TRAJECTORIES}
     total = np.zeros(len(LOGITS))
     for group in product(TRAJECTORIES, repeat=size):
-        episodes = [episode(trajectory, shaped) for trajectory in group]
-        credits = ESTIMATORS[name]([episodes], **numbers)[0]
-        weight = float(np.prod([probability(trajectory) for trajectory in group]))
+        credits = ESTIMATORS[name]([[episodes[t] for t in group]], **numbers)[0]
+        weight = np.prod([chances[t] for t in group]) / size
         for trajectory, credit in zip(group, credits, strict=True):
-            advantages = credit.advantages[::2]
-            for (state, action), advantage in zip(steps(trajectory), advantages, strict=True):
-                total += weight * advantage * score(state, action) / size
+            total += weight * (credit.advantages[::2] @ scores[trajectory])
     return total
 
 
@@ -194,18 +197,5 @@ def test_the_bias_of_the_token_baseline_falls_with_the_size_of_the_group() -> No
 
 def test_with_any_critic_full_returns_are_unbiased() -> None:
     """decay = 1: a wrong value is only a baseline, since it is of what stands before the token."""
-    numbers = {"discount": 1.0, "decay": 1.0}
-    total = np.zeros(len(LOGITS))
-    for trajectory in TRAJECTORIES:
-        made = episode(trajectory, True)
-        wrong = EstimatorInput(
-            made.shaped_reward,
-            made.turn,
-            made.mask,
-            made.turn_rewards,
-            values=made.values * 0 + 0.7,
-        )
-        advantages = ESTIMATORS["token_gae"]([[wrong]], **numbers)[0][0].advantages[::2]
-        for (state, action), advantage in zip(steps(trajectory), advantages, strict=True):
-            total += probability(trajectory) * advantage * score(state, action)
-    np.testing.assert_allclose(total, exact_gradient(True), atol=1e-12)
+    found = mean_gradient("token_gae", True, 1, critic=lambda state: 0.7)
+    np.testing.assert_allclose(found, exact_gradient(True), atol=1e-12)

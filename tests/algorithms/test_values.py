@@ -1,4 +1,4 @@
-"""Advantage estimation against its definition as a sum, and against the masked recursion."""
+"""Advantage estimation against its definition as a sum."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.values import (
     bilevel_gae,
     explained_variance,
-    gae,
     length_adaptive_gae,
     token_gae,
     turn_gae,
@@ -35,26 +34,18 @@ def by_definition(
 
 
 @given(ONE, SHARES, SHARES)
-def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
+def test_token_gae_is_the_sum_of_errors_over_sampled_tokens(
     group: list[EstimatorInput], discount: float, decay: float
 ) -> None:
-    """The recursion is the one of Search-R1: values and sums are carried over what is masked."""
+    """As in Search-R1: values and sums are carried over what is masked."""
     episode = group[0]
     found = token_gae(episode, discount, decay)
-    rewards, mask = episode.rewards_by_token(), episode.mask
-    expected = by_definition(rewards[mask], episode.values[mask], discount, decay)
+    rewards, mask, values = episode.rewards_by_token(), episode.mask, episode.values
+    expected = by_definition(rewards[mask], values[mask], discount, decay)
     np.testing.assert_allclose(found.advantages[mask], expected, atol=1e-9)
-    value_after = running = 0.0
-    for t in range(len(mask) - 1, -1, -1):
-        if mask[t]:
-            error = rewards[t] + discount * value_after - episode.values[t]
-            running = error + discount * decay * running
-            value_after = episode.values[t]
-            assert found.advantages[t] == pytest.approx(running, abs=1e-9)
-            assert found.targets[t] == pytest.approx(running + episode.values[t], abs=1e-9)
-        else:
-            assert found.advantages[t] == 0
-            assert np.isnan(found.targets[t])
+    np.testing.assert_allclose(found.targets[mask], expected + values[mask], atol=1e-9)
+    assert not found.advantages[~mask].any()
+    assert np.isnan(found.targets[~mask]).all()
 
 
 @given(ONE, SHARES, SHARES)
@@ -90,17 +81,6 @@ def test_bilevel_gae_is_turns_and_then_tokens(
         np.testing.assert_allclose(found.advantages[tokens], expected, atol=1e-9)
 
 
-def test_a_turn_without_reward_is_a_turn() -> None:
-    """Two turns, reward 1 at the end, no values, turn discount 0.95: the first turn has 0.95."""
-    episode = EstimatorInput(
-        shaped_reward=1.0,
-        turn=np.array([0, 0, 1], np.int32),
-        mask=np.ones(3, np.bool_),
-        values=np.zeros(3),
-    )
-    np.testing.assert_allclose(bilevel_gae(episode, 1.0, 1.0, 0.95).advantages, [0.95, 0.95, 1.0])
-
-
 def test_the_decay_grows_with_length() -> None:
     """100 sampled tokens and alpha 0.05: decay 1 - 1/5; the critic's targets are full returns."""
     generator = np.random.default_rng(0)
@@ -115,13 +95,6 @@ def test_without_values_there_is_no_estimate() -> None:
     episode = EstimatorInput(1.0, np.zeros(2, np.int32), np.ones(2, np.bool_))
     with pytest.raises(ValueError, match="critic"):
         token_gae(episode, 1.0, 1.0)
-
-
-def test_gae_of_nothing_is_nothing() -> None:
-    assert gae(np.zeros(0), np.zeros(0), 1.0, 1.0).shape == (0,)
-    unsampled = EstimatorInput(1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), values=np.ones(2))
-    for estimate in (token_gae(unsampled, 1, 1), turn_gae(unsampled, 1, 1)):
-        np.testing.assert_array_equal(estimate.advantages, [0, 0])
 
 
 def test_explained_variance() -> None:
