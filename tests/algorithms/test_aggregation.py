@@ -30,9 +30,11 @@ def weights_of(
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_weights_by_hand(name: str) -> None:
-    """Sequence 1 has no trained token: it is in no denominator."""
+    """Sequence 1 has no trained token: it is in no denominator. Nor has any of another batch."""
     weights = weights_of(name, COUNTS, TASKS, Totals.of(COUNTS, TASKS))
     np.testing.assert_allclose(weights, BY_HAND[name], rtol=1e-15)
+    nothing = np.zeros(4, np.int64)
+    assert not weights_of(name, nothing, TASKS, Totals.of(nothing, TASKS)).any()
 
 
 @pytest.mark.long

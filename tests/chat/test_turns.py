@@ -81,37 +81,35 @@ def test_answers_that_are_none(answer: str) -> None:
         turn_of(answer)
 
 
-def test_conversations_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, status: int, **content: Any) -> list[Any]:
+    """Have every request refused; the list of those that came."""
     import httpx2
 
-    def refuse(request: httpx2.Request) -> httpx2.Response:
-        error = {"error": {"code": "context_length_exceeded", "message": "too much"}}
-        return httpx2.Response(400, json=error)
+    came: list[Any] = []
 
-    made = httpx2.AsyncClient
-    transport = httpx2.MockTransport(refuse)
-    monkeypatch.setattr(httpx2, "AsyncClient", lambda **options: made(transport=transport))
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        came.append(request)
+        return httpx2.Response(status, **content)
+
+    made, transport = httpx2.AsyncClient, httpx2.MockTransport(answer)
+    monkeypatch.setattr(
+        httpx2, "AsyncClient", lambda **given: made(transport=transport, headers=given["headers"])
+    )
+    return came
+
+
+def test_conversations_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = {"code": "context_length_exceeded", "message": "too much"}
+    refuse(monkeypatch, 400, json={"error": error})
     with pytest.raises(LongError, match="context_length_exceeded"):
         asyncio.run(ChatEndpoint("http://h/v1", "m").ask_for_turn(BODY))
 
 
 def test_a_key_is_never_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    import httpx2
-
     monkeypatch.setenv("A_KEY", "sk-secret")
-    seen: list[str] = []
-
-    def refuse(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request.headers["Authorization"])
-        return httpx2.Response(401, text="wrong key sk-secret")
-
-    made = httpx2.AsyncClient
-    transport = httpx2.MockTransport(refuse)
-    monkeypatch.setattr(
-        httpx2, "AsyncClient", lambda **given: made(transport=transport, headers=given["headers"])
-    )
+    came = refuse(monkeypatch, 401, text="wrong key sk-secret")
     endpoint = ChatEndpoint("http://h/v1", "m", key_variable="A_KEY")
     with pytest.raises(InfrastructureError, match="401 wrong key KEY") as raised:
         asyncio.run(endpoint.ask_for_turn(BODY))
-    assert seen == ["Bearer sk-secret"]
+    assert [request.headers["Authorization"] for request in came] == ["Bearer sk-secret"]
     assert "sk-secret" not in str(raised.value)

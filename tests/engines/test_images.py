@@ -1,7 +1,6 @@
 """Images in the embedded engine: log-probabilities, and what is computed once or never shared."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from tests.engines.driving import PROMPT, each, running
 from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Completion, Sampling
-from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError
 from turnwise.tokens import Image
@@ -22,7 +20,6 @@ from tests.vision_models import (
     image,
     noise,
     own_logprobs,
-    save_vision_model,
     told,
     vision_model,
 )
@@ -133,15 +130,15 @@ async def test_a_session_whose_image_changes_keeps_what_is_before_it(
         assert engine.counters.computed == computed + new
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("family", ["llava", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
-async def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
-    save_vision_model(tmp_path / family, family, positions=8192)
-    model, tokenizer = vision_model(tmp_path / family, family)
-    words = [5 + index % 200 for index in range(PREFILL_TOKENS - 8)]
-    ids, images = told(model, words, noise(3, (16, 48)), AFTER)
-    assert images[0].start < PREFILL_TOKENS < images[0].end
-    async with running(model, 1, PREFILL_TOKENS + 100, tokenizer=tokenizer) as engine:
+@pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
+async def test_an_image_may_be_cut_by_a_prefill(
+    models: Models, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = models[family]
+    ids, images = told(model, BEFORE, noise(3, (16, 48)), AFTER)
+    assert images[0].length > 1
+    monkeypatch.setattr("turnwise.engines.batches.PREFILL_TOKENS", images[0].start + 1)
+    async with running(model, 1, tokenizer=tokenizer) as engine:
         engine.open("s")
         done = await turn(engine, "s", ids, images)
         assert_own(done, model, [*ids, *done.tokens], images)

@@ -88,24 +88,14 @@ async def test_lockstep_is_bit_identical_whatever_tools_take(
     assert all(len(turns) >= 3 for turns in records[0].values())
 
 
-async def test_an_idle_session_gives_up_its_place_and_comes_back() -> None:
-    model = tiny_model("mistral")
-    async with running(model, max_sequences=1, deterministic=False) as engine:
-        engine.open("idle")
-        first = await sample(engine, PROMPT, 5, "idle")
-        assert_logprobs(model, PROMPT[:4], await once(engine, PROMPT[:4], 30))
-        assert engine.evictions == 1
-        history = [*PROMPT, *first.tokens, 9]
-        await checked(engine, model, history, 5, "idle")
-
-
 async def test_the_session_idle_for_longest_gives_up_its_place() -> None:
-    async with running(tiny_model("qwen3"), max_sequences=2, deterministic=False) as engine:
+    model = tiny_model("qwen3")
+    async with running(model, max_sequences=2, deterministic=False) as engine:
 
         async def turn(name: str) -> int:
             """Tokens computed for two sampled ones after a prompt that may be cached."""
             before = engine.counters.computed
-            await sample(engine, PROMPT, 2, name)
+            await checked(engine, model, PROMPT, 2, name)
             return engine.counters.computed - before
 
         for name in "abc":
@@ -289,16 +279,20 @@ async def test_weights_change_while_lockstep_waits() -> None:
         assert_logprobs(other, PROMPT, completion)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("deterministic", [True, False])
-async def test_an_episode_goes_on_with_new_weights(deterministic: bool) -> None:
-    """Weights change between two turns of an episode: what is cached is computed again, so the next
-    turn is that of the new weights alone, over the whole history."""
+async def test_an_episode_goes_on_with_new_weights(deterministic: bool, in_place: bool) -> None:
+    """Weights change between two turns of an episode, those of the engine's own model by whoever
+    trains it too: what is cached is computed again, so the next turn is that of the new weights
+    alone, over the whole history."""
     model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
     old = tiny_model("qwen3")
     async with running(model, deterministic=deterministic) as engine:
         engine.open("s")
         first = await sample(engine, PROMPT, 6)
-        await engine.load_weights(dict(other.state_dict()), 1)
+        if in_place:
+            model.load_state_dict(other.state_dict())
+        await engine.load_weights({} if in_place else dict(other.state_dict()), 1)
         before = engine.counters.computed
         history = [*PROMPT, *first.tokens, 9, 7]
         second = await sample(engine, history, 6)

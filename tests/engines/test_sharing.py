@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tests.engines.driving import assert_logprobs, checked, each, running, sample
+from tests.engines.driving import checked, each, running, sample
 from tests.forward.models_for_tests import tiny_model
-from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.forward.small_llama import SmallLlama
 
@@ -27,9 +26,7 @@ async def test_who_comes_later_copies_the_prompt(family: str) -> None:
         """Tokens put through the model for three sampled ones."""
         before = engine.counters.computed
         engine.open(name)
-        sampling = Sampling(max_tokens=3, seed=len(name))
-        completion = await engine.generate(prompt, sampling, session=name)
-        assert_logprobs(model, prompt, completion)
+        await checked(engine, model, prompt, 3, name, seed=len(name))
         return engine.counters.computed - before
 
     async with running(model, max_sequences=8, deterministic=False) as engine:

@@ -55,28 +55,33 @@ FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def tiny_model(family: str, seed: int = 0, positions: int = 512) -> PreTrainedModel:
-    """A random float32 model with two layers, grouped-query attention and peaked logits."""
-    config_class, model_class, options = FAMILIES[family]
-    config = config_class(
-        vocab_size=VOCABULARY,
-        hidden_size=48,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=positions,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-        **options,
-    )
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "initializer_range": 0.3,
+}
+
+
+def random_model(kind: tuple[Any, Any, dict[str, Any]], seed: int, **changes: Any) -> Any:
+    """A float32 model of a kind: classes of configuration and model, and options. Two layers,
+    grouped-query attention and peaked logits, unless options or changes have it otherwise."""
+    config_class, model_class, options = kind
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model: PreTrainedModel = model_class(config)
-    return model.eval()
+        return model_class(config_class(**(SIZES | options | changes))).eval()
+
+
+def tiny_model(family: str, seed: int = 0, positions: int = 512) -> PreTrainedModel:
+    """A random model in whose texts no token is special."""
+    special = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    positions_too = {**special, "max_position_embeddings": positions}
+    model: PreTrainedModel = random_model(FAMILIES[family], seed, **positions_too)
+    return model
 
 
 def tiny_tokenizer(folder: Path) -> PreTrainedTokenizerFast:

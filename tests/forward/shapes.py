@@ -12,7 +12,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from tests.forward.models_for_tests import VOCABULARY
+from tests.forward.models_for_tests import random_model
 from tests.rounding import excess
 from turnwise.forward.cache import PADDING, CacheExtent
 from turnwise.forward.runner import Runner
@@ -44,40 +44,13 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 def shaped(shape: str | tuple[Any, Any, dict[str, Any]], **changes: Any) -> PreTrainedModel:
     """A random model, of one of SHAPES; weights of norms are random too."""
-    config_class, model_class, options = SHAPES[shape] if isinstance(shape, str) else shape
-    sizes = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 48,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.3,
-    }
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model: PreTrainedModel = model_class(config_class(**(sizes | options | changes)))
-        for weight in model.parameters():
-            if weight.ndim == 1:
-                torch.nn.init.uniform_(weight, 0.5, 1.5)
-    return model.eval()
-
-
-def model_logprobs(model: PreTrainedModel, history: list[int]) -> torch.Tensor:
-    """Log-probabilities after the last token, from a forward pass without a cache."""
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([history]), use_cache=False).logits[0, -1]
-    return logits.double().log_softmax(-1)
-
-
-def distance(found: Found, model: PreTrainedModel) -> float:
-    """How far they are at most from those of a model's own forward pass."""
-    return max(
-        float((logprobs - model_logprobs(model, history)).abs().max())
-        for history, logprobs in found
-    )
+    kind = SHAPES[shape] if isinstance(shape, str) else shape
+    model: PreTrainedModel = random_model(kind, 0, **{"max_position_embeddings": 64} | changes)
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.ndim == 1:
+            torch.nn.init.uniform_(weight, 0.5, 1.5, generator)
+    return model
 
 
 def off(found: Found, model: PreTrainedModel, dtype: torch.dtype = torch.float32) -> float:

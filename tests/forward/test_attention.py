@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
 
+from tests.forward.models_for_tests import random_model
 from tests.learning.building import load_model
 from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.logprobs import token_logprobs
@@ -57,35 +58,36 @@ def test_layers_are_recomputed_by_the_older_name_of_transformers_too() -> None:
 
 
 SWITCH = 32
-SIZES: dict[str, Any] = {
-    "vocab_size": 50,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-    "pad_token_id": None,
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [2.0, 4.0, 6.0, 8.0],
+    "original_max_position_embeddings": SWITCH,
+}
+SWITCHING: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "dynamic": (
+        LlamaConfig,
+        LlamaForCausalLM,
+        {"rope_parameters": DYNAMIC, "max_position_embeddings": SWITCH},
+    ),
+    "longrope": (
+        Phi3Config,
+        Phi3ForCausalLM,
+        {
+            "rope_parameters": LONGROPE,
+            "max_position_embeddings": 128,
+            "original_max_position_embeddings": SWITCH,
+        },
+    ),
 }
 
 
 def switching(kind: str) -> Any:
     """A model whose angles change beyond SWITCH tokens."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        if kind == "dynamic":
-            rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
-            config = LlamaConfig(**SIZES, rope_parameters=rope, max_position_embeddings=SWITCH)
-            return LlamaForCausalLM(config).eval()
-        factors = {"short_factor": [1.0] * 4, "long_factor": [2.0, 4.0, 6.0, 8.0]}
-        rope = {"rope_type": "longrope", "rope_theta": 1e4, **factors}
-        config = Phi3Config(
-            **SIZES,
-            max_position_embeddings=128,
-            original_max_position_embeddings=SWITCH,
-            rope_parameters={**rope, "original_max_position_embeddings": SWITCH},
-        )
-        return Phi3ForCausalLM(config).eval()
+    sizes = {"vocab_size": 50, "hidden_size": 32, "head_dim": 8, "pad_token_id": None}
+    return random_model(SWITCHING[kind], 0, **sizes)
 
 
 @torch.no_grad()

@@ -101,14 +101,6 @@ def test_moves_are_made_all_at_once() -> None:
     assert cache.layers[0].values[1, :7, 2].tolist() == [-4, -5, -6, -1, -2, -3, -4]
 
 
-def test_copy_gives_runs_columns_of_another() -> None:
-    cache = filled()
-    cache.copy(RUNS[1], [RUNS[0], RUNS[3]], slice(1, 4))
-    assert stored(cache)[:6] == [1, 8, 9, 10, 5, 6]
-    assert stored(cache)[18:] == [19, 8, 9, 10, 23, 24]
-    assert stored(cache)[6:18] == list(range(7, 19))
-
-
 def test_a_cache_without_placement_refuses() -> None:
     with pytest.raises(RuntimeError, match="placement"):
         PoolCache(1, TOKENS).update(numbered(1, 1), numbered(1, 1), 0)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.forward.shapes import SHAPES, follow, off, shaped
-from tests.rounding import assert_rounding, excess
+from tests.forward.shapes import follow, off, shaped
+from tests.rounding import assert_rounding
 from turnwise.forward.equality import allowed, sensitivities
 from turnwise.forward.runner import Runner
 
@@ -50,7 +50,7 @@ BREAKS = (
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ["llama", "qwen3 with a window"])
 @pytest.mark.parametrize("break_it", BREAKS)
 def test_a_real_error_is_far_beyond_rounding(shape: str, break_it: Any) -> None:
     model = shaped(shape)
@@ -60,22 +60,6 @@ def test_a_real_error_is_far_beyond_rounding(shape: str, break_it: Any) -> None:
     with torch.no_grad():
         break_it(broken)
     assert off(found, broken) > 3
-
-
-def test_positions_that_are_off_by_one_are_far_beyond_rounding() -> None:
-    """Turning all heads by one place more changes nothing; turning queries alone does."""
-    model = shaped("llama")
-    ids = torch.arange(20)[None] * 7 % 290
-
-    def logits(one: Any, positions: torch.Tensor) -> list[torch.Tensor]:
-        with torch.no_grad():
-            return [one(input_ids=ids, position_ids=positions, use_cache=False).logits[0]]
-
-    places = torch.arange(20)[None]
-    later = places + (places > 9)
-    assert excess(logits(model, places), model, lambda exact: logits(exact, places)) <= 1
-    assert excess(logits(model, places + 1), model, lambda exact: logits(exact, places)) <= 1
-    assert excess(logits(model, later), model, lambda exact: logits(exact, places)) > 100
 
 
 @pytest.mark.parametrize("count", [16, 1024, 65536])

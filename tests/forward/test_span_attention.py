@@ -1,6 +1,5 @@
 """Attention by spans of the cache: where a model can have it, and that others do without."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,11 +9,9 @@ from transformers.integrations import sdpa_attention
 
 from benchmarks.tiny_models import tiny_config
 from benchmarks.tiny_models import tiny_model as architecture
-from tests.engines.driving import PROMPT, assert_logprobs, running
+from tests.engines.driving import PROMPT, checked, each, running
 from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import follow, off, shaped
-from turnwise.engines.base import Sampling
-from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.forward.attention import attending
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.runner import IN_SPANS, Runner, attend_in_spans
@@ -79,16 +76,11 @@ async def test_histories_of_all_lengths_are_seen_by_each(kind: str, by_spans: bo
     model = made(kind)
     assert spans_of(model) == by_spans
 
-    async def turn(engine: EmbeddedEngine, index: int) -> None:
-        prompt = (PROMPT * 20)[: 3 + 40 * index]
-        sampling = Sampling(max_tokens=5, seed=index)
-        completion = await engine.generate(prompt, sampling, session=str(index))
-        assert_logprobs(model, prompt, completion)
-
+    prompts = [(PROMPT * 20)[: 3 + 40 * index] for index in range(5)]
     async with running(model, max_sequences=5) as engine:
-        for index in range(5):
-            engine.open(str(index))
-        await asyncio.gather(*(turn(engine, index) for index in range(5)))
+        await each(
+            engine, 5, lambda one: checked(engine, model, prompts[one], 5, str(one), seed=one)
+        )
 
 
 @pytest.mark.long

@@ -23,17 +23,38 @@ def tensors() -> tuple[Tensor, Tensor, Tensor]:
     return hidden.requires_grad_(), weight.requires_grad_(), targets
 
 
-@pytest.mark.parametrize("rows", [1, 3, 7, 100])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_values_and_gradients(rows: int, temperature: float) -> None:
+ROWS = [[1, 4, 7], [], [0, 1, 2, 3], [9], [5, 10], [], [2, 8]]
+
+
+def sets(targets: Tensor) -> KeptTokens:
+    """Some tokens, and the target, or all."""
+    pairs = zip(ROWS, targets.tolist(), strict=True)
+    return KeptTokens.of([sorted({*row, target}) if row else [] for row, target in pairs])
+
+
+def by_hand(logits: Tensor, targets: Tensor, kept: KeptTokens | None) -> tuple[Tensor, Tensor]:
+    """Each row by itself: log-softmax over its own tokens."""
+    logprobs, entropies = [], []
+    for row, target in enumerate(targets.tolist()):
+        among = [] if kept is None else kept[row : row + 1].ids.tolist()
+        ids = among or list(range(logits.shape[1]))
+        own = logits[row, ids].log_softmax(-1)
+        logprobs.append(own[ids.index(target)])
+        entropies.append(-(own.exp() * own).sum())
+    return torch.stack(logprobs), torch.stack(entropies)
+
+
+@pytest.mark.parametrize("among_some", [False, True], ids=["all", "kept"])
+@pytest.mark.parametrize(("rows", "temperature"), [(1, 1.0), (3, 0.7), (7, 1.0), (100, 0.7)])
+def test_values_and_gradients(rows: int, temperature: float, among_some: bool) -> None:
     hidden, weight, targets = tensors()
-    logprobs, entropies = token_scores(hidden, weight, targets, temperature, rows)
-    whole = (hidden @ weight.t() / temperature).log_softmax(-1)
-    torch.testing.assert_close(logprobs, whole.gather(1, targets[:, None])[:, 0])
-    torch.testing.assert_close(entropies, -(whole.exp() * whole).sum(-1))
+    kept = sets(targets) if among_some else None
+    given = targets, temperature, rows, kept
+    exact = by_hand(hidden @ weight.t() / temperature, targets, kept)
+    for found, expected in zip(token_scores(hidden, weight, *given), exact, strict=True):
+        torch.testing.assert_close(found, expected)
     assert torch.autograd.gradcheck(
-        lambda states, matrix: token_scores(states, matrix, targets, temperature, rows),
-        (hidden, weight),
+        lambda states, matrix: token_scores(states, matrix, *given), (hidden, weight)
     )
 
 
@@ -70,26 +91,6 @@ def test_logits_beyond_the_range_of_exponentials() -> None:
     assert torch.isfinite(entropies).all()
     gradients = torch.autograd.grad((logprobs + entropies).sum(), (hidden, weight))
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
-
-
-ROWS = [[1, 4, 7], [], [0, 1, 2, 3], [9], [5, 10], [], [2, 8]]
-
-
-def sets(targets: Tensor) -> KeptTokens:
-    """Some tokens, and the target, or all."""
-    pairs = zip(ROWS, targets.tolist(), strict=True)
-    return KeptTokens.of([sorted({*row, target}) if row else [] for row, target in pairs])
-
-
-def by_hand(logits: Tensor, targets: Tensor, kept: KeptTokens) -> tuple[Tensor, Tensor]:
-    """Each row by itself: log-softmax over its own tokens."""
-    logprobs, entropies = [], []
-    for row, target in enumerate(targets.tolist()):
-        ids = kept[row : row + 1].ids.tolist() or list(range(logits.shape[1]))
-        own = logits[row, ids].log_softmax(-1)
-        logprobs.append(own[ids.index(target)])
-        entropies.append(-(own.exp() * own).sum())
-    return torch.stack(logprobs), torch.stack(entropies)
 
 
 def test_sets_are_taken_by_place_and_joined() -> None:
@@ -129,28 +130,16 @@ def test_logits_above_all_that_are_left() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows", [1, 3, 7])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_values_and_gradients_over_what_was_kept(rows: int, temperature: float) -> None:
-    hidden, weight, targets = tensors()
-    kept = sets(targets)
-    given = targets, temperature, rows, kept
-    exact = by_hand(hidden @ weight.t() / temperature, targets, kept)
-    for found, expected in zip(token_scores(hidden, weight, *given), exact, strict=True):
-        torch.testing.assert_close(found, expected)
-    assert torch.autograd.gradcheck(
-        lambda states, matrix: token_scores(states, matrix, *given), (hidden, weight)
-    )
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", "gemma2"])
 @pytest.mark.parametrize("chunk", [1, 1 << 24], ids=["in chunks", "at once"])
-def test_log_probabilities_of_a_model_are_those_of_plain_torch(family: str, chunk: int) -> None:
+@pytest.mark.parametrize("among_some", [False, True], ids=["all", "kept"])
+def test_log_probabilities_of_a_model_are_those_of_plain_torch(
+    family: str, chunk: int, among_some: bool
+) -> None:
     """A plain output layer, and one whose logits are bounded; with entropies and gradients."""
     model, other = load_model(family), load_model(family)
     ids = torch.arange(1, TOKENS + 2)
-    kept = sets(ids[1:])
+    kept = sets(ids[1:]) if among_some else None
     every = torch.ones(1, TOKENS, dtype=torch.bool)
     found = token_logprobs(
         model,

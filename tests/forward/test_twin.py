@@ -14,6 +14,7 @@ from transformers import (
 )
 
 from benchmarks.tiny_models import tiny_model
+from tests.forward.models_for_tests import random_model
 from turnwise.errors import NotSupportedError
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.twin import FURTHEST, shallow_twin_of, twin_of
@@ -22,6 +23,8 @@ DEEP = 7
 SLIDING, FULL = "sliding_attention", "full_attention"
 EACH = [SLIDING, SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL]
 LATENT = {
+    "num_key_value_heads": 4,
+    "head_dim": 8,
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
     "qk_rope_head_dim": 8,
@@ -35,30 +38,14 @@ LATENT = {
     "first_k_dense_replace": 2,
 }
 KINDS: dict[str, tuple[Any, Any, dict[str, Any], int]] = {
-    "all layers alike": (MistralConfig, MistralForCausalLM, {"num_key_value_heads": 2}, 2),
-    "a full one among windows": (
-        Gemma3TextConfig,
-        Gemma3ForCausalLM,
-        {"layer_types": EACH, "num_key_value_heads": 2, "head_dim": 8},
-        4,
-    ),
+    "all layers alike": (MistralConfig, MistralForCausalLM, {}, 2),
+    "a full one among windows": (Gemma3TextConfig, Gemma3ForCausalLM, {"layer_types": EACH}, 4),
     "experts behind two dense ones": (DeepseekV3Config, DeepseekV3ForCausalLM, LATENT, 3),
 }
 
 
 def deep(kind: str, seed: int = 0) -> Any:
-    config_class, model_class, options, _ = KINDS[kind]
-    config = config_class(
-        vocab_size=100,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=DEEP,
-        num_attention_heads=4,
-        **options,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return model_class(config).eval()
+    return random_model(KINDS[kind][:3], seed, num_hidden_layers=DEEP)
 
 
 @pytest.mark.parametrize("kind", KINDS)

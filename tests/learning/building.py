@@ -20,17 +20,19 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.forward.models_for_tests import random_model
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.credits import estimate
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import UpdateReport
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 VOCABULARY = 50
-GRPO = make_algorithm("grpo", {})
+GRPO, PPO = make_algorithm("grpo", {}), make_algorithm("ppo", {})
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 """Three groups that differ."""
 ARRAYS = {one.name for one in fields(Tokens)}
@@ -43,23 +45,15 @@ FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 def load_model(family: str = "qwen3", dtype: torch.dtype = torch.float32, **options: Any) -> Any:
     """A tiny model of a family with peaked logits, the same each time."""
-    config_class, model_class, own = FAMILIES[family]
-    config = config_class(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=256,
-        initializer_range=0.2,
-        **own,
-        **options,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        return model_class(config).to(dtype).eval()
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "head_dim": 8,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.2,
+    }
+    return random_model(FAMILIES[family], seed=1, **sizes, **options).to(dtype)
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
@@ -170,7 +164,18 @@ def update(
     trained: PolicyLearner, groups: Sequence[Group], *given: Any, **options: Any
 ) -> UpdateReport:
     """One step on groups of which nothing was measured."""
-    return trained.update(groups, estimate(groups, Signals(), trained.algorithm), *given)
+    credits = estimate(groups, Signals(), trained.algorithm)
+    return trained.update(groups, credits, *given, **options)
+
+
+Step = tuple[list[Group], Signals, Credits]
+"""What a critic learns from."""
+
+
+def credited(critic: Critic, groups: list[Group]) -> Step:
+    """A step of PPO with a critic's values."""
+    signals = critic.measure(groups)
+    return groups, signals, estimate(groups, signals, PPO)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:

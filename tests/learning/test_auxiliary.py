@@ -24,9 +24,7 @@ from turnwise.learning.auxiliary import (
     demonstrations_of_step,
     observed_tokens,
 )
-from turnwise.learning.credits import estimate
 from turnwise.learning.selection import kept_groups
-from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group
 
@@ -89,8 +87,7 @@ def test_metrics_are_means_over_all_tokens_of_all_updates() -> None:
     algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
     trained = learner(algorithm, updates_per_step=2, learning_rate=1e-30)
     groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), algorithm)
-    metrics = trained.update(groups, credits, MIXED).metrics
+    metrics = update(trained, groups, MIXED).metrics
     assert metrics["policy/updates"] == 2
     for term in COEFFICIENTS:
         chosen = wanted(term, groups, DEMONSTRATIONS)
@@ -101,9 +98,7 @@ def test_metrics_are_means_over_all_tokens_of_all_updates() -> None:
 
 
 def test_they_are_off_unless_asked_for() -> None:
-    groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), grpo())
-    metrics = learner(grpo()).update(groups, credits, MIXED).metrics
+    metrics = update(learner(grpo()), make_groups(REWARDS), MIXED).metrics
     assert not [name for name in metrics if name.startswith("auxiliary")]
     assert make_algorithm("echo", {}).observation_coefficient == 0.1
     assert make_algorithm("vapo", {}).success_coefficient == 0.1
@@ -158,13 +153,10 @@ def test_a_group_that_compares_nothing_still_predicts_its_observations() -> None
 
 
 def test_a_term_that_is_not_finite_is_skipped_and_named() -> None:
-    algorithm = grpo(observation_coefficient=0.1)
-    trained = learner(algorithm)
-    groups = make_groups([[1.0, 1.0]])
-    credits = estimate(groups, Signals(), algorithm)
+    trained = learner(grpo(observation_coefficient=0.1))
     with torch.no_grad():
         trained.model.lm_head.weight.fill_(torch.nan)
-    report = trained.update(groups, credits)
+    report = update(trained, make_groups([[1.0, 1.0]]))
     assert report.metrics["policy/updates"] == 0
     assert report.problems[0].startswith("the loss is not finite in g0 episode")
     assert all(p.grad is None for p in trained.model.parameters())

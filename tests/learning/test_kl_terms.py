@@ -11,7 +11,6 @@ import torch
 from tests.learning import building
 from tests.learning.building import load_model, make_groups, put, weights, with_one
 from turnwise.algorithms import make_algorithm
-from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
@@ -183,22 +182,3 @@ def test_a_skipped_update_in_the_loss_leaves_the_coefficient() -> None:
     groups = with_one(groups, 0, 0, logprob=put(tokens.logprob, tokens.mask, np.inf))
     assert step(trained, groups).problems
     assert trained.kl_coefficient == 0.2
-
-
-@pytest.mark.long
-def test_adapters_are_their_own_reference() -> None:
-    peft = pytest.importorskip("peft")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = peft.LoraConfig(r=2, target_modules="all-linear")
-        model = peft.get_peft_model(load_model("llama"), config)
-    adapted = PolicyLearner(model, None, LearningConfig(learning_rate=1e-2), IN_REWARD, 0.7)
-    plain = learner(IN_REWARD)
-    for seed in (0, 1):
-        groups = make_groups(REWARDS, seed)
-        found, expected = measured(adapted, groups), measured(plain, groups)
-        for member in groups[0].graded:
-            rewards = found.of(member).token_rewards
-            np.testing.assert_allclose(rewards, expected.of(member).token_rewards, atol=1e-5)
-        step(adapted, groups)
-        step(plain, groups)

@@ -17,9 +17,6 @@ from turnwise.storage import checkpoint
 
 pytestmark = pytest.mark.numbers
 
-PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
-"""peft asks transformers by an old name."""
-
 
 def updated_once(model: Any, **options: Any) -> tuple[PolicyLearner, Any]:
     algorithm = options.pop("algorithm", GRPO)
@@ -69,29 +66,6 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing(family: str) -> N
     assert not any(m.training for m in learner.model.modules() if not list(m.children()))
 
 
-def test_offloaded_activations_are_moved_and_change_nothing() -> None:
-    """What layers keep for the backward pass is packed by the offload, not by hooks outside it."""
-
-    def updated(offload: bool) -> tuple[int, float]:
-        model = load_model("gemma2")
-        recompute_layers(model)
-        model.offload_activations = offload
-        kept: list[torch.Tensor] = []
-
-        def keep(tensor: torch.Tensor) -> torch.Tensor:
-            kept.append(tensor)
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            report = updated_once(model)[1]
-        return len(kept), gradient_norm(report)
-
-    (most, norm), (rest, same) = updated(False), updated(True)
-    assert same == norm
-    assert rest < most
-
-
-@PEFT_WARNS
 @pytest.mark.parametrize("recompute", [False, True])
 def test_lora_trains_its_adapters_alone(recompute: bool) -> None:
     model = load_model()
@@ -113,7 +87,6 @@ def test_lora_trains_its_adapters_alone(recompute: bool) -> None:
     assert update(learner, groups).metrics["policy/kl_reference"] > 1e-5
 
 
-@PEFT_WARNS
 def test_a_lora_checkpoint_loads_like_any_model(tokenizer: Any, tmp_path: Path) -> None:
     load_model().save_pretrained(tmp_path / "base")
     base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")

@@ -2,7 +2,6 @@
 
 import copy
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 import torch
 
 from tests.fakes import save_small_model
-from tests.learning.building import GRPO, REWARDS, load_model, make_groups, update
-from turnwise.algorithms import make_algorithm
+from tests.learning.building import GRPO, REWARDS, credited, load_model, make_groups, update
 from turnwise.config import (
     CriticConfig,
     ImplicitRewardConfig,
@@ -21,7 +19,7 @@ from turnwise.config import (
     SftConfig,
 )
 from turnwise.errors import ConfigError
-from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import Optimizer
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.sft import SupervisedLearner
@@ -31,7 +29,6 @@ from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
-PPO = make_algorithm("ppo", {})
 RATE, UPDATES = 1e-6, 20
 
 
@@ -100,12 +97,7 @@ def critic() -> Any:
     made = Critic(lower(), CriticConfig(learning_rate=RATE), LearningConfig())
     torch.nn.init.ones_(made.head.weight)
 
-    def step(seed: int) -> dict[str, float]:
-        groups = make_groups(REWARDS, seed=seed)
-        signals = made.measure(groups)
-        return made.update(groups, signals, estimate(groups, signals, PPO))
-
-    return made, step, made
+    return made, lambda seed: made.update(*credited(made, make_groups(REWARDS, seed))), made
 
 
 def implicit_reward() -> Any:
@@ -137,11 +129,8 @@ NAMES = [*list(LEARNERS)[:-1], pytest.param("implicit_reward", marks=WING)]
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(name: str) -> None:
-    assert_resumes_exactly(name, lambda: LEARNERS[name]())
-
-
-def assert_resumes_exactly(name: str, make: Callable[[], Any]) -> None:
     """Model and state are saved after two updates; what is between two numbers of bfloat16 too."""
+    make = LEARNERS[name]
     whole, step, model = make()
     for seed in range(2):
         metrics = step(seed)

@@ -24,7 +24,6 @@ from tests.learning.building import (
     with_one,
 )
 from turnwise.algorithms import Algorithm, make_algorithm, table
-from turnwise.algorithms.parts import SELF_TEACHERS
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
@@ -72,15 +71,14 @@ def test_updates_raise_the_probability_of_what_was_rewarded() -> None:
 
 
 def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update() -> None:
-    once, twice = (learner(updates_per_step=count) for count in (1, 2))
     groups = make_groups([[1.0, 0.0]])
-    credits = estimate(groups, Signals(), GRPO)
-    report = once.update(groups, credits)
-    again = twice.update([*groups, *groups], credits)
-    assert report.metrics["policy/logprob_gap"] > 0.1
-    assert again.metrics["policy/logprob_gap"] == report.metrics["policy/logprob_gap"]
-    assert again.metrics["policy/updates"] == 2
-    assert again.metrics["policy/approx_kl"] != report.metrics["policy/approx_kl"]
+    once, twice = (
+        update(learner(updates_per_step=count), groups * count).metrics for count in (1, 2)
+    )
+    assert once["policy/logprob_gap"] > 0.1
+    assert twice["policy/logprob_gap"] == once["policy/logprob_gap"]
+    assert twice["policy/updates"] == 2
+    assert twice["policy/approx_kl"] != once["policy/approx_kl"]
 
 
 def test_extremes_are_of_all_micro_batches() -> None:
@@ -95,12 +93,11 @@ def test_extremes_are_of_all_micro_batches() -> None:
 def test_two_epochs_are_two_passes_over_the_same_shares() -> None:
     """With ratios to the policy that sampled they are two updates on the same trajectories."""
     groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), GRPO)
     twice, once = (learner(epochs=epochs, updates_per_step=2) for epochs in (2, 1))
-    report = twice.update(groups, credits)
-    once.update(groups, credits)
+    report = update(twice, groups)
+    update(once, groups)
     assert not torch.equal(weights(once.model), weights(twice.model))
-    once.update(groups, credits)
+    update(once, groups)
     assert report.metrics["policy/updates"] == 4
     assert torch.equal(weights(once.model), weights(twice.model))
 
@@ -111,9 +108,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_named() -> None:
     tokens = groups[1].trajectories[1].tokens
     logprob = put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
     groups = with_one(groups, 1, 1, logprob=logprob)
-    credits = estimate(groups, Signals(), GRPO)
-    trained = learner(updates_per_step=3, tokens_per_micro_batch=64)
-    report = trained.update(groups, credits)
+    report = update(learner(updates_per_step=3, tokens_per_micro_batch=64), groups)
     assert report.metrics["policy/skipped_updates"] == 1
     assert report.metrics["policy/updates"] == 2
     assert report.problems == ["the loss is not finite in g1 episode 1"]
@@ -124,15 +119,13 @@ def test_a_skipped_update_leaves_weights_and_optimizer_untouched() -> None:
     """The longest comes last, when the other micro-batches have left their gradients."""
     trained = learner(tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), GRPO)
-    trained.update(groups, credits)
+    update(trained, groups)
     before, state = weights(trained.model), copy.deepcopy(trained.state())
     members = [member for group in groups for member in group.trajectories]
     longest = max(members, key=lambda member: len(member.tokens))
     endless = changed(longest, logprob=put(longest.tokens.logprob, longest.tokens.mask, np.inf))
     broken = each(groups, lambda member: endless if member is longest else member)
-    report = trained.update(broken, credits)
-    assert report.metrics["policy/updates"] == 0
+    assert update(trained, broken).metrics["policy/updates"] == 0
     assert torch.equal(before, weights(trained.model))
     torch.testing.assert_close(trained.state(), state, rtol=0, atol=0)
     assert all(p.grad is None for p in trained.model.parameters())
@@ -140,12 +133,10 @@ def test_a_skipped_update_leaves_weights_and_optimizer_untouched() -> None:
 
 def test_a_gradient_that_is_not_finite_is_skipped() -> None:
     trained = learner()
-    groups = make_groups(REWARDS)
-    credits = estimate(groups, Signals(), GRPO)
     first = trained.optimizer.parameters[0]
     first.register_hook(lambda gradient: gradient * torch.inf)
     before = weights(trained.model)
-    report = trained.update(groups, credits)
+    report = update(trained, make_groups(REWARDS))
     assert report.metrics["policy/skipped_updates"] == 1
     assert "gradient's norm" in report.problems[0]
     assert torch.equal(before, weights(trained.model))
@@ -206,7 +197,7 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(name: str) -> 
         with pytest.raises(ConfigError, match="needs reward_weights"):
             estimate(groups, Signals(), algorithm)
         return
-    if algorithm.needs - {"turn_rewards", *SELF_TEACHERS}:  # without rewards, outcomes count
+    if algorithm.part("estimator").needs - {"turn_rewards"}:  # without these, outcomes count
         needs = "critic|rewards per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             estimate(groups, Signals(), algorithm)
@@ -336,11 +327,8 @@ def test_observations_after_the_last_action_have_no_influence() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_the_temperature_is_that_of_sampling(temperature: float) -> None:
-    groups = make_groups(REWARDS)
-    gradients = []
-    for given in (1.0, temperature):
-        trained = PolicyLearner(load_model(), None, LearningConfig(), GRPO, given)
-        gradients.append(change(trained, groups))
+    given = (1.0, temperature)
+    gradients = [change(learner(temperature=one), make_groups(REWARDS)) for one in given]
     assert torch.equal(*gradients) is (temperature == 0)
 
 
@@ -380,17 +368,12 @@ def test_one_group_says_nothing() -> None:
 
 def test_measuring_changes_no_update() -> None:
     """The gradient is summed in another order, and is the same."""
-    weights, metrics = [], []
-    for measure in (False, True):
-        groups = make_groups([[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]])
-        credits = estimate(groups, Signals(), GRPO)
-        config = LearningConfig(learning_rate=1e-2, tokens_per_micro_batch=64)
-        learner = PolicyLearner(load_model("qwen3"), None, config, GRPO)
-        metrics.append(learner.update(groups, credits, measure_variance=measure).metrics)
-        weights.append(torch.cat([p.detach().flatten() for p in learner.model.parameters()]))
-    assert torch.allclose(weights[0], weights[1], atol=1e-5)
-    added = set(metrics[1]) - set(metrics[0])
-    assert added == {"policy/gradient_variance", "policy/gradient_signal"}
-    total = metrics[1]["policy/gradient_variance"] + metrics[1]["policy/gradient_signal"]
-    assert math.isclose(total, metrics[1]["policy/gradient_norm"] ** 2, rel_tol=1e-3)
-    assert metrics[1]["policy/gradient_variance"] > 0
+    plain, spread = (learner(tokens_per_micro_batch=64) for _ in range(2))
+    before = update(plain, make_groups(REWARDS)).metrics
+    found = update(spread, make_groups(REWARDS), measure_variance=True).metrics
+    assert torch.allclose(weights(plain.model), weights(spread.model), atol=1e-5)
+    added = {"policy/gradient_variance", "policy/gradient_signal"}
+    assert set(found) - set(before) == added
+    total = sum(found[name] for name in added)
+    assert math.isclose(total, found["policy/gradient_norm"] ** 2, rel_tol=1e-3)
+    assert found["policy/gradient_variance"] > 0

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.building import GRPO, changed, each, load_model, make_groups, put, with_one
+from tests.learning.building import (
+    GRPO,
+    changed,
+    each,
+    learner,
+    make_groups,
+    put,
+    update,
+    weights,
+    with_one,
+)
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import TurnFacts
-from turnwise.config import LearningConfig
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
-from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import facts, kept_groups, kept_members, selection_metrics
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Source
@@ -99,11 +107,9 @@ def test_a_filtered_member_stays_in_the_baseline_and_leaves_loss_and_denominator
 
 
 def updated(groups: list[Group], **options: Any) -> torch.Tensor:
-    model = load_model()
-    credits = estimate(groups, Signals(), FINISHED)
-    learner = PolicyLearner(model, None, LearningConfig(**options), FINISHED)
-    assert learner.update(groups, credits).metrics["policy/updates"] == 1
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
+    trained = learner(FINISHED, **options)
+    assert update(trained, groups).metrics["policy/updates"] == 1
+    return weights(trained.model)
 
 
 def test_the_gradient_knows_of_a_filtered_member_by_its_reward_alone() -> None:
@@ -124,9 +130,7 @@ def test_a_batch_of_which_nothing_is_left_makes_no_update() -> None:
     groups = each(
         make_groups([[1.0, 0.0]]), lambda member: changed(member, outcome=Outcome.TRUNCATED_TIME)
     )
-    credits = estimate(groups, Signals(), FINISHED)
-    report = PolicyLearner(load_model(), None, LearningConfig(), FINISHED).update(groups, credits)
-    assert report.metrics["policy/updates"] == 0
+    assert update(learner(FINISHED), groups).metrics["policy/updates"] == 0
     assert kept_groups(groups, FINISHED) == []
     assert selection_metrics(groups, FINISHED) == {"batch/left_out": 1.0}
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,65 +17,64 @@ from turnwise.models.load import load_model
 IDS = torch.tensor([[70, 71, 72, 73]])
 
 
-def test_new_weights_are_other_files_which_may_be_deleted(tmp_path: Path) -> None:
-    for seed in range(2):
-        save_small_model(tmp_path / str(seed), seed)
-    configs = [ModelConfig(name=str(tmp_path / str(seed)), device="cpu") for seed in range(2)]
-    model, other = (load_model(config, in_files=True)[0] for config in configs)
+def loaded(folder: Path, in_files: bool = True, **options: Any) -> Any:
+    return load_model(ModelConfig(name=str(folder), device="cpu"), in_files=in_files, **options)[0]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Two models."""
+    return [save_small_model(tmp_path / str(seed), seed) for seed in range(2)]
+
+
+def test_new_weights_are_other_files_which_may_be_deleted(folders: list[Path]) -> None:
+    model, other = map(loaded, folders)
     before, expected = model(IDS).logits, other(IDS).logits
     assert not torch.equal(before, expected)
-    map_weights(model, tmp_path / "1")
-    for file in (tmp_path / "1").glob("*.safetensors"):
+    map_weights(model, folders[1])
+    for file in folders[1].glob("*.safetensors"):
         file.unlink()
     assert torch.equal(model(IDS).logits, expected)
-    put_weights(model, load_model(configs[0], in_files=True)[0])
+    put_weights(model, loaded(folders[0]))
     assert torch.equal(model(IDS).logits, before)
 
 
-def test_a_weight_that_is_not_in_the_files_is_named(tmp_path: Path) -> None:
-    save_small_model(tmp_path)
-    model, _ = load_model(ModelConfig(name=str(tmp_path), device="cpu"), in_files=True)
-    (file,) = tmp_path.glob("*.safetensors")
+def test_a_weight_that_is_not_in_the_files_is_named(folders: list[Path]) -> None:
+    model = loaded(folders[0])
+    (file,) = folders[0].glob("*.safetensors")
     found = load_file(file)
     name = next(name for name in found if "layers" in name)
     save_file({key: each for key, each in found.items() if key != name}, file)
     with pytest.raises(OSError, match=f"weight {name} is missing"):
-        map_weights(model, tmp_path)
+        map_weights(model, folders[0])
 
 
-def test_what_was_taken_of_a_model_stays_when_it_gets_other_files(tmp_path: Path) -> None:
-    for seed in range(2):
-        save_small_model(tmp_path / str(seed), seed)
-    config = ModelConfig(name=str(tmp_path / "0"), device="cpu")
-    model, _ = load_model(config, in_files=True)
+def test_what_was_taken_of_a_model_stays_when_it_gets_other_files(folders: list[Path]) -> None:
+    model = loaded(folders[0])
     taken = {name: weight.detach().to("cpu") for name, weight in model.named_parameters()}
     assert all(taken[name].data_ptr() == p.data_ptr() for name, p in model.named_parameters())
-    map_weights(model, tmp_path / "1")
-    same, _ = load_model(config)
+    map_weights(model, folders[1])
+    same = loaded(folders[0], in_files=False)
     assert all(torch.equal(taken[name], weight) for name, weight in same.named_parameters())
 
 
-def test_angles_that_are_fixed_are_no_weights(tmp_path: Path) -> None:
+def test_angles_that_are_fixed_are_no_weights(folders: list[Path]) -> None:
     """The other model's are those of other lengths."""
-    save_small_model(tmp_path)
-    file = tmp_path / "config.json"
+    file = folders[0] / "config.json"
     written = json.loads(file.read_text())
     rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
     written |= {"rope_parameters": rope, "max_position_embeddings": 8}
     file.write_text(json.dumps(written))
-    config = ModelConfig(name=str(tmp_path), device="cpu")
-    model, _ = load_model(config, longest=64, in_files=True)
+    model, other = loaded(folders[0], longest=64), loaded(folders[0])
     before = model(IDS).logits
-    other, _ = load_model(config, in_files=True)
     assert not torch.allclose(other(IDS).logits, before)
     put_weights(model, other)
     assert torch.equal(model(IDS).logits, before)
 
 
-def test_a_layer_is_visited_and_left_and_so_is_that_of_a_copy(tmp_path: Path) -> None:
+def test_a_layer_is_visited_and_left_and_so_is_that_of_a_copy(folders: list[Path]) -> None:
     """The processor by its number is another device here than the processor."""
-    save_small_model(tmp_path)
-    model, _ = load_model(ModelConfig(name=str(tmp_path), device="cpu"), in_files=True)
+    model = loaded(folders[0])
     layer = layers_of(model)[0]
     visit = _Visit(torch.device("cpu:0"))
     layer.register_forward_pre_hook(visit.begin)

@@ -8,19 +8,22 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from tests.learning.building import descend_plainly, load_model, make_groups, weights
-from turnwise.algorithms import make_algorithm
+from tests.learning.building import (
+    PPO,
+    Step,
+    credited,
+    descend_plainly,
+    load_model,
+    make_groups,
+    weights,
+)
 from turnwise.config import LearningConfig, ValueHeadConfig
-from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner, UpdateReport
-from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.value_head import ValueHead, ValueLoss
-from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 
-PPO = make_algorithm("ppo", {})
 REWARDS = [[1.0, 0.0, None], [0.5, 1.0]]
 
 
@@ -37,13 +40,8 @@ def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, 
     return learner, head
 
 
-Step = tuple[list[Group], Signals, Credits]
-
-
-def prepared(head: Critic) -> Step:
-    groups = make_groups(REWARDS)
-    signals = head.measure(groups)
-    return groups, signals, estimate(groups, signals, PPO)
+def prepared(head: ValueHead) -> Step:
+    return credited(head, make_groups(REWARDS))
 
 
 def update(learner: PolicyLearner, head: ValueHead, step: Step) -> UpdateReport:
