@@ -4,17 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    MistralConfig,
-    MistralForCausalLM,
-)
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
 
 from benchmarks.tiny_models import tiny_model
 from tests.forward.models_for_tests import random_model
+from tests.forward.test_routers import KINDS as ROUTED
 from turnwise.errors import NotSupportedError
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.twin import FURTHEST, shallow_twin_of, twin_of
@@ -22,25 +16,12 @@ from turnwise.forward.twin import FURTHEST, shallow_twin_of, twin_of
 DEEP = 7
 SLIDING, FULL = "sliding_attention", "full_attention"
 EACH = [SLIDING, SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL]
-LATENT = {
-    "num_key_value_heads": 4,
-    "head_dim": 8,
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "moe_intermediate_size": 16,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "first_k_dense_replace": 2,
-}
+DEEPSEEK = ROUTED["deepseek_v3"]
+TWO_DENSE = {"first_k_dense_replace": 2, "num_experts_per_tok": 2}
 KINDS: dict[str, tuple[Any, Any, dict[str, Any], int]] = {
     "all layers alike": (MistralConfig, MistralForCausalLM, {}, 2),
     "a full one among windows": (Gemma3TextConfig, Gemma3ForCausalLM, {"layer_types": EACH}, 4),
-    "experts behind two dense ones": (DeepseekV3Config, DeepseekV3ForCausalLM, LATENT, 3),
+    "experts behind two dense ones": (*DEEPSEEK[:2], DEEPSEEK[2] | TWO_DENSE, 3),
 }
 
 
