@@ -55,26 +55,6 @@ def test_one_greedy_episode_beside_each_group() -> None:
         assert [own.baseline for own in estimator_inputs(group, Signals())] == [beside.reward] * 4
 
 
-@pytest.mark.parametrize("name", ["greedy", "turn_replays"])
-def test_experts_are_asked_for_in_episodes_that_are_learned_from_alone(name: str) -> None:
-    plain = runner()
-    made = replace(plain, limits=plain.limits.model_copy(update={"routing_replay": True}))
-    generate = made.engine.generate
-
-    async def of_a_mixture(prompt: list[int], sampling: Sampling, *, session: str) -> Completion:
-        found = await generate(prompt, sampling, session=session)
-        if sampling.experts_from is None:
-            return found
-        count = len(prompt) + len(found.tokens) - 1 - sampling.experts_from
-        return replace(found, experts=np.zeros((count, 1, 1), np.int16))
-
-    made.engine.generate = of_a_mixture
-    seen = watch(made)
-    groups = collect(name, made)
-    turns = sum(len(member.turns) for group in groups for member in group.trajectories)
-    assert sum(sampling.experts_from is not None for sampling in seen) == turns < len(seen)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["greedy", "turn_replays"])
 def test_sampling_masks_are_asked_for_in_episodes_that_are_learned_from_alone(name: str) -> None:

@@ -18,7 +18,7 @@ def shares(logits: list[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (1.0, 1.0), (0.5, 2.0)])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (0.5, 2.0)])
 @given(own=LOGITS, theirs=LOGITS, advantage=st.floats(-2, 2))
 def test_the_gradient_has_mean_0_over_what_the_sampler_draws(
     low: float, high: float, own: list[float], theirs: list[float], advantage: float
@@ -48,12 +48,3 @@ def test_the_gradient_has_mean_0_over_what_the_sampler_draws(
         assert of_term.tolist() == pytest.approx(mean, abs=1e-9)
         found.append(torch.autograd.grad((losses + term).sum(), logits)[0] * q[drawn])
     assert torch.stack(found).sum(0).tolist() == pytest.approx([0.0] * 4, abs=1e-9)
-
-
-@given(own=LOGITS, theirs=LOGITS)
-def test_the_whole_ratio_needs_no_centering(own: list[float], theirs: list[float]) -> None:
-    logits = torch.tensor([own], dtype=torch.float64, requires_grad=True)
-    sampler = torch.tensor([theirs], dtype=torch.float64).log_softmax(-1)
-    expected(logits.log_softmax(-1), sampler, 1.0, math.inf).sum().backward()
-    assert logits.grad is not None
-    assert logits.grad.abs().max().item() < 1e-9

@@ -175,10 +175,10 @@ def test_branches_branch_again_while_there_is_room() -> None:
 
 def test_the_chance_of_a_branch_is_the_stated_one() -> None:
     """With no rise, one half: 4 tasks, 10 episodes each with 2 turns after tools."""
-    groups = rising_trees(runner(), size=40, share=0.25)
+    groups = rising_trees(runner(), size=24, share=10 / 24)
     new = [m for g in groups for m in g.trajectories if m.parent is not None and m.parent < 10]
     branches = [m for m in new if m.parent != m.episode]
-    assert abs(len(branches) - 40) < 4 * np.sqrt(80 / 4)
+    assert abs(len(branches) - 40) < 2 * np.sqrt(80 / 4)
 
 
 def test_entropy_is_estimated_from_the_first_tokens_of_the_turn() -> None:
@@ -207,11 +207,8 @@ def test_trees_repeat_with_the_seed() -> None:
         first, again = make(), make()
         for group, other in zip(first, again, strict=True):
             for member, twin in zip(group.trajectories, other.trajectories, strict=True):
-                assert (member.seed, member.parent, member.first_turn) == (
-                    twin.seed,
-                    twin.parent,
-                    twin.first_turn,
-                )
+                assert member.seed == twin.seed
+                assert (member.parent, member.first_turn) == (twin.parent, twin.first_turn)
                 np.testing.assert_array_equal(member.tokens.ids, twin.tokens.ids)
                 assert member.reward == twin.reward
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
-from turnwise.algorithms.aggregation import Totals, token_mean
 from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.outcome_advantages import grpo
-from turnwise.algorithms.registry import make_algorithm
 from turnwise_algorithms.trees import (
     arpo,
     arpo_soft,
@@ -68,35 +66,6 @@ def test_a_turn_gets_what_all_episodes_through_it_have(
 
 
 @given(forests())
-def test_soft_attribution_is_grpo_on_copies(group: list[EstimatorInput]) -> None:
-    """Every episode with all of its path sampled by itself, weighted as the aggregation does."""
-    advantages = grpo(np.array([member.total_reward for member in group]))
-    lengths = {
-        (index, turn): int((member.mask & (member.turn == turn)).sum())
-        for index, member in enumerate(group)
-        for turn in range(member.first_turn, member.turns)
-    }
-    once = np.array([member.mask.sum() for member in group], np.int64)
-    copied = np.array(
-        [
-            sum(lengths[owner(group, index, turn), turn] for turn in range(member.turns))
-            for index, member in enumerate(group)
-        ],
-        np.int64,
-    )
-    names = ["task"] * len(group)
-    weight = token_mean(once, names, Totals.of(once, names))[0]
-    copy_weight = token_mean(copied, names, Totals.of(copied, names))[0]
-    factor = copied.sum() / once.sum()
-    found = arpo_soft(group)
-    for (index, turn), length in lengths.items():
-        if length:
-            copies = sum(advantages[other] for other in through(group, index, turn))
-            expected = copies * copy_weight * factor
-            assert found[index][turn] * weight == pytest.approx(expected, abs=1e-12)
-
-
-@given(forests())
 def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[EstimatorInput]) -> None:
     """arXiv 2509.21240: 1/G sum_i 1/|H_i| sum_t A_i over copies of all tokens of each path; here
     every token stands once, with the weight 1/G of `sequence_mean_token_sum`."""
@@ -123,29 +92,6 @@ def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[EstimatorInpu
             assert found[index][turn] == pytest.approx(copies, abs=1e-12)
 
 
-def two_leaves(first: float, second: float) -> list[EstimatorInput]:
-    """90 tokens in common, 10 of each one's own; the first has sampled what they share."""
-    turn = np.repeat([0, 1], [90, 10]).astype(np.int32)
-    whole = EstimatorInput(first, turn, np.ones(100, np.bool_), parent=0)
-    return [whole, EstimatorInput(second, turn, turn == 1, parent=0, first_turn=1)]
-
-
-def test_who_sampled_what_two_leaves_share_does_not_matter() -> None:
-    """Both have paths of 100 tokens; z-scores of 0.707 in the tree and in the group."""
-    algorithm = make_algorithm("tree_grpo", {})
-    weigh = AGGREGATIONS[algorithm.aggregation]
-    for rewards in ((1.0, 0.0), (0.0, 1.0)):
-        group = two_leaves(*rewards)
-        rows = tree_grpo(group)
-        counts = np.array([100, 10], np.int64)
-        weights = weigh(counts, ["task"] * 2, Totals.of(counts, ["task"] * 2))
-        loss = [row * weight for row, weight in zip(rows, weights, strict=True)]
-        good, bad = (0, 1) if rewards[0] else (1, 0)
-        assert loss[good][1] == pytest.approx(2 * 0.70711 / 100 / 2, abs=1e-6)
-        assert loss[bad][1] == pytest.approx(-2 * 0.70711 / 100 / 2, abs=1e-6)
-        assert loss[0][0] == pytest.approx(0.0, abs=1e-12)
-
-
 def test_by_hand() -> None:
     """Episode 1 branches off 0 before its last turn, 2 off 1, and 3 is a tree of its own."""
     group = [episode(1.0, 2, 0), episode(0.0, 3, 0, 1), episode(1.0, 3, 1, 2), episode(0.0, 1, 3)]
@@ -169,15 +115,6 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_without_branches_it_is_grpo(estimator: object) -> None:
-    """And a tree of one adds nothing."""
-    group = [episode(reward, 2, index) for index, reward in enumerate([1.0, 0.0, 0.3])]
-    expected = grpo(np.array([1.0, 0.0, 0.3])) / (2 if estimator is tree_grpo else 1)
-    for row, number in zip(estimator(group), expected, strict=True):
-        np.testing.assert_allclose(row, [number, number])
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_degenerate_groups(estimator: object) -> None:
     alone = [episode(0.7, 2, 0)]
     equal = [episode(0.1, 2, 0), *(episode(0.1, 2, 0, 1) for _ in range(9))]
@@ -189,18 +126,3 @@ def test_degenerate_groups(estimator: object) -> None:
     assert [len(row) for row in estimator(silent)] == [2, 0]
     with pytest.raises(ValueError, match="the rollout has none"):
         estimator([replace(alone[0], parent=None)])
-
-
-@pytest.mark.long
-@given(forests(), st.randoms())
-def test_the_order_of_the_group_does_not_matter(
-    group: list[EstimatorInput], random: object
-) -> None:
-    order = list(range(len(group)))
-    random.shuffle(order)
-    places = {index: place for place, index in enumerate(order)}
-    shuffled = [replace(group[i], parent=places[group[i].parent or 0]) for i in order]
-    for estimator in ESTIMATORS:
-        plain, other = estimator(group), estimator(shuffled)
-        for place, index in enumerate(order):
-            np.testing.assert_allclose(other[place], plain[index], atol=1e-8)

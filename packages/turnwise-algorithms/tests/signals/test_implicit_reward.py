@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.learning.building import changed
+from tests.learning.building import changed, load_model, make_groups, members_of, weights
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig
@@ -19,9 +19,10 @@ from turnwise_algorithms.signals.implicit_reward import ImplicitReward
 PRIME = make_algorithm("prime", {})
 REWARDS = [[1.0, 0.0, None], [0.0, 1.0], [1.0, 1.0]]
 TEMPERATURE = 0.7
+NONE = Credits({}, frozenset())
 
 
-def implicit(load_model: Any, rate: float = 1e-3, **options: Any) -> ImplicitReward:
+def implicit(rate: float = 1e-3, **options: Any) -> ImplicitReward:
     learning = LearningConfig(**options)
     policy, reference = load_model("llama"), load_model("llama")
     learner = PolicyLearner(policy, reference, learning, PRIME, TEMPERATURE)
@@ -48,13 +49,11 @@ def total_logprob(model: torch.nn.Module, member: Trajectory) -> torch.Tensor:
 
 @pytest.mark.long
 @pytest.mark.parametrize("budget", [64, 8192])
-def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
-    load_model: Any, make_groups: Any, budget: int
-) -> None:
-    made = moved(implicit(load_model, tokens_per_micro_batch=budget))
+def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(budget: int) -> None:
+    made = moved(implicit(tokens_per_micro_batch=budget))
     groups = make_groups(REWARDS)
     signals = made.measure(groups)
-    members = [member for group in groups for member in group.graded]
+    members = members_of(groups)
     both = torch.nn.ModuleList([copy.deepcopy(made.model), load_model("llama")])
     losses: list[float] = []
 
@@ -78,21 +77,19 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
         return apply()
 
     made.optimizer.apply = keep
-    metrics = made.update(groups, signals, Credits({}, frozenset()))
+    metrics = made.update(groups, signals, NONE)
     assert_rounding(found, both, own)
     assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)
 
 
 @pytest.mark.long
-def test_it_begins_as_the_reference_and_learns_what_succeeds(
-    load_model: Any, make_groups: Any
-) -> None:
-    made = implicit(load_model)
+def test_it_begins_as_the_reference_and_learns_what_succeeds() -> None:
+    made = implicit(rate=1e-2)
     before = copy.deepcopy(made.reference(make_groups(REWARDS)[0].graded))
     found = []
-    for _ in range(25):
+    for _ in range(8):
         groups = make_groups(REWARDS)
-        found.append(made.update(groups, made.measure(groups), Credits({}, frozenset())))
+        found.append(made.update(groups, made.measure(groups), NONE))
     assert found[0]["implicit_reward/loss"] == pytest.approx(np.log(2), abs=1e-5)
     assert found[0]["implicit_reward/mean"] == pytest.approx(0, abs=1e-5)
     assert found[-1]["implicit_reward/loss"] < 0.3
@@ -103,22 +100,17 @@ def test_it_begins_as_the_reference_and_learns_what_succeeds(
 
 
 @pytest.mark.long
-def test_it_resumes_exactly(load_model: Any, make_groups: Any) -> None:
-    whole, stopped = implicit(load_model), implicit(load_model)
+def test_it_resumes_exactly() -> None:
+    whole, resumed = implicit(), implicit()
     groups = make_groups(REWARDS)
-    for made in (whole, stopped):
-        made.update(groups, made.measure(groups), Credits({}, frozenset()))
-    resumed = implicit(load_model)
-    resumed.load_state(copy.deepcopy(stopped.state()))
+    whole.update(groups, whole.measure(groups), NONE)
+    resumed.load_state(copy.deepcopy(whole.state()))
     for made in (whole, resumed):
-        made.update(groups, made.measure(groups), Credits({}, frozenset()))
-    for key, value in whole.model.state_dict().items():
-        assert torch.equal(value, resumed.model.state_dict()[key])
+        made.update(groups, made.measure(groups), NONE)
+    assert torch.equal(weights(whole.model), weights(resumed.model))
 
 
-def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
-    load_model: Any, make_groups: Any
-) -> None:
+def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model() -> None:
     policy, learning = load_model("llama"), LearningConfig(learning_rate=1e-2)
     learner = PolicyLearner(policy, load_model("llama"), learning, PRIME, TEMPERATURE)
     config = ImplicitRewardConfig()
@@ -129,16 +121,15 @@ def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
     member = groups[0].trajectories[0]
     advantage = credits.advantages[member.id]
     assert len(set(advantage[member.tokens.mask].tolist())) == member.tokens.mask.sum()
-    weights = [p.detach().clone() for p in made.model.parameters()]
+    before = weights(made.model)
     report = learner.update(groups, credits)
     assert report.metrics["policy/updates"] == 1
     assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
-    for before, after in zip(weights, made.model.parameters(), strict=True):
-        assert torch.equal(before, after)
+    assert torch.equal(before, weights(made.model))
 
 
-def test_nothing_to_learn_makes_no_update(load_model: Any, make_groups: Any) -> None:
-    made = implicit(load_model)
+def test_nothing_to_learn_makes_no_update() -> None:
+    made = implicit()
     groups = make_groups([[None]])
     (played,) = make_groups([[1.0]])[0].trajectories
     silent = changed(played, group="silent", source=np.zeros(len(played.tokens), np.uint8))
@@ -146,27 +137,22 @@ def test_nothing_to_learn_makes_no_update(load_model: Any, make_groups: Any) -> 
     signals = made.measure(groups)
     rewards = signals.of(silent).token_rewards
     assert not rewards.any()
-    assert made.update(groups, signals, Credits({}, frozenset())) == {}
+    assert made.update(groups, signals, NONE) == {}
     assert made.optimizer.updates == 0
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(load_model: Any, make_groups: Any) -> None:
-    made = implicit(load_model)
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    made = implicit()
     groups = make_groups(REWARDS)
     signals = made.measure(groups)
     made.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.inf)
-    before = copy.deepcopy(made.model.state_dict())
-    assert (
-        made.update(groups, signals, Credits({}, frozenset()))["implicit_reward/skipped_updates"]
-        == 1
-    )
-    assert all(torch.equal(before[key], value) for key, value in made.model.state_dict().items())
+    before = weights(made.model)
+    assert made.update(groups, signals, NONE)["implicit_reward/skipped_updates"] == 1
+    assert torch.equal(before, weights(made.model))
     assert made.optimizer.updates == 0
 
 
-def test_of_a_policy_with_adapters_the_adapters_are_trained(
-    load_model: Any, make_groups: Any
-) -> None:
+def test_of_a_policy_with_adapters_the_adapters_are_trained() -> None:
     peft = pytest.importorskip("peft")
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -180,7 +166,7 @@ def test_of_a_policy_with_adapters_the_adapters_are_trained(
     losses = []
     for _ in range(3):
         groups = make_groups(REWARDS)
-        metrics = made.update(groups, made.measure(groups), Credits({}, frozenset()))
+        metrics = made.update(groups, made.measure(groups), NONE)
         losses.append(metrics["implicit_reward/loss"])
     assert losses[0] == pytest.approx(np.log(2), abs=1e-5)
     assert losses[2] < losses[0]

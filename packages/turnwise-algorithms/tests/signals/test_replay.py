@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import Credits, estimate
@@ -19,7 +20,7 @@ NUMBERS = {"replayed": 2.0, "age_decay": 3.0, "exponent": 0.5, "importance": 1.0
 ALGORITHM = make_algorithm("fresh_replay", NUMBERS | {"estimator": "dr_grpo", "whitening": False})
 
 
-def taken_in(model: Any, make_groups: Any) -> tuple[Replay, list[Any], Credits]:
+def taken_in(model: Any) -> tuple[Replay, list[Any], Credits]:
     """A replay that knows two steps, with groups and credits of the last."""
     replay = Replay(model, ALGORITHM, LearningConfig(), 0.7, seed=1)
     for rewards in ([[1.0, 0.0, None, 0.5]], [[0.0, 1.0]]):
@@ -35,9 +36,9 @@ def test_chances_are_of_priority_and_age() -> None:
     assert found.tolist() == pytest.approx([one / sum(weights) for one in weights])
 
 
-def test_the_gradient_is_that_of_the_drawn_ones(make_groups: Any, load_model: Any) -> None:
+def test_the_gradient_is_that_of_the_drawn_ones() -> None:
     model = load_model("llama")
-    replay, groups, credits = taken_in(model, make_groups)
+    replay, groups, credits = taken_in(model)
     assert [(one.step, round(one.priority, 3)) for one in replay.past] == [
         (0, 1.0),
         (0, 0.0),
@@ -74,9 +75,9 @@ def test_the_gradient_is_that_of_the_drawn_ones(make_groups: Any, load_model: An
     assert found.double().tolist() == pytest.approx(wanted.tolist(), abs=1e-5, rel=1e-3)
 
 
-def test_it_goes_on_from_its_state(make_groups: Any, load_model: Any) -> None:
+def test_it_goes_on_from_its_state() -> None:
     model = load_model("llama")
-    replay, groups, _ = taken_in(model, make_groups)
+    replay, groups, _ = taken_in(model)
     again = Replay(model, ALGORITHM, LearningConfig(), 0.7, seed=1)
     again.load_state(replay.state())
     pairs = zip(replay.drawn(6, groups[0].id), again.drawn(6, groups[0].id), strict=True)

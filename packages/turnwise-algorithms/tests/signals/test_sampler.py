@@ -1,12 +1,12 @@
 """The sampler of score centering: its gradient on a whole model against float64, token by token."""
 
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups, members_of
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
@@ -14,9 +14,7 @@ from turnwise.learning.signals.base import Signals
 from turnwise_algorithms.signals.sampler import Sampler
 
 
-def test_the_gradient_is_the_expectation_of_every_trained_token(
-    make_groups: Any, load_model: Any
-) -> None:
+def test_the_gradient_is_the_expectation_of_every_trained_token() -> None:
     algorithm, model = make_algorithm("score_centering", {}), load_model("llama")
     groups = make_groups([[1.0, 0.0, None, 0.5], [0.0, 0.0], [0.0, 1.0]])
     credits = estimate(groups, Signals(), algorithm)
@@ -32,9 +30,8 @@ def test_the_gradient_is_the_expectation_of_every_trained_token(
     found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     policy, told = copy.deepcopy(model).double(), copy.deepcopy(sampler.model).double()
     policy.zero_grad()
-    members = [member for group in groups for member in group.graded]
     total, count = torch.zeros((), dtype=torch.float64), 0
-    for member in members:
+    for member in members_of(groups):
         ids = torch.tensor(member.tokens.ids)[None]
         own = (policy(input_ids=ids).logits[0] / 0.7).log_softmax(-1)
         theirs = (told(input_ids=ids).logits[0] / 0.7).softmax(-1).detach()

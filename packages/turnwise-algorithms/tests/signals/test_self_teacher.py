@@ -1,7 +1,6 @@
 """The self-teacher: whom it teaches, its gradient against float64, how it follows the policy."""
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
-from tests.learning.building import with_one
+from tests.learning.building import (
+    change,
+    descend_plainly,
+    load_model,
+    make_groups,
+    weights,
+    with_one,
+)
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
@@ -25,7 +29,6 @@ from turnwise.types import Group, Observation, Outcome
 from turnwise_algorithms.signals.self_teacher import (
     SelfTeacher,
     check_room,
-    jensen_shannon,
     with_shown,
     words_around,
 )
@@ -50,9 +53,7 @@ def made(
     average is not the policy."""
     learning = LearningConfig(tokens_per_micro_batch=micro)
     learner = PolicyLearner(model, None, learning, algorithm, temperature=0.7)
-    parameters = learner.optimizer.parameters
-    learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)
-    learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
+    descend_plainly(learner)
     config, coefficient = SelfTeacherConfig(**options), algorithm.self_teacher_coefficient
     teacher = SelfTeacher(model, words_around(Telling()), config, learning, coefficient, 0.7)
     with torch.no_grad():
@@ -60,10 +61,6 @@ def made(
             average *= 0.9
     teacher.load_state(copy.deepcopy(teacher.state()))
     return learner, teacher
-
-
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
 
 
 def taught(groups: list[Group]) -> list[tuple[int, int, int]]:
@@ -81,7 +78,7 @@ def after_prompt(tokens: Tokens) -> np.ndarray:
     return tokens.ids[int(np.argmax(tokens.mask)) :]
 
 
-def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: Any) -> None:
+def test_who_has_a_successful_sibling_is_taught_by_it() -> None:
     """Nobody by themselves, by the ungraded or by a failure, and the ungraded not at all."""
     groups = make_groups(REWARDS)
     expected = [(0, 0, 3), (0, 1, 0), (0, 3, 0), (2, 0, 1)]
@@ -95,7 +92,7 @@ def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: Any) -> None:
     assert taught(groups) == []
 
 
-def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(make_groups: Any) -> None:
+def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself() -> None:
     for lesson in SelfTeacher.lessons(make_groups(REWARDS)):
         own = lesson.member.tokens
         start = int(np.argmax(own.mask))
@@ -134,43 +131,35 @@ def by_hand(
 
 @pytest.mark.long
 @pytest.mark.parametrize("micro", [64, 8192])
-def test_its_gradient_is_that_of_the_weighted_divergence(
-    load_model: Any, make_groups: Any, micro: int
-) -> None:
+def test_its_gradient_is_that_of_the_weighted_divergence(micro: int) -> None:
     model, groups = load_model("llama"), make_groups(REWARDS)
     options = {"cap": 1.5, "alpha": 0.3, "rate": 0.25}
     algorithm = make_algorithm("sdpo", {"self_teacher_coefficient": 0.5})
     learner, teacher = made(model, algorithm, micro, **options)
     divergence, expected = by_hand(model, teacher, groups, 1.5, 0.3)
-    before = weights(model)
     signals = teacher.measure(groups)
     assert signals == Signals({}, {"self_teacher/taught": pytest.approx(4 / 7)})
-    credits = estimate(groups, signals, algorithm)
-    report = learner.update(groups, credits, auxiliary=teacher)
-    assert report.metrics["policy/updates"] == 1
-    torch.testing.assert_close(before - weights(model), 0.5 * expected, rtol=1e-3, atol=1e-5)
-    metrics = teacher.update(groups, Signals(), credits)
+    found = change(learner, groups, (), teacher)
+    torch.testing.assert_close(found, 0.5 * expected, rtol=1e-3, atol=1e-5)
+    metrics = teacher.update(groups, Signals(), estimate(groups, signals, algorithm))
     assert metrics["self_teacher/divergence"] == pytest.approx(divergence, rel=1e-4)
     tokens = sum(int(lesson.member.tokens.mask.sum()) for lesson in SelfTeacher.lessons(groups))
     assert metrics["self_teacher/tokens"] == tokens
 
 
 @pytest.mark.long
-def test_it_adds_to_a_policy_loss(load_model: Any, make_groups: Any) -> None:
+def test_it_adds_to_a_policy_loss() -> None:
     """The gradient beside GRPO's is the sum of the two."""
     changes = []
     for name, with_teacher in (("grpo", False), ("sdpo", True), ("grpo", True)):
-        model, groups = load_model("llama"), make_groups(REWARDS)
         algorithm = make_algorithm(name, {"self_teacher_coefficient": 0.5})
-        learner, teacher = made(model, algorithm)
-        credits = estimate(groups, Signals(), algorithm)
-        before = weights(model)
-        learner.update(groups, credits, auxiliary=teacher if with_teacher else None)
-        changes.append(before - weights(model))
+        learner, teacher = made(load_model("llama"), algorithm)
+        given = ((), teacher) if with_teacher else ()
+        changes.append(change(learner, make_groups(REWARDS), *given))
     torch.testing.assert_close(changes[2], changes[0] + changes[1], rtol=1e-3, atol=1e-5)
 
 
-def test_groups_that_a_filter_drops_teach_nothing(load_model: Any, make_groups: Any) -> None:
+def test_groups_that_a_filter_drops_teach_nothing() -> None:
     """Nor do groups without a success: no update at all."""
     for rewards, filtered in (([[1.0, 1.0]], "all_equal"), ([[0.0, 0.0], [1.0, None]], "none")):
         model, groups = load_model(), make_groups(rewards)
@@ -183,7 +172,7 @@ def test_groups_that_a_filter_drops_teach_nothing(load_model: Any, make_groups: 
         assert "self_teacher/divergence" not in teacher.update(groups, Signals(), credits)
 
 
-def test_who_is_left_out_of_the_loss_may_still_teach(load_model: Any, make_groups: Any) -> None:
+def test_who_is_left_out_of_the_loss_may_still_teach() -> None:
     groups = with_one(make_groups(REWARDS), 0, 0, outcome=Outcome.TRUNCATED_TURNS)
     second = groups[0].trajectories[1]
     algorithm = make_algorithm("sdpo", {"trajectory_filter": "overlong"})
@@ -197,7 +186,7 @@ def test_who_is_left_out_of_the_loss_may_still_teach(load_model: Any, make_group
     assert (0, 1, 0) in taught(groups)
 
 
-def test_a_loss_that_is_no_number_changes_nothing(load_model: Any, make_groups: Any) -> None:
+def test_a_loss_that_is_no_number_changes_nothing() -> None:
     model, groups = load_model(), make_groups(REWARDS)
     learner, teacher = made(model)
     credits = estimate(groups, Signals(), SDPO)
@@ -211,9 +200,7 @@ def test_a_loss_that_is_no_number_changes_nothing(load_model: Any, make_groups: 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_average_follows_the_policy(
-    load_model: Any, make_groups: Any, dtype: torch.dtype
-) -> None:
+def test_the_average_follows_the_policy(dtype: torch.dtype) -> None:
     """(1 - rate) average + rate policy each step; in float32, where bfloat16 would stand still."""
     model = load_model().to(dtype)
     learning = LearningConfig()
@@ -235,30 +222,23 @@ def test_the_average_follows_the_policy(
 
 
 @pytest.mark.long
-def test_it_resumes_exactly(load_model: Any, make_groups: Any) -> None:
+def test_it_resumes_exactly() -> None:
     """The average alone is saved; the policy comes from its own checkpoint."""
-    teachers, models = [], []
+    model, groups = load_model(), make_groups(REWARDS)
+    learner, whole = made(model)
+    credits = estimate(groups, Signals(), SDPO)
+    learner.update(groups, credits, auxiliary=whole)
+    whole.update(groups, Signals(), credits)
+    _, resumed = made(copy.deepcopy(model))
+    resumed.load_state(copy.deepcopy(whole.state()))
     for _ in range(2):
-        model = load_model()
-        learner, teacher = made(model)
-        groups = make_groups(REWARDS)
-        credits = estimate(groups, Signals(), SDPO)
-        learner.update(groups, credits, auxiliary=teacher)
-        teacher.update(groups, Signals(), credits)
-        teachers.append(teacher)
-        models.append(model)
-    _, resumed = made(models[1])
-    resumed.load_state(copy.deepcopy(teachers[1].state()))
-    assert torch.equal(weights(resumed.model), weights(teachers[0].model))
-    for teacher in (teachers[0], resumed):
-        teacher.update([], Signals(), Credits({}, frozenset()))
-    assert torch.equal(weights(resumed.model), weights(teachers[0].model))
-    assert not torch.equal(weights(resumed.model), weights(models[0]))
+        assert torch.equal(weights(resumed.model), weights(whole.model))
+        for teacher in (whole, resumed):
+            teacher.update([], Signals(), Credits({}, frozenset()))
+    assert not torch.equal(weights(resumed.model), weights(model))
 
 
-def test_of_an_adapted_model_the_adapters_alone_are_averaged(
-    load_model: Any, make_groups: Any
-) -> None:
+def test_of_an_adapted_model_the_adapters_alone_are_averaged() -> None:
     adapters = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(load_model(), adapters)
     learner, teacher = made(model)
@@ -276,39 +256,3 @@ def test_two_episodes_must_have_room() -> None:
     check_room(words, 2, 999, None)
     with pytest.raises(ConfigError, match=r"2 times that and 4 tokens .* to 126"):
         check_room(words, 2, 127, 256)
-
-
-def two(seed: int, spread: float, size: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits [3, size] in float64."""
-    generator = np.random.default_rng(seed)
-    logits = torch.from_numpy(spread * generator.normal(size=(2, 3, size)))
-    return logits[0].requires_grad_(), logits[1]
-
-
-def entropy(probabilities: torch.Tensor) -> torch.Tensor:
-    return -(probabilities * probabilities.log()).sum(-1)
-
-
-@given(st.integers(0, 2**32), st.floats(0.1, 5), st.floats(0.01, 0.99))
-def test_it_is_what_mixing_adds_to_entropy(seed: int, spread: float, alpha: float) -> None:
-    """H(mixture) less the mean of entropies; value and gradient with respect to the first."""
-    first, second = two(seed, spread)
-    found = jensen_shannon(first.log_softmax(-1), second.log_softmax(-1), alpha)
-    p, q = first.softmax(-1), second.softmax(-1)
-    mixed = entropy((1 - alpha) * p + alpha * q)
-    expected = mixed - (1 - alpha) * entropy(p) - alpha * entropy(q)
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-10)
-    bound = -alpha * math.log(alpha) - (1 - alpha) * math.log(1 - alpha)
-    assert ((found > -1e-12) & (found <= bound + 1e-12)).all()
-    gradients = [
-        torch.autograd.grad(x.sum(), first, retain_graph=True)[0] for x in (found, expected)
-    ]
-    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-9)
-
-
-@given(st.integers(0, 2**32))
-def test_it_is_symmetric_at_one_half_and_zero_for_equals(seed: int) -> None:
-    first, second = (logits.log_softmax(-1) for logits in two(seed, 1.0))
-    there, back = jensen_shannon(first, second, 0.5), jensen_shannon(second, first, 0.5)
-    torch.testing.assert_close(there, back)
-    assert jensen_shannon(first, first, 0.3).abs().max() < 1e-12

@@ -55,7 +55,7 @@ def total(model: Any, tokens: Tokens, temperature: float = 1.0) -> torch.Tensor:
     return torch.stack([logprobs[t - 1, ids[t]] for t in places]).sum()
 
 
-def test_pairs_are_the_best_and_the_worst_that_were_graded(make_groups: Any) -> None:
+def test_pairs_are_the_best_and_the_worst_that_were_graded() -> None:
     groups = make_groups([[0.5, 1.0, None, 0.0, 1.0, 0.0], [1.0, 1.0], [1.0], [None, 0.0], []])
     ((better, worse),) = best_and_worst(groups)
     members = groups[0].trajectories
@@ -63,7 +63,7 @@ def test_pairs_are_the_best_and_the_worst_that_were_graded(make_groups: Any) -> 
     assert worse is members[3].tokens
 
 
-def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: Any) -> None:
+def test_a_trajectory_without_a_token_to_train_is_not_chosen() -> None:
     groups = make_groups([[1.0, 0.0, 0.5]])
     inherited = np.full(len(groups[0].trajectories[1].tokens), Source.INHERITED, np.uint8)
     groups = with_one(groups, 0, 1, source=inherited)
@@ -74,7 +74,7 @@ def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: Any) -
 @pytest.mark.long
 @pytest.mark.parametrize(("budget", "temperature"), [(64, 1.0), (100_000, 1.0), (100_000, 0.5)])
 def test_loss_and_gradient_match_a_second_computation(
-    load_model: Any, make_groups: Any, budget: int, temperature: float
+    budget: int, temperature: float
 ) -> None:
     """The second step, when policy and reference differ; whatever the micro-batches, and at the
     temperature of sampling in both models."""
@@ -104,7 +104,7 @@ def test_loss_and_gradient_match_a_second_computation(
     assert (gradient - by_hand).norm() / by_hand.norm() < 1e-3
 
 
-def test_masked_tokens_have_no_log_probability_in_it(load_model: Any, make_groups: Any) -> None:
+def test_masked_tokens_have_no_log_probability_in_it() -> None:
     groups = make_groups(REWARDS)
     garbage = each(
         groups, lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0))
@@ -117,7 +117,7 @@ def test_masked_tokens_have_no_log_probability_in_it(load_model: Any, make_group
 
 
 @pytest.mark.long
-def test_it_comes_to_prefer_the_better_and_finishes(load_model: Any, make_groups: Any) -> None:
+def test_it_comes_to_prefer_the_better_and_finishes() -> None:
     pairs = best_and_worst(make_groups(REWARDS))
     config = CONFIG.model_copy(update={"steps": 20, "batch_size": 3})
     model = load_model()
@@ -137,7 +137,7 @@ def test_it_comes_to_prefer_the_better_and_finishes(load_model: Any, make_groups
 
 @pytest.mark.long
 def test_resuming_is_exact_through_a_file(
-    load_model: Any, make_groups: Any, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     """The pairs and the reference come out of the state, not from what is at hand."""
     pairs = best_and_worst(make_groups(REWARDS))
@@ -156,7 +156,7 @@ def test_resuming_is_exact_through_a_file(
     torch.testing.assert_close(through.state(), second.state(), rtol=0, atol=0, equal_nan=True)
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(load_model: Any, make_groups: Any) -> None:
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     trained = learner(load_model(), best_and_worst(make_groups(REWARDS)))
     trained.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
     before = weights(trained.model)
@@ -164,15 +164,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing(load_model: Any, make_gro
     assert torch.equal(before, weights(trained.model))
 
 
-def test_a_stage_without_pairs_is_refused(load_model: Any) -> None:
+def test_a_stage_without_pairs_is_refused() -> None:
     with pytest.raises(DataError, match="no pair"):
         learner(load_model(), [])
 
 
 @pytest.mark.long
-def test_it_has_masters_and_resumes_exactly_through_a_file(
-    load_model: Any, make_groups: Any
-) -> None:
+def test_it_has_masters_and_resumes_exactly_through_a_file() -> None:
     def make() -> Any:
         pairs = best_and_worst(make_groups(test_optimizer.REWARDS))
         config = PreferencesConfig(steps=9, batch_size=2, learning_rate=test_optimizer.RATE)

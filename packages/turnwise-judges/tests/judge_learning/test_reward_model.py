@@ -22,7 +22,7 @@ pytestmark = pytest.mark.numbers
 REWARDS = [[1.0, 0.0, None, 0.0], [0.0, 1.0]]
 
 
-def made(load_model: Any, form: str = "outcome", micro: int = 8192) -> Any:
+def made(form: str = "outcome", micro: int = 8192) -> Any:
     """A model of a form whose head is random, so that its numbers differ."""
     config = RewardModelConfig(form=form, data=("data",), learning_rate=1e-2)
     learning = LearningConfig(tokens_per_micro_batch=micro, warmup_steps=1)
@@ -51,8 +51,8 @@ def sigmoid(number: float) -> float:
     return 1 / (1 + math.exp(-number))
 
 
-def test_an_outcome_is_read_after_the_last_token(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model)
+def test_an_outcome_is_read_after_the_last_token() -> None:
+    model = made()
     member = make_groups(REWARDS)[0].trajectories[0]
     with pytest.raises(PartError, match="not trained"):
         score(model, member)
@@ -61,10 +61,8 @@ def test_an_outcome_is_read_after_the_last_token(load_model: Any, make_groups: A
     assert score(model, member) == pytest.approx(expected, abs=1e-5)
 
 
-async def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
-    load_model: Any, make_groups: Any
-) -> None:
-    model = made(load_model)
+async def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model() -> None:
+    model = made()
     model.finish([])
     member = make_groups(REWARDS)[0].trajectories[0]
 
@@ -77,8 +75,8 @@ async def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
         assert await waiting == await model.part_of(member)
 
 
-def test_turns_are_rewarded_by_the_change_of_the_chance(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model, "process")
+def test_turns_are_rewarded_by_the_change_of_the_chance() -> None:
+    model = made("process")
     model.finish([])
     member = with_turns(make_groups([[1.0] * 8])[0].trajectories[1])
     assert len(member.turns) > 1
@@ -91,18 +89,18 @@ def test_turns_are_rewarded_by_the_change_of_the_chance(load_model: Any, make_gr
     assert score(model, member) == pytest.approx(np.diff(chances), abs=1e-5)
 
 
-def test_a_turn_without_a_token_changes_nothing(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model, "process")
+def test_a_turn_without_a_token_changes_nothing() -> None:
+    model = made("process")
     model.finish([])
     member = with_turns(make_groups([[1.0]])[0].trajectories[0])
     longer = replace(member, turns=(*member.turns, member.turns[0]))
     assert score(model, longer) == pytest.approx([*score(model, member), 0.0], abs=1e-6)
 
 
-def test_losses_are_those_of_the_papers(load_model: Any, make_groups: Any) -> None:
+def test_losses_are_those_of_the_papers() -> None:
     groups = make_groups(REWARDS)
     graded = [member for group in groups for member in group.graded]
-    model = made(load_model)
+    model = made()
     ends = [number_after(model, member, len(member.tokens) - 1) for member in graded]
     labels = [member.reward == 1.0 for member in graded]
     chances = [sigmoid(end if label else -end) for end, label in zip(ends, labels, strict=True)]
@@ -111,7 +109,7 @@ def test_losses_are_those_of_the_papers(load_model: Any, make_groups: Any) -> No
     right = [(end > 0) == label for end, label in zip(ends, labels, strict=True)]
     assert metrics["reward_model/accuracy"] == pytest.approx(np.mean(right))
 
-    model = made(load_model, "pairs")
+    model = made("pairs")
     (one, two) = lessons = model.lessons(groups)
     assert [lesson.task for lesson in lessons] == ["g0", "g1"]
     assert one.readings[0].tokens is groups[0].trajectories[0].tokens, "the better one is first"
@@ -122,8 +120,8 @@ def test_losses_are_those_of_the_papers(load_model: Any, make_groups: Any) -> No
     assert metrics["reward_model/loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_members_of_equal_reward_are_no_pair(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model, "pairs")
+def test_members_of_equal_reward_are_no_pair() -> None:
+    model = made("pairs")
     assert model.lessons(make_groups([[1.0, 1.0], [0.5], [None, 1.0]])) == []
     (group,) = make_groups([[0.1, 0.4, 0.2, 0.3, 0.25]])
     pairs = [[reading.tokens for reading in lesson.readings] for lesson in model.lessons([group])]
@@ -131,18 +129,18 @@ def test_members_of_equal_reward_are_no_pair(load_model: Any, make_groups: Any) 
     assert [[places[id(one)] for one in pair] for pair in pairs] == [[1, 0], [3, 2]]
 
 
-def test_beside_the_policy_its_own_number_makes_no_pair(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model, "pairs")
+def test_beside_the_policy_its_own_number_makes_no_pair() -> None:
+    model = made("pairs")
     assert model.lessons_of_step(make_groups([[0.1, 0.4]])) == [], "both succeed"
     (lesson,) = model.lessons_of_step(make_groups([[0.0, 1.0, 0.4]]))
     assert lesson.task == "g0"
-    outcome = made(load_model)
+    outcome = made()
     groups = make_groups(REWARDS)
     assert len(outcome.lessons_of_step(groups)) == len(outcome.lessons(groups))
 
 
 @pytest.mark.parametrize("form", list(FORMS))
-def test_the_first_update_moves_the_body(load_model: Any, make_groups: Any, form: str) -> None:
+def test_the_first_update_moves_the_body(form: str) -> None:
     config = RewardModelConfig(form=form, data=("data",))
     model = FORMS[form](load_model(), config, LearningConfig())
     assert model.update(model.lessons(make_groups(REWARDS)))["reward_model/weights_changed"] > 0.5
@@ -151,9 +149,9 @@ def test_the_first_update_moves_the_body(load_model: Any, make_groups: Any, form
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
 def test_it_learns_to_tell_success_from_failure(
-    load_model: Any, make_groups: Any, form: str
+    form: str
 ) -> None:
-    model, groups = made(load_model, form), make_groups(REWARDS)
+    model, groups = made(form), make_groups(REWARDS)
     lessons = model.lessons(groups)
     losses = [model.update(lessons)["reward_model/loss"] for _ in range(12)]
     assert losses[-1] < 0.3 * losses[0]
@@ -168,9 +166,9 @@ def test_it_learns_to_tell_success_from_failure(
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
-def test_micro_batches_change_nothing(load_model: Any, make_groups: Any, form: str) -> None:
+def test_micro_batches_change_nothing(form: str) -> None:
     groups = make_groups(REWARDS)
-    whole, cut = made(load_model, form), made(load_model, form, micro=64)
+    whole, cut = made(form), made(form, micro=64)
     metrics = [model.update(model.lessons(groups)) for model in (whole, cut)]
     assert metrics[1] == pytest.approx(metrics[0], rel=1e-3, abs=1e-5)
     torch.testing.assert_close(whole.head.weight, cut.head.weight, rtol=1e-3, atol=1e-4)
@@ -178,13 +176,13 @@ def test_micro_batches_change_nothing(load_model: Any, make_groups: Any, form: s
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
-def test_a_saved_model_goes_on_exactly(load_model: Any, make_groups: Any, form: str) -> None:
+def test_a_saved_model_goes_on_exactly(form: str) -> None:
     groups = make_groups(REWARDS)
-    whole = made(load_model, form)
+    whole = made(form)
     lessons = whole.lessons(groups)
     whole.update(lessons)
     whole.finish(lessons)
-    again = made(load_model, form)
+    again = made(form)
     again.load_state(copy.deepcopy(whole.state()))
     member = with_turns(groups[0].trajectories[0])
     assert score(again, member) == score(whole, member)
@@ -192,7 +190,7 @@ def test_a_saved_model_goes_on_exactly(load_model: Any, make_groups: Any, form: 
     assert score(again, member) == score(whole, member)
 
 
-def test_the_policy_does_not_move(load_model: Any, make_groups: Any) -> None:
+def test_the_policy_does_not_move() -> None:
     policy = load_model()
     before = copy.deepcopy(policy.state_dict())
     config = RewardModelConfig(data=("data",), learning_rate=1e-2)
@@ -201,8 +199,8 @@ def test_the_policy_does_not_move(load_model: Any, make_groups: Any) -> None:
     torch.testing.assert_close(policy.state_dict(), before, rtol=0, atol=0)
 
 
-def test_a_loss_that_is_not_finite_changes_nothing(load_model: Any, make_groups: Any) -> None:
-    model = made(load_model)
+def test_a_loss_that_is_not_finite_changes_nothing() -> None:
+    model = made()
     with torch.no_grad():
         model.head.bias.fill_(math.inf)
     before = model.head.weight.detach().clone()
@@ -211,9 +209,9 @@ def test_a_loss_that_is_not_finite_changes_nothing(load_model: Any, make_groups:
     assert model.update([]) == {}
 
 
-def test_numbers_are_read_in_the_context_of_their_turn(load_model: Any, make_groups: Any) -> None:
+def test_numbers_are_read_in_the_context_of_their_turn() -> None:
     """After a window was compacted a turn is read with what the policy read before it."""
-    model = made(load_model, "process")
+    model = made("process")
     model.finish([])
     member = make_groups([[1.0]], seed=3)[0].trajectories[0]
     tokens = member.tokens.with_context(np.arange(2))
