@@ -44,6 +44,12 @@ class TurnValues:
         return np.hypot(self.errors[1:], self.errors[:-1])
 
 
+def sampled_turns(member: Trajectory) -> list[int]:
+    """The turns in which something was sampled, without those that an episode inherited."""
+    turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
+    return turns
+
+
 def branch_at(parent: Trajectory, turn: int) -> Branch:
     """The moment before a turn of an episode whose snapshots were kept.
 
@@ -131,17 +137,13 @@ async def play_on_from_every_turn(
 
 def values_of(parent: Trajectory, played: Sequence[Sequence[Trajectory]]) -> TurnValues:
     """The values of a graded parent's turns, by the episodes that went on from before each."""
-    rewards = [_rewards(children) for children in played]
+    rewards = [[one.reward for one in row if one.reward is not None] for row in played]
     own = parent.reward if parent.reward is not None else np.nan
     return TurnValues(
         np.array([*map(mean_reward, rewards), own]),
         np.array([*map(_standard_error, rewards), 0.0]),
         np.array([len(row) for row in rewards], np.int64),
     )
-
-
-def _rewards(children: Sequence[Trajectory]) -> list[float]:
-    return [child.reward for child in children if child.reward is not None]
 
 
 def _standard_error(rewards: Sequence[float]) -> float:

@@ -12,12 +12,10 @@ import numpy as np
 from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
-from turnwise.algorithms.turns import turn_returns
+from turnwise.algorithms.turns import TurnNumbers, turn_returns
 from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Positive, Range, Share
 from turnwise_algorithms.estimators import needed
-
-TurnNumbers = list[Floats]
 
 
 def criticality(episode: EstimatorInput) -> Floats:

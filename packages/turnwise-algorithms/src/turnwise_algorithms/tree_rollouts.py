@@ -18,7 +18,7 @@ from turnwise.ranges import Count, NonNegative, Share
 from turnwise.rollout.runner import RolloutRunner, group_names, new_member
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
-from turnwise_algorithms.branching import branch_at, child_of
+from turnwise_algorithms.branching import branch_at, child_of, sampled_turns
 
 Place = tuple[Trajectory, int]
 """Before a turn of another episode."""
@@ -193,7 +193,7 @@ def _draw(members: Sequence[Trajectory], count: int, stream: random.Random) -> l
     inner: list[Place] = [
         (member, turn)
         for member in members
-        for turn in _own_turns(member)
+        for turn in sampled_turns(member)
         if turn > member.first_turn
     ]
     places: list[Place | None] = [*(inner or [(member, member.first_turn) for member in members])]
@@ -211,14 +211,9 @@ def _after_tools(members: Sequence[Trajectory]) -> list[Place]:
     for member in members:
         if member.reward is None:
             continue
-        for turn in _own_turns(member):
+        for turn in sampled_turns(member):
             # Before its first own turn a branch stands where its parent was branched already.
             step = member.turns[turn - 1].step if turn > member.first_turn else None
             if step is not None and step.results:
                 found.append((member, turn))
     return sorted(found, key=lambda place: (place[1], place[0].episode))
-
-
-def _own_turns(member: Trajectory) -> list[int]:
-    turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
-    return turns

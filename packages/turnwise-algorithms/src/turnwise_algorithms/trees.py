@@ -12,9 +12,8 @@ import numpy as np
 from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns, totals
 from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.algorithms.turns import TurnNumbers
 from turnwise.conflicts import Need
-
-TurnNumbers = list[Floats]
 
 
 @part(

@@ -20,6 +20,7 @@ from turnwise.learning.signals.base import Signal, SignalArrays, Signals, by_tra
 from turnwise.learning.signals.makers import Oracle, SignalMaker, Sources
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action, Group, Task, Trajectory
+from turnwise_algorithms.branching import sampled_turns
 
 PROBES = ("0", "x")
 """Answers that begin and end otherwise, to see where in a turn the answer stands."""
@@ -62,7 +63,7 @@ class InformationGain:
         sequences = [
             _before(member, turn, answers[member.task.id], self.context)
             for member in members
-            for turn in _acted(member)
+            for turn in sampled_turns(member)
         ]
         scores = self.scored(sequences)
         means = iter(
@@ -71,7 +72,7 @@ class InformationGain:
         )
         found = []
         for member in members:
-            acted = _acted(member)
+            acted = sampled_turns(member)
             measured = np.array([next(means) for _ in acted], np.float64)
             turns = np.arange(acted[-1] + 1 if acted else 0)
             found.append(
@@ -145,12 +146,6 @@ def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | Non
         )
     read = np.zeros(first - start, np.bool_)
     return np.concatenate([tokens.ids[start:first], ids]), np.concatenate([read, own])
-
-
-def _acted(member: Trajectory) -> list[int]:
-    """Turns in which something was sampled."""
-    turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
-    return turns
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
