@@ -16,9 +16,8 @@ from tests.small_runs import write_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import SCHEMA, groups_of, read_rows
+from turnwise.storage.trajectory_rows import SCHEMA, read_rows
 from turnwise_judges.judging import judge_rows
-from turnwise_judges.prompt import record_of
 from turnwise_judges.settings import load_judge
 
 TABLES = """
@@ -84,27 +83,16 @@ def settings(run: RunFolder, script: str, text: str = "") -> Path:
     return file
 
 
-def judged(run: RunFolder, step: int, script: str, text: str = "") -> tuple[dict[str, Any], Any]:
+def judged(
+    run: RunFolder, chosen: list[dict[str, Any]], script: str, text: str = ""
+) -> tuple[dict[str, Any], Any]:
     config = load_judge(settings(run, script, text))
-    return asyncio.run(judge_rows(run, rows(run, step), config, SilentDisplay()))
-
-
-@pytest.mark.long
-def test_a_saved_trajectory_is_shown_as_it_was_played(run: RunFolder) -> None:
-    (group,) = groups_of(rows(run, 2))
-    first = group.trajectories[0]
-    record = record_of(first, 10_000)
-    assert [turn["agent"] for turn in record["turns"]] == [t.action.text for t in first.turns]
-    assert record["turns"][0]["returned"].startswith("The capital is ")
-    assert record["answer"] in record["turns"][0]["returned"]
-    assert record["task"] == f"Capital of {first.task.id}?"
-    assert [member.reward for member in group.trajectories] == [0.0, 1.0, 0.0, 1.0]
+    return asyncio.run(judge_rows(run, chosen, config, SilentDisplay()))
 
 
 def test_scores_are_compared_with_success(run: RunFolder) -> None:
     both = [*rows(run, 1), *rows(run, 2)]
-    config = load_judge(settings(run, "found"))
-    summary, judgements = asyncio.run(judge_rows(run, both, config, SilentDisplay()))
+    summary, judgements = judged(run, both, "found")
     assert (summary["n"], summary["missing"]) == (8, 0)
     assert summary["accuracy"] == summary["kappa"] == summary["ranking"] == 1.0
     assert [one.gold for one in judgements] == [False] * 4 + [True] * 4
@@ -113,15 +101,15 @@ def test_scores_are_compared_with_success(run: RunFolder) -> None:
 
 
 def test_what_was_answered_is_not_asked_again(run: RunFolder) -> None:
-    first, _ = judged(run, 2, "turns")
-    again, _ = judged(run, 2, "turns")
+    first, _ = judged(run, rows(run, 2), "turns")
+    again, _ = judged(run, rows(run, 2), "turns")
     assert first["judge/calls"] == 2, "two tasks, each played twice alike"
     assert (again["judge/calls"], again["judge/cache_hits"]) == (0, 4)
     assert again["accuracy"] == first["accuracy"] == 1.0
 
 
 def test_judgements_that_are_missing_are_counted(run: RunFolder) -> None:
-    summary, judgements = judged(run, 2, "silent")
+    summary, judgements = judged(run, rows(run, 2), "silent")
     assert (summary["n"], summary["missing"]) == (0, 4)
     assert summary["accuracy"] != summary["accuracy"], "NaN"
     assert {one.judged for one in judgements} == {None}
@@ -129,13 +117,13 @@ def test_judgements_that_are_missing_are_counted(run: RunFolder) -> None:
 
 
 def test_comparisons_are_compared_with_rewards(run: RunFolder) -> None:
-    summary, judgements = judged(run, 2, "later_in_the_alphabet", 'form = "pairwise"')
+    summary, judgements = judged(run, rows(run, 2), "later_in_the_alphabet", 'form = "pairwise"')
     assert summary["n"] == len(judgements) == 4, "pairs whose rewards differ"
     assert {one.gold for one in judgements} == {"first", "second"}
     assert summary["judge/position_bias"] == 0.0
     assert "ranking" not in summary
     with pytest.raises(DataError, match="have different rewards"):
-        judged(run, 1, "later_in_the_alphabet", 'form = "pairwise"')
+        judged(run, rows(run, 1), "later_in_the_alphabet", 'form = "pairwise"')
 
 
 def test_the_policy_as_a_judge_needs_a_chat_template(run: RunFolder) -> None:

@@ -11,7 +11,6 @@ from turnwise.errors import ConfigError
 from turnwise.rewards.parts import Scope
 from turnwise_judges.making import make_judge, part_of, unasked_part
 from turnwise_judges.models import EngineModel, Policy
-from turnwise_judges.pairwise import PairwiseJudge
 from turnwise_judges.pointwise import PointwiseJudge
 from turnwise_judges.rubric import SELF_CRITIQUE, RubricJudge
 from turnwise_judges.settings import AnyJudgeConfig, load_judge
@@ -54,17 +53,9 @@ def test_a_rubric_and_criteria_of_ones_own(tmp_path: Path) -> None:
     assert found["clear"] == ("It is.", 1)
 
 
-async def test_a_pairwise_judge(tmp_path: Path) -> None:
-    judge = make_judge(load(tmp_path, f'[judge]\nform = "pairwise"\n{SCRIPTED}'), tmp_path, seed=0)
-    assert isinstance(judge, PairwiseJudge)
-    assert await judge.measure(group("a", "b", "c")) == [0.5] * 3
-
-
 def test_the_policy(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
     policy = Policy(ScriptedEngine(lambda *_: []), tokenizer, lambda: "3")
-    with pytest.raises(ConfigError, match="no chat template"):
-        make_judge(load(tmp_path, ""), tmp_path, 0, policy)
     tokenizer.chat_template = "{{ messages[0].content }}"
     config = load(tmp_path, "", "judge.model.temperature=0.5")
     judge = make_judge(config, tmp_path, 0, policy)

@@ -61,13 +61,12 @@ def test_pairs_of_a_file_take_the_place_of_sampled_ones(recipe: Path, tmp_path: 
         train(recipe, tmp_path / "early", *PREFERENCES, f"preferences.file={file}")
     assert not (tmp_path / "early" / "config.toml").exists()
     file.write_text(json.dumps({"prompt": prompt, **said}) + "\n")
-    run = train(recipe, tmp_path / "run", *PREFERENCES, f"preferences.file={file}")
-    margins = [line["preferences/margin"] for line in run.lines("preferences.jsonl")]
+    alone = ("train.steps=0", f"preferences.file={file}")
+    whole = train(recipe, tmp_path / "whole", *PREFERENCES, *alone)
+    margins = [line["preferences/margin"] for line in whole.lines("preferences.jsonl")]
     assert margins[0] == 0.0
     assert margins[2] > margins[1] > 0.0
-    assert not (run.path / "trajectories" / "preferences.parquet").exists()
-    alone = ("train.steps=0", f"preferences.file={file}")
-    whole = train(recipe, tmp_path / "alone", *PREFERENCES, *alone)
+    assert not (whole.path / "trajectories" / "preferences.parquet").exists()
     last = [f"preferences/step-00000{step}" for step in (2, 3)]
     assert_same(whole, resume(interrupted(whole, tmp_path / "late", *last)), last[1])
     file.write_text("{}\n")

@@ -21,7 +21,7 @@ TOKENS = ["<|im_end|>", "<s>", "[INST]", "[gMASK]", "<｜User｜>", "<start_of_t
 
 
 @pytest.mark.long
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(st.dictionaries(st.text(), st.text() | st.lists(st.text())))
 def test_quoting_is_one_line_of_printable_ascii_that_reads_back(value: object) -> None:
     line = escaped(value)
     assert json.loads(line) == value
@@ -60,11 +60,6 @@ def test_the_nonce_depends_on_the_seed_and_on_all_that_is_asked() -> None:
     }
     assert len(nonces) == 5
     assert request("tarfile").nonce(0) == request("tarfile").nonce(0)
-
-
-def test_a_refused_answer_is_told_why_in_fixed_words() -> None:
-    (_, user) = request("tarfile").messages(0, problem="it is not a single line")
-    assert "Your last answer was refused: it is not a single line." in user["content"]
 
 
 def test_a_record_has_neither_the_secret_nor_the_verdict() -> None:

@@ -18,6 +18,8 @@ from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.tensors import read
 from turnwise.storage.trajectory_rows import read_rows
+from turnwise_judges.reward_model.data import read_lessons
+from turnwise_judges.reward_model.model import Lesson
 
 TABLES = """
 engine.max_sequences = 8
@@ -91,9 +93,10 @@ def test_it_is_updated_beside_the_policy(whole: RunFolder) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lost", [("step-000002",), ("step-000001", "step-000002")])
-def test_a_run_that_goes_on_ends_the_same(
-    whole: RunFolder, tmp_path: Path, lost: tuple[str, ...]
+def test_a_run_that_goes_on_ends_the_same_and_needs_no_data_any_more(
+    whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr("turnwise_judges.reward_model.stage.read_lessons", None)
     folder = interrupted(whole, tmp_path / "run", *lost)
     resume(folder)
     assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
@@ -185,37 +188,53 @@ def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path)
     assert min(found["heldout"], found["trained_on"]) > 3
 
 
+@pytest.mark.parametrize(
+    ("line", "form", "said"),
+    [
+        ("nonsense", "outcome", "line 1 is not JSON"),
+        ("[1]", "outcome", "not a JSON object"),
+        ('{"messages": []}', "outcome", 'no "success"'),
+        ('{"success": true, "messages": [1]}', "outcome", 'no "messages"'),
+        (
+            '{"success": true, "messages": [{"role": "user"}]}',
+            "outcome",
+            "no message of the assist",
+        ),
+        ('{"success": true, "messages": [{"role": "robot"}]}', "outcome", "of role 'robot'"),
+        ('{"prompt": null, "chosen": [], "rejected": []}', "pairs", 'line 1: "prompt" is no list'),
+    ],
+)
+def test_lines_that_cannot_be_used(
+    recipe: Path, tmp_path: Path, line: str, form: str, said: str
+) -> None:
+    (tmp_path / "data.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=said):
+        lessons_of(recipe, tmp_path / "data.jsonl", form)
+
+
 @pytest.mark.long
-def test_data_that_cannot_be_used(
+def test_sources_that_cannot_be_used(
     recipe: Path, data: str, whole: RunFolder, tmp_path: Path
 ) -> None:
-    lines = {
-        "text": ("nonsense", "line 1 is not JSON"),
-        "list": ("[1]", "not a JSON object"),
-        "label": ('{"messages": []}', 'no "success"'),
-        "messages": ('{"success": true, "messages": [1]}', 'no "messages"'),
-        "silent": ('{"success": true, "messages": [{"role": "user"}]}', "no message of the assist"),
-        "role": ('{"success": true, "messages": [{"role": "robot"}]}', "message of role 'robot'"),
-    }
-    for name, (line, message) in lines.items():
-        (tmp_path / f"{name}.jsonl").write_text(line + "\n")
-        given = f'reward_model.data=["{tmp_path}/{name}.jsonl"]'
-        with pytest.raises(DataError, match=message):
-            train(recipe, RunFolder.new(tmp_path / f"run-{name}"), given, *MODEL)
-    (tmp_path / "prompt.jsonl").write_text('{"prompt": null, "chosen": [], "rejected": []}\n')
     RunFolder.new(tmp_path / "ended").begin(load_recipe(str(recipe), [data, *MODEL]))
-    for number, (source, message, *more) in enumerate(
-        (
-            (tmp_path / "prompt.jsonl", 'line 1: "prompt" is no list', "reward_model.form=pairs"),
-            (tmp_path / "ended", "has no tokenizer"),
-            (tmp_path, "not a run folder"),
-            (tmp_path / "no.jsonl", "there is no /"),
-            (whole.path / "trajectories/evaluation-trained.parquet", "held-out tasks"),
-        )
+    for source, message in (
+        (tmp_path / "ended", "has no tokenizer"),
+        (tmp_path, "not a run folder"),
+        (tmp_path / "no.jsonl", "cannot be read"),
+        (whole.path / "trajectories/evaluation-trained.parquet", "held-out tasks"),
     ):
-        given = f'reward_model.data=["{source}"]'
         with pytest.raises(DataError, match=message):
-            train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *more, *MODEL)
+            lessons_of(recipe, source)
+    gone = f'reward_model.data=["{tmp_path}/no.jsonl"]'
+    with pytest.raises(DataError, match="there is no /"):
+        train(recipe, RunFolder.new(tmp_path / "run"), gone, *MODEL)
+
+
+def lessons_of(recipe: Path, source: Path, form: str = "outcome") -> list[Lesson]:
+    given = (f'reward_model.data=["{source}"]', f"reward_model.form={form}")
+    parts = build_components(load_recipe(str(recipe), [*given, *MODEL]))
+    model = parts.reward_sources["reward_model"].model
+    return read_lessons([str(source)], model, parts.scaffold, parts.tokenizer)
 
 
 def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Path) -> None:
@@ -225,20 +244,6 @@ def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Pa
         with pytest.raises(DataError, match="which the new run replaces"):
             train(recipe, RunFolder.new(taught.path, overwrite=True), own, *MODEL)
     assert taught.lines("metrics.jsonl") == lines
-
-
-@pytest.mark.long
-def test_a_trained_model_needs_no_data_any_more(
-    whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = interrupted(whole, tmp_path / "run", "step-000001", "step-000002")
-
-    def gone(*_: Any) -> None:
-        raise DataError("the data is gone")
-
-    monkeypatch.setattr("turnwise_judges.reward_model.stage.read_lessons", gone)
-    resume(folder)
-    assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
 
 
 def test_a_reward_model_that_is_lost_is_named(

@@ -1,7 +1,5 @@
-"""Tiny random models and trajectories of random tokens, those of the core's tests of learning."""
+"""These tests run as those of the core's learners, whose models and groups they take."""
 
 from tests.learning import conftest as learning
 
-load_model, make_groups = learning.load_model, learning.make_groups
-model_folders, no_progress_bars = learning.model_folders, learning.no_progress_bars
-one_thread = learning.one_thread
+no_progress_bars, one_thread = learning.no_progress_bars, learning.one_thread

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.building import load_model, make_groups
 from turnwise.config import LearningConfig
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
@@ -148,9 +149,7 @@ def test_the_first_update_moves_the_body(form: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", list(FORMS))
-def test_it_learns_to_tell_success_from_failure(
-    form: str
-) -> None:
+def test_it_learns_to_tell_success_from_failure(form: str) -> None:
     model, groups = made(form), make_groups(REWARDS)
     lessons = model.lessons(groups)
     losses = [model.update(lessons)["reward_model/loss"] for _ in range(12)]

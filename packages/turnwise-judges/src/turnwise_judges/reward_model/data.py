@@ -31,7 +31,8 @@ def read_lessons(
         elif source.suffix == ".parquet":
             own = _of_rows(source, model, len(tokenizer))
         else:
-            own = list(_of_conversations(source, model, scaffold))
+            lines = _read("reward_model.data", source)
+            own = [_of_line(value, model, scaffold, place) for place, value in lines]
         if not own:
             raise DataError(
                 f"reward_model.data: {source} has nothing to learn from: {_wanted(model)}"
@@ -100,11 +101,6 @@ def read_pairs(file: Path, scaffold: Scaffold) -> list[tuple[Tokens, Tokens]]:
     if not found:
         raise DataError(f"preferences.file: {file} has no pair")
     return found
-
-
-def _of_conversations(file: Path, model: RewardModel, scaffold: Scaffold) -> Iterator[Lesson]:
-    for place, value in _read("reward_model.data", file):
-        yield _of_line(value, model, scaffold, place)
 
 
 def _read(setting: str, file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
