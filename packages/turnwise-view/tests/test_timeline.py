@@ -114,14 +114,6 @@ def test_parts_of_an_episode_that_has_no_row_are_not_drawn(run: Path) -> None:
     }
 
 
-def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: Path) -> None:
-    write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])
-    write(run, 3, [episode(1, 2.0, 2.0)], [("waiting", 5.0, 5.1), ("update", 5.1, 7.0)])
-    found = timeline(run, 3, Index())
-    assert ("learner", 0, "update", 2, 0.0, 3.0) in spans(found)
-    assert ("the run's process", 0, "episode", 3, 0.0, 2.0) in spans(found)
-
-
 def test_a_place_that_is_used_again_waits_for_an_episode(run: Path) -> None:
     """And what took most of the last episode is of it alone, not of its process."""
     first = episode(0, 0.0, 1.0, "", Span(Doing.TOOLS, 0, 1))
@@ -133,12 +125,15 @@ def test_a_place_that_is_used_again_waits_for_an_episode(run: Path) -> None:
     assert (between["start"], between["reason"]) == expected
 
 
-def test_a_wait_names_the_step_whose_update_it_is_for(run: Path) -> None:
-    """Step 4 is sampled ahead, as soon as step 2 has been learned from."""
+def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: Path) -> None:
+    """Step 4 as soon as step 2 has been learned from: a wait names the step of its update."""
     write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])
     write(run, 3, [episode(1, 2.0, 2.0)], [("waiting", 5.0, 5.0), ("update", 5.0, 7.0)])
     write(run, 4, [episode(2, 5.01, 1.0)], [("waiting", 7.0, 7.0), ("update", 7.0, 9.0)])
-    waits = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
+    found = timeline(run, 3, Index())
+    assert ("learner", 0, "update", 2, 0.0, 3.0) in spans(found)
+    assert ("the run's process", 0, "episode", 3, 0.0, 2.0) in spans(found)
+    waits = [wait for wait in found["waits"] if wait["lane"] == 1]
     assert [round(wait["start"], 1) for wait in waits] == [2.0, 4.0]
     assert ["of step 2" in wait["reason"] for wait in waits] == [True, False]
     assert "of step 3" in waits[1]["reason"]

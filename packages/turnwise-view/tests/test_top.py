@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dashboard_sample_run import write_run
 from turnwise.errors import DataError
 from turnwise.storage.run_lock import locked
 from turnwise_view.top import screen, time_left, top
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    folder = write_run(tmp_path / "demo", hostile=False)
-    (folder / "report.json").unlink(missing_ok=True)
-    return folder
 
 
 def text(run: Path) -> str:

@@ -117,14 +117,6 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
     page.wait_for_selector(".why")
 
 
-def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) -> None:
-    page = shown.open(f"{EPISODE}/1/tokens?from=20")
-    for name, label in (("entropy", "Entropy"), ("loss_weight", "Share of the update's loss")):
-        page.check(f"input[name=by][value={name}]")
-        assert page.locator(".token[class*=high]").count() > 0, name
-        assert label in page.inner_text(".token-facts")
-
-
 def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> None:
     page = shown.page
     for box in page.locator(".card input[type=checkbox]").all():
@@ -239,6 +231,11 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
     page.click("text=Link to this token")
     page.wait_for_selector("#token-54[aria-selected=true]")
     assert page.is_checked("input[value=advantage]")
+    page = shown.open(f"{EPISODE}/1/tokens?from=20")
+    for name, label in (("entropy", "Entropy"), ("loss_weight", "Share of the update's loss")):
+        page.check(f"input[name=by][value={name}]")
+        assert page.locator(".token[class*=high]").count() > 0, name
+        assert label in page.inner_text(".token-facts")
 
 
 def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
