@@ -10,7 +10,6 @@ import pytest
 
 from tests.small_runs import Listening
 from turnwise.config import load_recipe
-from turnwise.storage.run_lock import is_locked, locked
 from turnwise_studies.plan import PlannedRun
 from turnwise_studies.running import Machine, Runs
 
@@ -141,10 +140,3 @@ def test_all_processes_end_when_this_one_is_interrupted(
         runs.all()
     codes = [work.process.returncode for work in runs.working.values()]
     assert codes == [-signal.SIGTERM] * 2
-
-
-def test_a_folder_is_locked_while_it_is_written(tmp_path: Path) -> None:
-    assert not is_locked(tmp_path)
-    with locked(tmp_path / "run"):
-        assert is_locked(tmp_path / "run")
-    assert not is_locked(tmp_path / "run")

@@ -19,38 +19,38 @@ from turnwise.types import Task, Verdict
 from turnwise_studies.shipped import kimi_k2, tool_use, webgpt
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+def evaluated(folder: Path, config: str, rows: list[dict[str, Any]]) -> Path:
+    """A run with these episodes in its last evaluation."""
+    file = folder / "trajectories" / "evaluation-trained.parquet"
+    file.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    (folder / "config.toml").write_text(f'name = "x"\n{config}\n')
+    return folder
+
+
+def of_both_tools(options: str) -> str:
+    return f'[environment]\nname = "multi_tool"\noptions = {{ {options} }}'
+
+
+@pytest.mark.wing("environments")
+def test_both_tools_where_needed_and_where_not(tmp_path: Path) -> None:
     """Two questions of each kind; both tools are used in three of eight episodes."""
-    options: dict[str, Any] = {"count": 8}
-    tasks = make_environment("multi_tool", options).tasks("heldout")
+    tasks = make_environment("multi_tool", {"count": 8}).tasks("heldout")
     used = {"none": [1.0, 0.0], "search": [0.0, 0.0], "calculator": [0.0, 0.0], "both": [1.0, 1.0]}
     rows = [
         {"task": task.id, "parts": json.dumps({"both_used": used[task.info["needs"]].pop()})}
         for task in tasks
     ]
-    (tmp_path / "trajectories").mkdir()
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    pq.write_table(table, tmp_path / "trajectories" / "evaluation-trained.parquet")
-    config = 'name = "x"\n[environment]\nname = "multi_tool"\noptions = { count = 8 }\n'
-    (tmp_path / "config.toml").write_text(config)
-    return tmp_path
-
-
-@pytest.mark.wing("environments")
-def test_both_tools_where_needed_and_where_not(run: Path) -> None:
+    run = evaluated(tmp_path, of_both_tools("count = 8"), rows)
     assert tool_use.both_where_needed(run) == 1.0
     assert tool_use.both_where_not_needed(run) == pytest.approx(1 / 6)
 
 
 @pytest.mark.wing("environments")
-def test_both_tools_of_an_evaluation_without_such_questions(run: Path) -> None:
-    config = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(config.replace("8 }", '2, kinds = ["both"] }'))
+def test_both_tools_of_an_evaluation_without_such_questions(tmp_path: Path) -> None:
     tasks = make_environment("multi_tool", {"count": 2, "kinds": ["both"]}).tasks("heldout")
     rows = [{"task": task.id, "parts": '{"both_used": 0.0}'} for task in tasks]
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    pq.write_table(table, run / "trajectories" / "evaluation-trained.parquet")
+    run = evaluated(tmp_path, of_both_tools('count = 2, kinds = ["both"]'), rows)
     assert tool_use.both_where_needed(run) == 0.0
     assert tool_use.both_where_not_needed(run) is None
 
@@ -117,12 +117,8 @@ def test_the_reward_model_chooses_one_answer_of_a_question(
         }
         for task, number, right in answers
     ]
-    (tmp_path / "trajectories").mkdir()
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    pq.write_table(table, tmp_path / "trajectories" / "evaluation-trained.parquet")
-    evaluation = f'[evaluation]\nepisodes_per_task = 2\nbest_of = "{best_of}"\n'
-    config = f'name = "x"\n[environment]\nname = "search"\n{evaluation}'
-    (tmp_path / "config.toml").write_text(config)
+    chosen = f'[evaluation]\nepisodes_per_task = 2\nbest_of = "{best_of}"'
+    evaluated(tmp_path, f'[environment]\nname = "search"\n{chosen}', rows)
     assert webgpt.success(tmp_path) == webgpt.supported(tmp_path) == success
     assert webgpt.cited(tmp_path) == 1.0
     assert webgpt.ranking(tmp_path) == (0.0 if best_of else None)

@@ -55,11 +55,8 @@ def test_everything_else_stays() -> None:
     """A perfect agent that never fails still succeeds, in other classes too."""
     from turnwise_environments.measurement import played
 
-    for environment in (
-        Capitals(),
-        make_environment("desk", {"count": 20}),
-        guarded(Capitals(), {"lookup": 3}),
-    ):
+    desk = make_environment("desk", {"count": 20})
+    for environment in (Capitals(), desk, guarded(Capitals(), {"lookup": 3})):
         made = failing(environment, FailureRates(error=1e-9))
         assert type(made).__name__ == type(environment).__name__
         for task in made.tasks("heldout")[:5]:

@@ -42,11 +42,6 @@ def test_the_interval_over_seeds_is_students() -> None:
     assert mean_over_seeds([0.9, 1.0], (0.0, 1.0)).high == 1.0
 
 
-def test_two_seeds_have_the_cauchy_distribution() -> None:
-    """With one degree of freedom P(|t| > x) is 1 - 2 atan(x) / pi; here x is 3."""
-    assert mean_over_seeds([1.0, 2.0]).p == pytest.approx(1 - 2 * math.atan(3) / math.pi)
-
-
 @pytest.mark.parametrize(
     "values",
     [

@@ -54,10 +54,10 @@ def test_a_shape_that_makes_no_model_is_refused(width: int, layers: int) -> None
 
 def test_a_stage_that_there_is_not_and_a_folder_with_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="stage"):
-        build(tmp_path / "new", standard_library(), 0, SilentDisplay(), ("reed",))
+        build(tmp_path / "new", [], 0, SilentDisplay(), ("reed",))
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="not empty"):
-        build(tmp_path, standard_library(), 0, SilentDisplay())
+        build(tmp_path, [], 0, SilentDisplay())
 
 
 @pytest.mark.long
