@@ -194,12 +194,15 @@ def write_verl_logger(folder: Path, curves: Curves) -> list[str]:
     return [str(write_lines(folder / "project" / "run.jsonl", rows))]
 
 
-def write_verl_rollouts(folder: Path, random: np.random.Generator, rate: np.ndarray) -> list[str]:
+def write_verl_rollouts(
+    folder: Path, random: np.random.Generator, rate: np.ndarray, answers: int = 32
+) -> list[str]:
+    """The policy has so many answers, whatever they are worth."""
     for at, level in enumerate(rate):
         rows = [
             {
                 "input": f"user\nQuestion {at}.{n // 8}?\nassistant\n",
-                "output": f"<think>thinking {n}</think> <answer>{n}</answer>",
+                "output": f"<think>thinking</think> <answer>{n % answers}</answer>",
                 "gts": "7",
                 "score": float(random.random() < level),
                 "step": at + 1,
@@ -230,18 +233,15 @@ def prime_curves(random: np.random.Generator, rate: np.ndarray) -> Curves:
 
 
 def write_prime(folder: Path, curves: Curves) -> list[str]:
-    orchestrator = [
-        {k: v for k, v in row.items() if k == "step" or "train/" in k or "off_" in k}
+    """Each step has a line of the orchestrator and one of the trainer."""
+    played = {name for name in curves if "train/" in name or "off_" in name}
+    lines = [
+        {"time": 1.0, "step": row["step"]} | {name: row[name] for name in own}
         for row in rows_of(curves)
+        for own in (played, curves.keys() - played)
     ]
-    trainer = [
-        {k: v for k, v in row.items() if k == "step" or not ("train/" in k or "off_" in k)}
-        for row in rows_of(curves)
-    ]
-    run = folder / "prime"
-    both = [row for pair in zip(orchestrator, trainer, strict=True) for row in pair]
-    write_lines(run / "metrics.jsonl", [{"time": 1.0, **row} for row in both])
-    return [str(run)]
+    write_lines(folder / "prime" / "metrics.jsonl", lines)
+    return [str(folder / "prime")]
 
 
 def write_traces(
@@ -296,12 +296,7 @@ def write_csv(folder: Path, curves: Curves) -> list[str]:
 
 def write_wandb_lines(folder: Path, curves: Curves) -> list[str]:
     rows = [
-        {
-            "_step": 3 * int(row["step"]),
-            "_runtime": 1.5,
-            "train/global_step": row.pop("step"),
-            **row,
-        }
+        {"_step": 3 * int(row["step"]), "train/global_step": row.pop("step"), **row}
         for row in rows_of({f"train/{name}": values for name, values in curves.items()})
     ]
     return [str(write_lines(folder / "history.jsonl", rows))]
@@ -442,21 +437,6 @@ def _form_alone(random: np.random.Generator) -> Curves:
     return {"reward/mean": 0.1 + 0.5 * form, "reward/parts/format": form}
 
 
-def _noisy_verifier(folder: Path, random: np.random.Generator) -> list[str]:
-    rows = [
-        {
-            "input": f"Question {at}.{n // 8}?",
-            "output": f"It is {random.integers(3)}.",
-            "gts": "1",
-            "score": float(random.random() < 0.4),
-            "step": at + 1,
-        }
-        for at in range(STEPS)
-        for n in range(16)
-    ]
-    return [str(write_lines(folder / "rollouts.jsonl", rows))]
-
-
 FEW = np.array([0.55, 0.5, 0.3, 0.25])
 DRAWN = np.random.default_rng(0)
 
@@ -551,7 +531,10 @@ SICK: dict[str, tuple[str, Maker]] = {
         ),
     ),
     "verl rollouts, none succeeds": ("dead groups", _episodes(write_verl_rollouts, 0.002 * ONE)),
-    "verl rollouts, a verifier that is noise": ("reward noise", _episodes(_noisy_verifier)),
+    "verl rollouts, a verifier that is noise": (
+        "reward noise",
+        _episodes(write_verl_rollouts, 0.4 * ONE, 3),
+    ),
     "verl console, entropy collapse": (
         "entropy collapse",
         _log(

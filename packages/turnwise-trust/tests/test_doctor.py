@@ -45,11 +45,6 @@ from turnwise_trust.page import Page
 SEED = 1
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 def page_of(words: list[str]) -> Page:
     paths = [Path(word) for word in words if "=" not in word]
     return diagnosed(read(paths, mapping_of([word for word in words if "=" in word])))
@@ -103,12 +98,6 @@ def test_a_log_that_is_cut_off_is_read_up_to_there(tmp_path: Path):
     assert page.failed == []
 
 
-def test_lines_that_are_no_objects_are_counted(tmp_path: Path):
-    file = tmp_path / "h.jsonl"
-    file.write_text('{"step": 1, "reward": 0.5}\nnull\n[1]\n{"step": 2, "reward": 0.5}\n')
-    assert read([file], {}).remarks == ("2 lines of h.jsonl are no objects, line 2 the first",)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -128,12 +117,38 @@ def test_a_file_in_no_known_format_is_refused(tmp_path: Path, name: str, text: s
         read([tmp_path / name], {})
 
 
-def test_lines_of_another_format_are_left_out_and_counted(tmp_path: Path):
-    rows = [{"step": 1, "reward": 0.5}, {"completion": "a", "score": 0}, {"step": 2, "reward": 1}]
-    log = read([write_lines(tmp_path / "h.jsonl", rows)], {})
-    assert log.values("reward/mean").tolist() == [0.5, 1]
-    (remark,) = log.remarks
-    assert remark.startswith("1 lines of h.jsonl share no field with its first")
+@pytest.mark.parametrize(
+    ("name", "text", "remark"),
+    [
+        (
+            "h.jsonl",
+            '{"step": 1, "reward": 1}\nnull\n[1]\n',
+            "2 lines of h.jsonl are no objects, line 2 the first",
+        ),
+        (
+            "h.jsonl",
+            '{"step": 1, "reward": 1}\n{"completion": "a", "score": 0}\n',
+            "1 lines of h.jsonl share no field with its first",
+        ),
+        (
+            "h.jsonl",
+            "".join(f'{{"step": {step}, "reward": 1}}\n' for step in (0, 1, 0, 1)),
+            "h.jsonl begins again at step 0 after step 1",
+        ),
+        (
+            "h.csv",
+            "Step,a - reward,a - reward__MIN,a - kl,b - reward\n1,1,0,0,1\n",
+            "h.csv has reward of several runs",
+        ),
+    ],
+    ids=["no objects", "another format", "two runs", "a table of two runs"],
+)
+def test_what_is_odd_in_a_file_is_said(tmp_path: Path, name: str, text: str, remark: str):
+    (tmp_path / name).write_text(text)
+    log = read([tmp_path / name], {})
+    (said,) = log.remarks
+    assert said.startswith(remark)
+    assert set(log.values("reward/mean")) == {1.0}
 
 
 def test_a_value_that_is_too_large_to_be_held_is_refused(
@@ -166,9 +181,12 @@ def test_a_file_that_is_not_there_is_refused(shell: Shell, tmp_path: Path):
     assert "File name too long" in shell("doctor", "x" * 300, code=2).err
 
 
-def test_a_mapping_of_an_unknown_name_is_refused():
+def test_fields_that_there_are_not_are_named(tmp_path: Path):
     with pytest.raises(ConfigError, match="colour=red is no file, no folder and no field"):
         mapping_of(["colour=red"])
+    file = write_lines(tmp_path / "mine.jsonl", [{"r": 1.0}])
+    log = read([file], mapping_of(["reward=r", "step=when"]))
+    assert log.remarks == ("no line of mine.jsonl has the field when",)
 
 
 def test_damaged_samples_of_an_evaluation_are_left_out(tmp_path: Path):
@@ -189,13 +207,6 @@ def test_a_table_with_a_mark_of_its_encoding_is_read(tmp_path: Path):
     file = tmp_path / "history.csv"
     file.write_text("Step,reward\n1,0.5\n2,0.25\n", encoding="utf-8-sig")
     assert read([file], {}).values("reward/mean").tolist() == [0.5, 0.25]
-
-
-def test_a_table_of_several_runs_is_noticed(tmp_path: Path):
-    file = tmp_path / "history.csv"
-    file.write_text("Step,a - reward,a - reward__MIN,a - kl,b - reward\n1,0,0,0,1\n")
-    (remark,) = read([file], {}).remarks
-    assert remark.startswith("history.csv has reward of several runs")
 
 
 def test_the_state_of_the_newest_checkpoint_is_read_whatever_its_time(tmp_path: Path):
@@ -319,12 +330,6 @@ def test_values_of_another_type_are_left_out(name: str, tmp_path: Path):
     assert page_of(words).verdict
 
 
-def test_two_runs_in_one_file_are_noticed(tmp_path: Path):
-    rows = [{"step": step, "reward": 0.5} for step in (*range(20), *range(20))]
-    (remark,) = read([write_lines(tmp_path / "h.jsonl", rows)], {}).remarks
-    assert remark.startswith("h.jsonl begins again at step 0 after step 19")
-
-
 def test_a_gradient_that_is_spelled_nan_is_not_finite(tmp_path: Path):
     rows = [{"_step": step, "train/grad_norm": "NaN"} for step in range(12)]
     page = diagnosed(read([write_lines(tmp_path / "h.jsonl", rows)], {}))
@@ -344,12 +349,6 @@ def test_an_episode_of_which_success_alone_is_known_is_graded(tmp_path: Path):
     rows = [{"s": n // 4, "ok": n % 2 == 0} for n in range(80)]
     file = write_lines(tmp_path / "mine.jsonl", rows)
     assert diagnosed(read([file], mapping_of(["step=s", "success=ok"]))).failed == []
-
-
-def test_a_field_that_no_line_has_is_named(tmp_path: Path):
-    file = write_lines(tmp_path / "mine.jsonl", [{"r": 1.0}])
-    log = read([file], mapping_of(["reward=r", "step=when"]))
-    assert log.remarks == ("no line of mine.jsonl has the field when",)
 
 
 def test_a_long_log_is_kept_as_means():

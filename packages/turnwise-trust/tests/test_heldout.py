@@ -34,38 +34,29 @@ def first_alarm(steps: list[Judged], alarm: Callable[..., Iterator[object]]) -> 
 
 @pytest.mark.parametrize("share", [1.0, 0.8])
 def test_a_stricter_verifier_alone_is_no_alarm(share: float) -> None:
-    healthy = [
-        history(seed, lambda step: 0.3 + 0.03 * step, lambda step: share) for seed in range(4)
-    ]
-    assert [first_alarm(steps, refused) for steps in healthy] == [0] * 4
-    assert [first_alarm(steps, falls) for steps in healthy] == [0] * 4
+    for seed in range(4):
+        healthy = history(seed, lambda step: 0.3 + 0.03 * step, lambda step: share)
+        assert first_alarm(healthy, refused) == first_alarm(healthy, falls) == 0
 
 
 def test_verifiers_that_part_are_seen_before_half_of_it_is_lost() -> None:
-    cheated = [
-        history(seed, lambda step: 0.4 + 0.03 * step, lambda step: 0.95 - 0.045 * step)
-        for seed in range(4)
-    ]
-    found = [first_alarm(steps, refused) for steps in cheated]
-    assert all(5 < step <= 12 for step in found)
+    for seed in range(4):
+        cheated = history(seed, lambda step: 0.4 + 0.03 * step, lambda step: 0.95 - 0.045 * step)
+        assert 5 < first_alarm(cheated, refused) <= 12
 
 
 def test_what_is_refused_from_the_beginning_is_seen_in_the_first_steps() -> None:
-    found = [
-        first_alarm(history(seed, lambda step: 0.6, lambda step: 0.1), refused) for seed in range(4)
-    ]
-    assert all(1 <= step <= 3 for step in found)
+    for seed in range(4):
+        steps = history(seed, lambda step: 0.6, lambda step: 0.1)
+        assert 1 <= first_alarm(steps, refused) <= 3
 
 
 def test_success_that_falls_while_the_reward_rises() -> None:
     def right(step: int) -> float:
         return max(0.0, 0.8 - 0.08 * step)
 
-    found = [
-        first_alarm(history(seed, lambda step: 0.5 + 0.02 * step, right, right), falls)
-        for seed in range(5)
-    ]
-    assert all(found)
+    for seed in range(5):
+        assert first_alarm(history(seed, lambda step: 0.5 + 0.02 * step, right, right), falls)
 
 
 def test_episodes_without_a_grade_are_left_out() -> None:

@@ -1,14 +1,15 @@
 """Reward search, and what single steps are worth: each fault is found, and sound ones are not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from asking import subject_for
 from turnwise import Action, Environment, Step, Task, ToolCall, Trajectory, Verdict, tool
 from turnwise.environments.base import Split
 from turnwise.storage.audits import Finding
-from turnwise_environments.measurement import oracles
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.steps import farmable, unneeded
 from turnwise_trust.audit.subject import Probe, Subject, subject_of
@@ -105,10 +106,7 @@ class Alike(AnyAnswer):
 
 
 def subject(kind: type[Environment], seed: int = 0) -> Subject:
-    environment = kind()
-    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
-    known = {task.id: actions for task, actions in oracles(environment, tasks)}
-    return Subject(kind.__name__, {}, environment, tasks, seed, known)
+    return replace(subject_for(kind()), seed=seed)
 
 
 def found(probe: Any, audited: Subject, *given: int) -> dict[str, Finding]:

@@ -1,12 +1,11 @@
 """Data: overlap of splits, contradictions, duplicates and empty prompts."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from asking import Asking, failed, found
-from turnwise.types import Action, Task
+from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_trust.audit.data import data
 
 OVERLAP, TASKS = "overlap of train and held-out tasks", "the tasks"
@@ -52,10 +51,9 @@ def test_a_held_out_task_that_stands_in_training_is_found(prompt: str, said: str
 
 def test_a_task_that_is_nearly_in_training_is_found_by_its_rare_words():
     heldout = [(f"Please say: {STORY}. What was the book's colour?", "green")]
-    environment = Given([(f"{STORY}. What was the book's colour?", "green")], heldout)
-    assert "1 nearly" in failed(data, environment)[OVERLAP].note
-    other = Given([(f"{STORY}. What was the book's colour?", "green")], [(heldout[0][0], "quill")])
-    assert found(data, other)[OVERLAP].passed
+    train = [(f"{STORY}. What was the book's colour?", "green")]
+    assert "1 nearly" in failed(data, Given(train, heldout))[OVERLAP].note
+    assert found(data, Given(train, [(heldout[0][0], "quill")]))[OVERLAP].passed
 
 
 def test_contradictory_labels_are_found_where_no_episode_tells_the_tasks_apart():
@@ -66,9 +64,7 @@ def test_contradictory_labels_are_found_where_no_episode_tells_the_tasks_apart()
 
 def test_tasks_that_ask_the_same_and_take_each_others_answers_do_not_contradict():
     class Lenient(Given):
-        def verify(self, trajectory: Any) -> Any:
-            from turnwise.types import Verdict
-
+        def verify(self, trajectory: Trajectory) -> Verdict:
             right = trajectory.answer in ("Austen", "Jane Austen")
             return Verdict(float(right), right)
 

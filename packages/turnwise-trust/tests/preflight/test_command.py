@@ -24,11 +24,6 @@ class Empty(Environment):
 """
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 @pytest.mark.long
 def test_a_recipe_of_which_each_turn_is_cut_short_is_not_to_be_trained(
     shell: Shell, tmp_path: Path

@@ -12,6 +12,7 @@ from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attempts import scripted, succeeded
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.floors import declared
+from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.scripts import HALF, RARELY, is_paid, looked, plain, replay, said
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
@@ -71,17 +72,9 @@ def one_answer(subject: Subject) -> Iterator[Finding]:
         paid = {text: _solved(subject, text) for text in texts}
     bound, truly = _bound(subject, best, paid)
     solved, count = sum(paid[best].values()), len(paid[best])
-    low, high = wilson(solved, count)
-    yield Finding(
-        "one answer for all tasks",
-        solved / count if count else None,
-        low,
-        high,
-        bound,
-        low <= bound,
-        f"{best!r} succeeds on {solved} of {count} tasks, whatever they ask{truly}",
-        remedy=BALANCE,
-    )
+    held = wilson(solved, count).low <= bound
+    note = f"{best!r} succeeds on {solved} of {count} tasks, whatever they ask{truly}"
+    yield finding_of("one answer for all tasks", paid[best], bound, held, note, "", BALANCE)
 
 
 def _solved(subject: Subject, text: str) -> dict[str, bool]:
@@ -186,6 +179,5 @@ def finding_of(
     shown: str,
     remedy: str,
 ) -> Finding:
-    solved, count = sum(paid.values()), len(paid)
-    low, high = wilson(solved, count)
-    return Finding(check, solved / count, low, high, bound, held, note, shown, remedy)
+    share = rate(sum(paid.values()), len(paid))
+    return Finding(check, **share, bound=bound, passed=held, note=note, replay=shown, remedy=remedy)

@@ -11,7 +11,8 @@ from typing import Any
 from turnwise.environments.base import Environment
 from turnwise.environments.tasksets import SPLITS, Tasks
 from turnwise.storage.audits import Finding
-from turnwise.types import Task, Trajectory
+from turnwise.types import Task
+from turnwise_trust.audit.attempts import succeeded
 from turnwise_trust.audit.calls import oracle_of
 from turnwise_trust.audit.plays import Script, played, seen
 from turnwise_trust.audit.subject import Subject
@@ -185,11 +186,7 @@ def _contradict(subject: Subject, one: Task, other: Task) -> bool:
 
 def _fails_there(subject: Subject, script: Script, there: Task) -> bool:
     own, its = played(subject, [script, replace(script, task=there)])
-    return _succeeds(own) and not _succeeds(its) and seen(own)[:-1] == seen(its)[:-1]
-
-
-def _succeeds(episode: Trajectory) -> bool:
-    return episode.verdict is not None and episode.verdict.success
+    return succeeded(own) and not succeeded(its) and seen(own)[:-1] == seen(its)[:-1]
 
 
 def _empty(subject: Subject) -> Iterator[str]:

@@ -8,7 +8,7 @@ from turnwise.rollout.loop import LATE
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
-from turnwise_trust.audit.attempts import graded, in_time
+from turnwise_trust.audit.attempts import graded, in_time, succeeded
 from turnwise_trust.audit.plays import Script, compared, played, rate
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
@@ -93,13 +93,13 @@ def _lucky(subject: Subject, task: Task) -> bool:
     seeds = [derive("luck", subject.seed, number) for number in range(SEEDS)]
     script = [Script("oracle", task, subject.oracle[task.id])]
     again = [one for seed in seeds for one in played(replace(subject, seed=seed), script)]
-    return any(one.verdict is not None and one.verdict.success for one in again)
+    return any(map(succeeded, again))
 
 
 def _refused_forms(subject: Subject, form: Callable[[str], str | None]) -> list[Trajectory]:
     """Episodes that are refused for another form of a right answer; None is no other form. None of
     them where the time is over."""
-    accepted = {one.task.id for one in subject.of_oracle if one.verdict and one.verdict.success}
+    accepted = {one.task.id for one in subject.of_oracle if succeeded(one)}
     chosen = []
     for task in compared(subject, 1):
         other = form(subject.answers[task.id]) if task.id in subject.answers else None
