@@ -17,9 +17,7 @@ from tests.processes import ended
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
-from turnwise_gateway.address import Address
 from turnwise_gateway.agent_episode import make_host
-from turnwise_gateway.programs import variables
 from turnwise_gateway.settings import CommandAgent, FunctionAgent, RoleConfig
 
 pytest.importorskip("uvicorn")
@@ -287,6 +285,8 @@ assert sys.argv[1] == task["prompt"] == "Capital of France?"
 assert "answers" not in os.environ["TURNWISE_TASK"]
 assert os.environ["OPENAI_BASE_URL"] == os.environ["TURNWISE_GATEWAY"] + "/v1"
 assert os.environ["OPENAI_API_KEY"] in os.environ["OPENAI_BASE_URL"]
+for alias in ("HAIKU", "SONNET", "OPUS", "FABLE"):
+    assert os.environ[f"ANTHROPIC_DEFAULT_{{alias}}_MODEL"] == "policy"
 ask(sys.argv[1], model=os.environ["OPENAI_MODEL"])
 """
 
@@ -326,30 +326,19 @@ def test_an_agent_works_in_the_folder_of_its_episode(tmp_path: Path) -> None:
     assert play(own, environment=InFolders())[0].outcome is Outcome.SUCCESS
 
 
-def test_every_name_of_a_model_is_the_policy_s() -> None:
-    address = Address("http://127.0.0.1:1", "0", "s")
-    given = variables(Capitals().tasks("train")[0], address, "policy")
-    aliases = ("HAIKU", "SONNET", "OPUS", "FABLE")
-    assert {given[f"ANTHROPIC_DEFAULT_{one}_MODEL"] for one in aliases} == {"policy"}
-
-
-def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
-    (played,) = play(command(tmp_path, "sys.exit('no idea')"))
-    assert played.outcome is Outcome.AGENT_ABORT
-    assert played.problem.endswith("ended with code 1: no idea")
-    (missing,) = play(CommandAgent(command=("no-such-program",)))
-    assert missing.outcome is Outcome.INFRASTRUCTURE_STEP
-    assert "cannot be started" in missing.problem
-
-
-def test_a_failed_program_s_words_are_kept_without_its_key(
+def test_a_program_that_fails_is_quoted_without_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "abcdefgh12345")
-    (played,) = play(command(tmp_path, "sys.exit(f'{dict(os.environ)}')"))
+    (played,) = play(command(tmp_path, "sys.exit(f'{dict(os.environ)} no idea')"))
     assert played.outcome is Outcome.AGENT_ABORT
+    assert " ended with code 1: " in played.problem
+    assert played.problem.endswith(" no idea")
     assert "'OPENAI_API_KEY': '[secret]'" in played.problem
     assert "abcdefgh12345" not in played.problem
+    (missing,) = play(CommandAgent(command=("no-such-program",)))
+    assert missing.outcome is Outcome.INFRASTRUCTURE_STEP
+    assert "cannot be started" in missing.problem
 
 
 @pytest.mark.long

@@ -141,18 +141,6 @@ def test_a_turn_that_is_cut_off() -> None:
     assert played.outcome is Outcome.SUCCESS
 
 
-def test_limits_are_those_of_every_episode() -> None:
-    look = calling(("lookup", {"country": "France"}))
-    played, _ = one(*[look] * 9, limits=LIMITS.model_copy(update={"max_turns": 2}))
-    assert played.outcome is Outcome.TRUNCATED_TURNS
-    assert played.reward == 0.0
-    twice = calling(("lookup", {"country": "France"}), ("lookup", {"country": "Italy"}))
-    played, _ = one(twice, twice, "Paris", limits=LIMITS.model_copy(update={"max_tool_calls": 3}))
-    assert played.outcome is Outcome.TRUNCATED_TOOL_CALLS
-    played, _ = one("", "", limits=LIMITS.model_copy(update={"max_turns": 2}))
-    assert played.outcome is Outcome.AGENT_PARSE_ERROR
-
-
 def test_an_endpoint_that_fails_leaves_the_episode_ungraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,14 +3,16 @@ planner and worker of examples/planner_and_worker.py have credit each of its own
 
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from gateway_tests.playing import SCAFFOLD, group_of
 from tests.fakes import byte_tokenizer
-from turnwise.config import RolloutConfig, load_recipe
+from turnwise.config import RolloutConfig, ScaffoldConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
@@ -26,16 +28,26 @@ TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=12, max_turn_tokens=200, max_tokens=20_000, max_tool_calls=8)
 
 
-def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
-    """One episode, in which the policy acts as the oracle does, in the order of its requests."""
-    made = make_environment(f"{FOLDER}/people.py:{environment}", {})
-    scaffold = TagsScaffold(TOKENIZER, made.tools(), instructions="")
-    task = made.tasks("train")[0]
-    script = iter(made.oracle(task))
+def scripted(
+    agent: AnyAgentConfig,
+    environment: Environment,
+    task: Task,
+    actions: Iterable[Action],
+    scaffolding: ScaffoldConfig = SCAFFOLD,
+) -> Group:
+    """One episode, in which these are the policy's actions, in the order of its requests."""
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    script = iter(actions)
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
-    host = make_host(agent, SCAFFOLD, TOKENIZER)
-    group = group_of(host, engine, made, LIMITS, tasks=[task], scaffold=scaffold)
-    return group.trajectories[0]
+    host = make_host(agent, scaffolding, TOKENIZER)
+    return group_of(host, engine, environment, LIMITS, tasks=[task], scaffold=scaffold)
+
+
+def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
+    """One episode, in which the policy acts as the oracle does."""
+    made = make_environment(f"{FOLDER}/people.py:{environment}", {})
+    task = made.tasks("train")[0]
+    return scripted(agent, made, task, made.oracle(task)).trajectories[0]
 
 
 def check(played: Trajectory, turns: int = 3) -> None:
@@ -94,6 +106,7 @@ async def run(task, model):
 """
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_agent_whose_answer_has_a_type_demands_a_call(tmp_path: Path) -> None:
     pytest.importorskip("pydantic_ai")
@@ -141,7 +154,6 @@ RECIPE = ROOT / "examples/planner_and_worker.toml"
 def played(kind: str, town: str = "") -> tuple[Task, Group]:
     """An episode in which both do the right thing, but that the worker says `town` if given."""
     environment = make_environment(f"{ROOT}/examples/planner_and_worker.py:Team", {})
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     task = next(one for one in environment.tasks("train") if one.data["kind"] == kind)
     name, answer = task.secret["name"], task.secret["answer"]
     friend = environment.truth(f"friend of {name}")
@@ -157,14 +169,9 @@ def played(kind: str, town: str = "") -> tuple[Task, Group]:
         script = [asks(f"friend of {name}"), *worker(name, friend)]
         script += [asks(f"town of {friend}"), *worker(friend, town or answer)]
         script.append(Action("", answer=town or answer))
-    actions = iter(script)
-    engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(actions)))
-    config = load_recipe(str(RECIPE)).agent
-    config = config.model_copy(update={"run": f"{ROOT}/{config.run}"})
-    scaffolding = load_recipe(str(RECIPE)).scaffold
-    host = make_host(config, scaffolding, TOKENIZER)
-    group = group_of(host, engine, environment, LIMITS, tasks=[task], scaffold=scaffold)
-    return task, group
+    recipe = load_recipe(str(RECIPE))
+    agent = recipe.agent.model_copy(update={"run": f"{ROOT}/{recipe.agent.run}"})
+    return task, scripted(agent, environment, task, script, recipe.scaffold)
 
 
 def test_each_role_has_its_part_and_its_reward() -> None:

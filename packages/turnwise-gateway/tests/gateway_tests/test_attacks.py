@@ -17,7 +17,7 @@ from turnwise.tokens import Segment
 from turnwise.types import Observation, ToolCall
 from turnwise_gateway import bounds, connections
 from turnwise_gateway.rendering import Scaffolds
-from turnwise_gateway.requests import Message, RefusedError, ToolSchema
+from turnwise_gateway.requests import Message, RefusedError, Request, ToolSchema
 from turnwise_gateway.session import FEWEST_REFUSALS
 
 DEEP = json.loads('{"a":' * 500 + "1" + "}" * 500)
@@ -63,27 +63,29 @@ async def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> 
         assert (await at.post()).is_success
 
 
-async def test_tools_messages_and_characters_are_bounded_before_anything_is_rendered() -> None:
-    many = tuple(ToolSchema(f"t{n}", "", {}) for n in range(bounds.MOST_TOOLS + 1))
-    for asked, field in (
-        (request(PROMPT * (bounds.MOST_MESSAGES + 1)), "messages"),
-        (request((Message("user", "x" * 100_000),)), "messages"),
-        (type(request())(PROMPT, many), "tools"),
-    ):
-        with pytest.raises(RefusedError) as refused:
-            await session().ask(asked)
-        assert refused.value.field == field
+LONG = "x" * 100_000
+CALLED_LONG = Message("assistant", "", (ToolCall(LONG, {}, "1"),))
+MANY = tuple(ToolSchema(f"t{n}", "", {}) for n in range(bounds.MOST_TOOLS + 1))
 
 
-def test_stop_strings_and_names_of_calls_count() -> None:
-    named = Message("assistant", "", (ToolCall("x" * 20_000, {}, "1"),))
-    for asked, said in (
-        (request(stop=("x",) * (bounds.MOST_STOPS + 1)), "stop: "),
-        (request(stop=("x" * 20_000,)), "context_length_exceeded"),
-        (request((*PROMPT, named)), "context_length_exceeded"),
-    ):
-        with pytest.raises(RefusedError, match=said):
-            bounds.check_request(asked, 900)
+@pytest.mark.parametrize(
+    ("field", "said", "asked"),
+    [
+        ("messages", "are more than", request(PROMPT * (bounds.MOST_MESSAGES + 1))),
+        ("tools", "are more than", Request(PROMPT, MANY)),
+        ("stop", "are more than", request(stop=("x",) * (bounds.MOST_STOPS + 1))),
+        ("messages", "characters are too many", request((Message("user", LONG),))),
+        ("messages", "characters are too many", request(stop=(LONG,))),
+        ("messages", "characters are too many", request((*PROMPT, CALLED_LONG, *PROMPT))),
+    ],
+    ids=["messages", "tools", "stops", "a long message", "a long stop", "a long call"],
+)
+async def test_a_request_is_bounded_before_anything_is_rendered(
+    field: str, said: str, asked: Request
+) -> None:
+    with pytest.raises(RefusedError, match=said) as refused:
+        await session().ask(asked)
+    assert refused.value.field == field
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from gateway_tests.hashed_engine import HashedEngine, check_record
 from tests.chat_server import serving
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.chat.endpoint import ChatEndpoint, ChatTurn
-from turnwise.config import check_recipe, load_recipe
+from turnwise.config import load_recipe
 from turnwise.engines.base import Completion
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
@@ -302,19 +302,9 @@ def test_each_token_of_trained_roles_is_in_the_batch_once_and_no_other(
 
 
 def test_the_checkpoint_of_a_frozen_role_is_found_again_from_anywhere() -> None:
-    tables = {
-        "judge": {"policy": {"kind": "frozen", "checkpoint": "runs/a/checkpoints/step-000001"}}
-    }
-    roles = {"planner": {}, **tables}
-    loaded = check_recipe(
-        {
-            "name": "x",
-            "environment": {"name": "search"},
-            "agent": {"run": "agents.py:run", "roles": roles},
-        },
-        "test",
-    )
+    place = "runs/a/checkpoints/step-000001"
+    judge = f'agent.roles.judge.policy={{kind="frozen", checkpoint="{place}"}}'
+    loaded = load_recipe("demo", ["agent=agents.py:run", "agent.roles.planner={}", judge])
     agent = with_whole_paths(loaded).find(AgentConfig)
-    kept = agent.roles["judge"].policy
-    assert kept.checkpoint == str(Path("runs/a/checkpoints/step-000001").resolve())
+    assert agent.roles["judge"].policy.checkpoint == str(Path(place).resolve())
     assert with_whole_paths(load_recipe("demo")).find(AgentConfig) is None

@@ -23,7 +23,6 @@ THOUGHT = "Both tools are needed,  and neither waits for the other."
 CALLING = Reply("s1-2", "policy", (Choice(WORDS, THOUGHT, CALLS, "calls", sampled=31),), 57, 1_700)
 SILENT = Reply("s1-3", "policy", (Choice("", calls=CALLS, ending="calls", sampled=9),), 5, 1_700)
 PLAIN = Reply("s1-4", "policy", (Choice("It is warm.", sampled=4),), 12, 1_700)
-CUT_OFF = Reply("s1-5", "policy", (Choice("It is", ending="length", sampled=2),), 12, 1_700)
 TOKENS = (
     *(SampledToken(b"It", -0.5), SampledToken(b" is", -0.25), SampledToken(b" \xc3", -2.0)),
     SampledToken(b"\xbc", -0.125),

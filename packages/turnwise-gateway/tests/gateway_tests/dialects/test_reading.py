@@ -178,14 +178,6 @@ def test_a_conversation_is_read_block_by_block() -> None:
     assert set(request.ignored) == {"thinking", "cache_control"}
 
 
-@by_dialect
-def test_a_request_knows_its_dialect(dialect: str) -> None:
-    bound = {"max_output_tokens" if dialect == "responses" else "max_tokens": 5}
-    request = read(dialect, **bound)
-    assert (request.dialect, request.max_tokens) == (dialect, 5)
-    assert request.messages == (ASKED,)
-
-
 def test_options_of_chats_are_read() -> None:
     schema = {"name": "weather", "parameters": WEATHER}
     tools = [{"type": "function", "function": schema}]
