@@ -20,7 +20,6 @@ from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import Limits, SandboxSettings
-from turnwise_sandbox.grading import Case, grade_function
 from turnwise_sandbox.sandbox_fusion import SandboxFusion
 
 LIMITS = Limits(seconds=60.0, output=1 << 20, disk=1 << 20)
@@ -151,13 +150,6 @@ def test_status(service: Service, source: str, status: Status) -> None:
     result = at(service.url, limits={"seconds": seconds}).run_python(source)
     assert result.status is status
     assert result.checked() is result
-
-
-def test_grading(service: Service) -> None:
-    source = b"def add(left, right): return left + right"
-    cases = [Case((1, 2), 3), Case((1, 2), 4)]
-    grade = grade_function(at(service.url), {"solution.py": source}, "solution:add", cases)
-    assert grade.passed == (True, False)
 
 
 NONSENSE: dict[str, Any] = {

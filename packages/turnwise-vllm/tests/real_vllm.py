@@ -1,12 +1,10 @@
 """Drives the vLLM engine in tests over servers that are processes, on a CPU."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from turnwise.engines.base import Completion, Sampling
-from turnwise.tokens import Image
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.sending import Sender
@@ -55,17 +53,3 @@ def processes(word: str) -> list[int]:
         if word in line and "api_server" in line and "guard.py" not in line:
             found.append(int(folder.name))
     return found
-
-
-async def play(
-    engine: VllmEngine,
-    prompt: list[int],
-    sampling: Sampling,
-    name: str,
-    images: Sequence[Image] = (),
-) -> Completion:
-    engine.open(name)
-    try:
-        return await engine.generate(prompt, sampling, session=name, images=images)
-    finally:
-        engine.close(name)

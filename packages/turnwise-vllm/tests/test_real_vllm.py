@@ -19,7 +19,7 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from real_vllm import ARGUMENTS, LIMIT, drive, play, processes
+from real_vllm import ARGUMENTS, LIMIT, drive, processes
 from tests.forward.models_for_tests import reference_logprobs
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
@@ -28,7 +28,7 @@ from turnwise.models.load import load_model
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.process import ServerProcess
 from turnwise_vllm.sending import Part
-from vllm_driving import change, teach
+from vllm_driving import change, play, teach
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 

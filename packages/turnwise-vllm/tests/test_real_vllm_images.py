@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from real_vllm import ARGUMENTS, drive, play
+from real_vllm import ARGUMENTS, drive
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.forward.hidden import base_model
 from turnwise.models.load import load_model
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.parity import Probe, score
-from vllm_driving import change, teach
+from vllm_driving import change, play, teach
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.vision_models import noise, save_served_model, told

@@ -13,7 +13,7 @@ from tests.forward.models_for_tests import reference_logprobs
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise_vllm import fleet as fleet_module
-from vllm_driving import LIMIT, PROMPT, change, driven, once, scripted, serving, until
+from vllm_driving import LIMIT, PROMPT, change, driven, loaded, once, scripted, serving, until
 
 
 @pytest.mark.long
@@ -36,9 +36,10 @@ async def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_
 
 
 async def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    """A server that is not colocated never sleeps."""
+    async with loaded(tmp_path) as (engine, _, server):
+        await engine.sleep()
+        assert len((await once(engine)).tokens) == 6
         await engine.load_weights({}, 1)
     one = [
         "/pause?mode=wait&clear_cache=true",
@@ -120,9 +121,7 @@ async def test_a_server_that_somebody_restarted_gets_the_weights_again(
 ) -> None:
     """Nothing was asked of it while it was away."""
     monkeypatch.setattr(fleet_module, "WATCH_SECONDS", 0.3)  # it is back before the next look
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, server):
         before = await once(engine)
         await server.die()
         await server.start()
@@ -132,9 +131,7 @@ async def test_a_server_that_somebody_restarted_gets_the_weights_again(
 
 @pytest.mark.long
 async def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, server):
         server.on_load = lambda folder: None
         server.sample = serving().sample
         await server.die()
@@ -149,9 +146,7 @@ async def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_pat
 
 @pytest.mark.long
 async def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], start_seconds=0.3, max_restarts=2) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, start_seconds=0.3, max_restarts=2) as (engine, _, server):
         await server.die()
         for _ in range(2):
             with pytest.raises(
@@ -165,9 +160,7 @@ async def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) 
 
 @pytest.mark.slow
 async def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], request_seconds=3) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, request_seconds=3) as (engine, _, server):
         server.hold.clear()
         with pytest.raises(InfrastructureError, match=r"within (engine\.request_seconds = )?3"):
             await once(engine)
@@ -194,17 +187,14 @@ def refused(body: Json) -> tuple[list[int], list[float], str]:
 async def test_a_bad_answer_is_an_error_of_infrastructure(
     tmp_path: Path, sample: Any, message: str
 ) -> None:
-    async with driven(tmp_path, [scripted(sample)]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, scripted(sample)) as (engine, _, _):
         with pytest.raises(InfrastructureError, match=message):
             await once(engine)
 
 
 @pytest.mark.long
 async def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, model, server):
         server.hold.clear()
         asked = len(server.bodies)
         early = asyncio.create_task(once(engine, "early"))
@@ -250,9 +240,7 @@ async def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_
 
 
 async def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, server):
         server.hold.clear()
         engine.open("given up")
         turn = asyncio.create_task(engine.generate(PROMPT, Sampling(4), session="given up"))
@@ -268,8 +256,7 @@ async def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) 
 
 
 async def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
-    async with driven(tmp_path, [serving()]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, _):
         engine.open("long")
         full = await engine.generate([7] * LIMIT, Sampling(4), session="long")
         assert (list(full.tokens), full.stop_reason) == ([], StopReason.CONTEXT)
@@ -301,8 +288,7 @@ async def test_misuse_is_said(tmp_path: Path) -> None:
 
 
 async def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> None:
-    async with driven(tmp_path, [serving()]) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, model, _):
         norm = model.model.norm.weight
         with pytest.raises(ConfigError, match="did you mean"):
             await engine.load_weights({"model.norm.weigth": norm}, 1)
@@ -315,9 +301,7 @@ async def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) 
 
 
 async def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], colocated=True) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, colocated=True) as (engine, _, server):
         server.calls.clear()
         await engine.sleep()
         await engine.sleep()
@@ -336,20 +320,9 @@ async def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) ->
     ]
 
 
-async def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
-        await engine.sleep()
-        assert len((await once(engine)).tokens) == 6
-    assert "/sleep?level=2" not in server.calls
-
-
 @pytest.mark.long
 async def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], colocated=True) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, colocated=True) as (engine, _, server):
         await server.die()
         await engine.sleep()
         assert engine.fleet.restarts == 0
@@ -360,9 +333,7 @@ async def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path
 
 
 async def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, server):
         server.hold.clear()
         turn = asyncio.create_task(once(engine))
         asked = len(server.bodies)

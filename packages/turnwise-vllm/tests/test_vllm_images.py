@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from fake_vllm import FakeVllm, Json, Lies
-from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.base import Sampling
 from turnwise.engines.sampling import sample, uniforms
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Image
 from turnwise_vllm.completions import shown
 from turnwise_vllm.engine import VllmEngine
-from vllm_driving import LIMIT, change, driven
+from vllm_driving import LIMIT, change, driven, play
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 import PIL.Image
@@ -74,14 +74,6 @@ async def seen(tmp_path: Path) -> AsyncIterator[tuple[VllmEngine, Any, FakeVllm,
         yield engine, own, server, seeing
 
 
-async def turn(engine: VllmEngine, ids: list[int], images: list[Image]) -> Completion:
-    engine.open("one")
-    try:
-        return await engine.generate(ids, Sampling(SAMPLED, seed=1), session="one", images=images)
-    finally:
-        engine.close("one")
-
-
 @pytest.mark.long
 async def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) -> None:
     async with seen(tmp_path) as (engine, model, server, _):
@@ -91,7 +83,7 @@ async def test_a_turn_after_images_is_what_the_learner_scores(tmp_path: Path) ->
         assert any(body["pngs"] for body in server.bodies)  # parity's
         ids, images = told(model, BEFORE, noise(1), AFTER, noise(2), AFTER)
         assert len(ids) + SAMPLED <= LIMIT
-        done = await turn(engine, ids, images)
+        done = await play(engine, ids, Sampling(SAMPLED, seed=1), "one", images)
         assert server.bodies[-1]["prompt"] == ids
         assert server.bodies[-1]["pngs"] == [noise(1), noise(2)]
         own = own_logprobs(model, [*ids, *done.tokens], [noise(1), noise(2)], SAMPLED)
@@ -125,7 +117,7 @@ async def test_an_answer_to_another_prompt_is_not_counted(tmp_path: Path) -> Non
         seeing.behind = [5]
         ids, images = told(model, BEFORE, noise(1), AFTER)
         with pytest.raises(InfrastructureError, match="vLLM read 22 other tokens than the 21"):
-            await turn(engine, ids, images)
+            await play(engine, ids, Sampling(SAMPLED, seed=1), "one", images)
 
 
 def test_placeholders_that_the_model_wrote_itself(tmp_path: Path) -> None:

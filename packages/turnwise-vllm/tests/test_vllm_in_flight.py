@@ -12,7 +12,7 @@ from fake_vllm import FakeVllm, Lies
 from tests.forward.models_for_tests import reference_logprobs
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.engine import VllmEngine
-from vllm_driving import PROMPT, change, driven, once, serving, until
+from vllm_driving import PROMPT, change, driven, loaded, once, serving, until
 
 
 async def begun(engine: VllmEngine, server: FakeVllm) -> "asyncio.Task[Any]":
@@ -51,9 +51,7 @@ async def test_a_turn_goes_on_with_new_weights_and_each_token_says_which(tmp_pat
 async def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_was_asked(
     tmp_path: Path,
 ) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], in_flight=True) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, in_flight=True) as (engine, model, server):
         turn = await begun(engine, server)
         change(model)
         server.lies = Lies(hangs="/collective_rpc")
@@ -78,9 +76,7 @@ async def test_a_server_that_dies_in_the_middle_of_an_update_costs_nothing_that_
 async def test_an_update_that_fails_stops_the_run_and_ends_the_turns_under_way(
     tmp_path: Path, lies: Lies, message: str
 ) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], in_flight=True) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, in_flight=True) as (engine, model, server):
         turn = await begun(engine, server)
         change(model)
         server.lies = lies

@@ -12,7 +12,7 @@ from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise_vllm.client import ServerRefusedError, ServerSlowError
 from turnwise_vllm.replica import Replica
 from turnwise_vllm.transports import Files
-from vllm_driving import change, driven, once, serving
+from vllm_driving import change, driven, loaded, once, serving
 
 PHASES = ("/pause", "/collective_rpc", "/update_weight_version", "/weight_info", "/resume")
 GENERATE = "/inference/v1/generate"
@@ -45,9 +45,7 @@ UNKNOWN = r"does not say which weights sampled each of its 16 tokens: weight_ver
     ],
 )
 async def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, message: str) -> None:
-    server = serving()
-    async with driven(tmp_path, [server], max_restarts=1) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path, max_restarts=1) as (engine, model, server):
         server.lies = lies
         change(model)
         with pytest.raises(RunStoppedError, match=message) as caught:
@@ -59,9 +57,7 @@ async def test_a_lie_is_found_at_the_first_update(tmp_path: Path, lies: Lies, me
 @pytest.mark.long
 async def test_an_update_that_was_not_taken_is_found_however_small(tmp_path: Path) -> None:
     """Log-probabilities move by less than the bound, so that parity has nothing to say."""
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, model):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, model, server):
         await engine.load_weights({}, 1)  # the same weights again: nothing has to move
         for kept in (False, True):
             server.lies.keeps = kept
@@ -124,9 +120,7 @@ def test_each_phase_of_an_update_has_a_deadline_and_the_server_goes_on(
 async def test_a_turn_of_which_half_comes_back_is_asked_for_again_and_then_given_up(
     tmp_path: Path,
 ) -> None:
-    server = serving()
-    async with driven(tmp_path, [server]) as (engine, _):
-        await engine.load_weights({}, 0)
+    async with loaded(tmp_path) as (engine, _, server):
         server.lies.halves = GENERATE
         with pytest.raises(InfrastructureError, match=r"is gone: .*; 5 times$"):
             await once(engine)

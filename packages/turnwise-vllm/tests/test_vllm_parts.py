@@ -2,6 +2,7 @@
 
 import base64
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.engines.base import Sampling, StopReason
+from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher, TokenTexts
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.completions import (
@@ -31,14 +32,23 @@ def answer(tokens: list[int], reason: str) -> Answer:
     return Answer(tokens, [-float(index) for index in range(count)], ["one"] * count, reason)
 
 
+def completed(
+    answered: Answer,
+    sampling: Sampling,
+    ends: frozenset[int] = frozenset(),
+    versions: Sequence[int] = (),
+) -> Completion:
+    """An answer after two tokens as a completion; `ends` end the text."""
+    matcher = StopMatcher(sampling.stop, TokenTexts(byte_tokenizer()))
+    known = list(versions) or [0] * len(answered.tokens)
+    return completion(answered, sampling, matcher, ends, known, 2)
+
+
 def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
     tokenizer = byte_tokenizer()
     tokens = tokenizer("abcdef")["input_ids"]
     sampling = Sampling(6, stop=("cd",))
-    matcher = StopMatcher(sampling.stop, TokenTexts(tokenizer))
-    found = completion(
-        answer(tokens, "stop"), sampling, matcher, frozenset(), [4, 4, 4, 5, 5, 5], 2
-    )
+    found = completed(answer(tokens, "stop"), sampling, versions=[4, 4, 4, 5, 5, 5])
     assert tokenizer.decode(found.tokens) == "abcd"
     assert list(found.logprobs) == [0.0, -1.0, -2.0, -3.0]
     assert (found.stop_reason, found.version) == (StopReason.STOP_STRING, [4, 4, 4, 5])
@@ -56,11 +66,7 @@ def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
 def test_reasons_to_stop(
     tokens: list[int], reason: str, most: int, expected: StopReason, count: int
 ) -> None:
-    sampling = Sampling(most)
-    matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
-    found = completion(
-        answer(tokens, reason), sampling, matcher, frozenset({9}), [0] * len(tokens), 2
-    )
+    found = completed(answer(tokens, reason), Sampling(most), frozenset({9}))
     assert found.stop_reason == expected
     assert len(found.tokens) == len(found.logprobs) == count
 
@@ -77,6 +83,9 @@ def test_a_request_says_all_that_sampling_says() -> None:
     assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 5, 0.8)
     assert body["seed"] == 2**63 - 1
     assert (body["stop"], body["stop_token_ids"]) == (["</a>"], [3, 8])
+
+
+WITH_EXPERTS = Sampling(8, experts_from=1)
 
 
 def _with_experts(experts: np.ndarray | None) -> dict[str, Any]:
@@ -100,30 +109,24 @@ def _with_experts(experts: np.ndarray | None) -> dict[str, Any]:
 
 def test_experts_are_those_of_the_tokens_that_are_kept() -> None:
     experts = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2)
-    sampling, matcher = Sampling(8, experts_from=1), StopMatcher((), TokenTexts(byte_tokenizer()))
-    read = read_answer(_with_experts(experts))
-    found = completion(read, sampling, matcher, frozenset({9}), [0, 0, 0], 2)
+    found = completed(read_answer(_with_experts(experts)), WITH_EXPERTS, frozenset({9}))
     assert list(found.tokens) == [5, 9]
     assert found.experts.tolist() == experts[:2].tolist()  # of the tokens 1 and 2 of four
-    body = request_body("model", [1, 2], sampling, 4, set())["sampling_params"]
+    body = request_body("model", [1, 2], WITH_EXPERTS, 4, set())["sampling_params"]
     assert body["routed_experts_prompt_start"] == 1
 
 
 @pytest.mark.parametrize("experts", [None, np.zeros((2, 2, 2), np.uint8)])
 def test_a_server_that_returns_no_experts_is_named(experts: np.ndarray | None) -> None:
-    sampling, matcher = Sampling(8, experts_from=1), StopMatcher((), TokenTexts(byte_tokenizer()))
-    answered = read_answer(_with_experts(experts))
     with pytest.raises(ConfigError, match="start it with --enable-return-routed-experts"):
-        completion(answered, sampling, matcher, frozenset(), [0, 0, 0], 2)
+        completed(read_answer(_with_experts(experts)), WITH_EXPERTS)
 
 
 def test_experts_are_read_where_they_are_asked_for_alone() -> None:
-    matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
     answered = replace(read_answer(_with_experts(None)), experts="")
-    unasked = completion(answered, Sampling(8), matcher, frozenset(), [0, 0, 0], 2)
-    assert unasked.experts is None
+    assert completed(answered, Sampling(8)).experts is None
     with pytest.raises(InfrastructureError, match="routed experts cannot be read"):
-        completion(answered, Sampling(8, experts_from=1), matcher, frozenset(), [0, 0, 0], 2)
+        completed(answered, WITH_EXPERTS)
 
 
 def test_a_label_is_a_version_and_none_is_older_than_one_before_it() -> None:

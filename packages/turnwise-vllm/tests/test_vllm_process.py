@@ -136,20 +136,15 @@ def test_a_server_ends_with_its_owner_however_that_ends(
 
 
 async def test_a_server_ends_with_its_guard(tmp_path: Path, python: str, notes: Path) -> None:
-    """As Ray does, which kills the children of a process that it ends."""
-    server = ServerProcess(python, [], {}, tmp_path / "log")
-    await server.start(tmp_path)
-    assert soon(lambda: starts(notes))
-    server._process.kill()
-    assert soon(lambda: not alive(starts(notes)[0][0]))
-    await server.stop()
-
-
-async def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: str) -> None:
+    """As Ray does, which kills the children of a process that it ends. To stop it before it was
+    started, or twice, is nothing."""
     server = ServerProcess(python, [], {}, tmp_path / "log")
     await server.stop()
     await server.start(tmp_path)
     assert await server.running()
+    assert soon(lambda: starts(notes))
+    server._process.kill()
+    assert soon(lambda: not alive(starts(notes)[0][0]))
     await server.stop()
     await server.stop()
     assert not await server.running()

@@ -134,16 +134,6 @@ async def test_a_phase_that_fails_is_named_and_nothing_is_left_half_done(
         assert not server.updating or lies.fails == PHASES[2]
 
 
-async def test_a_server_that_receives_and_keeps_what_it_had_is_found(tmp_path: Path) -> None:
-    wire = Wire()
-    async with sent(tmp_path, wire) as (engine, model):
-        await engine.load_weights({}, 0)
-        wire.server.lies.keeps = True
-        change(model)
-        with pytest.raises(RunStoppedError, match="took nothing of the weights of version 1"):
-            await engine.load_weights({}, 1)
-
-
 def test_the_work_beside_a_request_has_its_deadline_and_either_error_ends_both() -> None:
     async def never() -> None:
         await asyncio.Event().wait()

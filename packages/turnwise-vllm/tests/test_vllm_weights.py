@@ -8,16 +8,15 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
-from tests.fakes import byte_tokenizer, small_model
 from turnwise.errors import InfrastructureError
 from turnwise_vllm.transports import Files
+from vllm_driving import small
 
 IDS = torch.arange(12)[None]
 
 
 def test_a_folder_is_the_model(tmp_path: Path) -> None:
-    tokenizer = byte_tokenizer()
-    model = small_model(tokenizer)
+    model, tokenizer = small()
     folder = Files(tmp_path, 1).write(model, tokenizer, 3)
     assert folder.name == "000001-version-3"
     written = AutoModelForCausalLM.from_pretrained(folder)
@@ -26,8 +25,8 @@ def test_a_folder_is_the_model(tmp_path: Path) -> None:
 
 
 def test_tied_embeddings_are_written_untied(tmp_path: Path) -> None:
-    tokenizer = byte_tokenizer()
-    config = small_model(tokenizer).config
+    untied, tokenizer = small()
+    config = untied.config
     config.tie_word_embeddings = True
     model = Qwen3ForCausalLM(config)
     folder = Files(tmp_path, 1).write(model, tokenizer, 0)
@@ -40,10 +39,8 @@ def test_tied_embeddings_are_written_untied(tmp_path: Path) -> None:
 
 
 def test_adapters_are_merged_into_what_is_written_only(tmp_path: Path) -> None:
-    tokenizer = byte_tokenizer()
-    wrapped = get_peft_model(
-        small_model(tokenizer), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear")
-    )
+    model, tokenizer = small()
+    wrapped = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
     with torch.no_grad():
         for name, weight in wrapped.named_parameters():
             if "lora_B" in name:
@@ -57,10 +54,8 @@ def test_adapters_are_merged_into_what_is_written_only(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_is_kept(tmp_path: Path) -> None:
-    tokenizer = byte_tokenizer()
     files = Files(tmp_path, 1)
-    first = files.write(small_model(tokenizer), tokenizer, 0)
-    second = files.write(small_model(tokenizer), tokenizer, 0)
+    first, second = (files.write(*small(), 0) for _ in range(2))
     assert first != second
     files.keep_only(second)
     assert list((tmp_path / "weights").iterdir()) == [second]
@@ -71,6 +66,5 @@ def test_only_the_newest_is_kept(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_is_infrastructure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    tokenizer = byte_tokenizer()
     with pytest.raises(InfrastructureError, match="cannot be written"):
-        Files(tmp_path / "file", 1).write(small_model(tokenizer), tokenizer, 0)
+        Files(tmp_path / "file", 1).write(*small(), 0)

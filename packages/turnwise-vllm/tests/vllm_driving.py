@@ -1,7 +1,7 @@
 """Drives the vLLM engine in tests against servers that speak as vLLM does, with a small model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from fake_vllm import FakeVllm, Json, Sample
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.sampling import sample, uniforms
+from turnwise.tokens import Image
 from turnwise_vllm.engine import VllmEngine
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.sending import Sender
@@ -99,14 +100,36 @@ async def driven(
             yield engine, model
 
 
-async def once(engine: VllmEngine, name: str = "only", seed: int = 3, **options: Any) -> Completion:
+@asynccontextmanager
+async def loaded(
+    folder: Path, server: FakeVllm | None = None, **given: Any
+) -> AsyncIterator[tuple[VllmEngine, Any, FakeVllm]]:
+    """An engine whose one server has version 0, its model, and the server: see `driven`."""
+    server = server or serving()
+    async with driven(folder, [server], **given) as (engine, model):
+        await engine.load_weights({}, 0)
+        yield engine, model, server
+
+
+async def play(
+    engine: VllmEngine,
+    prompt: list[int],
+    sampling: Sampling,
+    name: str,
+    images: Sequence[Image] = (),
+) -> Completion:
     """One turn of a session of its own."""
-    sampling = Sampling(**{"max_tokens": 6, "seed": seed, **options})
     engine.open(name)
     try:
-        return await engine.generate(PROMPT, sampling, session=name)
+        return await engine.generate(prompt, sampling, session=name, images=images)
     finally:
         engine.close(name)
+
+
+async def once(engine: VllmEngine, name: str = "only", seed: int = 3, **options: Any) -> Completion:
+    """One turn after `PROMPT`."""
+    sampling = Sampling(**{"max_tokens": 6, "seed": seed, **options})
+    return await play(engine, PROMPT, sampling, name)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -13,9 +13,11 @@ from turnwise_cluster.resources import check_machine, kinds_of, shared_folder
 from turnwise_cluster.settings import cluster_of
 
 LOCAL_AND_FAR = ("local", "10.0.0.1:6379")
-
-
 SERVED = ("engine=vllm", "cluster.samplers=2")
+ALL_KINDS = (
+    *(*SERVED, "engine.servers.gpus=1", "cluster.learners=2"),
+    *("cluster.workers=2", "cluster.address=auto"),
+)
 
 
 def kinds(*overrides: str, on_gpus: bool) -> dict[str, ProcessSpec]:
@@ -39,9 +41,11 @@ def test_a_learner_beside_servers_on_gpus_has_one_of_its_own() -> None:
         (("cluster.learners=2", "cluster.address=auto"), True, ["learners"]),
         (("cluster.workers=2",), True, ["workers"]),
         ((*SERVED, "cluster.workers=2"), False, ["samplers", "workers"]),
+        (ALL_KINDS, True, ["learners", "samplers", "workers"]),
+        (ALL_KINDS, False, ["samplers", "learners", "workers"]),
     ],
 )
-def test_other_processes_leave_the_learner_where_it_is(
+def test_who_has_places_those_that_need_gpus_first(
     overrides: tuple[str, ...], on_gpus: bool, expected: list[str]
 ) -> None:
     assert list(kinds(*overrides, on_gpus=on_gpus)) == expected
@@ -63,8 +67,6 @@ def test_servers_have_the_gpus_that_they_ask_for() -> None:
     assert (found.cpus, found.gpus) == (4, 0)
     (found,) = kinds(*SERVED, "engine.servers.gpus=2", on_gpus=False).values()
     assert (found.cpus, found.gpus) == (1, 2)
-    assert kinds(*SERVED, on_gpus=True)["samplers"].gpus == 1
-    assert list(kinds(*SERVED, "cluster.colocated=true", on_gpus=True)) == ["learners"]
 
 
 def test_servers_on_nodes_share_a_folder_with_the_run(tmp_path: Path) -> None:
@@ -75,16 +77,6 @@ def test_servers_on_nodes_share_a_folder_with_the_run(tmp_path: Path) -> None:
     check_machine(local, False)
     with pytest.raises(ConfigError, match="a folder that all of them share: name one with --out"):
         check_machine(far, False)
-
-
-@pytest.mark.parametrize(
-    ("on_gpus", "expected"),
-    [(True, ["learners", "samplers", "workers"]), (False, ["samplers", "learners", "workers"])],
-)
-def test_those_that_need_gpus_come_first(on_gpus: bool, expected: list[str]) -> None:
-    beside = "engine.servers.gpus=1", "cluster.learners=2", "cluster.workers=2"
-    asked = (*SERVED, *beside, "cluster.address=auto")
-    assert list(kinds(*asked, on_gpus=on_gpus)) == expected
 
 
 def test_more_servers_than_cores_are_refused() -> None:

@@ -10,7 +10,6 @@ from torch.distributed.tensor import DTensor
 
 from cluster_tests.learners.comparing import (
     ALGORITHMS,
-    RATE,
     REWARDS,
     Bench,
     assert_same_critics,
@@ -195,14 +194,6 @@ def test_an_update_that_is_no_number_is_skipped_by_all(bench: Bench) -> None:
     assert found.problems == expected.problems
     assert found.metrics["policy/skipped_updates"] == 1
     assert_same_updates(one, two, [groups])
-
-
-@pytest.mark.long
-def test_the_learning_rate_is_lowered_on_every_rank(bench: Bench) -> None:
-    """A part of one weight that moved faster than another would be seen."""
-    one, two = bench.pair(bench.recipe("qwen3", {"name": "grpo"}))
-    assert two.lower_learning_rate(0.5) == one.lower_learning_rate(0.5) == RATE / 2
-    assert_same_updates(one, two, bench.made(1))
 
 
 @pytest.mark.long

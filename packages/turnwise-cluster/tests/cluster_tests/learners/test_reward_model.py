@@ -23,7 +23,6 @@ MODEL = (
 )
 
 
-@pytest.mark.slow
 def test_it_learns_as_beside_one_process_and_goes_on_exactly(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, "Levels", TABLES)
     data, one, two = (RunFolder.new(tmp_path / name) for name in ("data", "one", "two"))

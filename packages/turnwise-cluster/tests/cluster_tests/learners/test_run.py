@@ -12,6 +12,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from cluster_tests.learners.comparing import assert_same_optimizers
+from cluster_tests.workers.processes import left_after
 from tests.small_runs import start, write_recipe
 from turnwise.storage import checkpoint
 from turnwise.storage.tensors import read
@@ -33,10 +34,6 @@ def workers(driver: int) -> list[int]:
     return list(map(int, subprocess.run(command, capture_output=True, text=True).stdout.split()))
 
 
-def is_gone(process: int) -> bool:
-    return not Path(f"/proc/{process}").exists()
-
-
 def finish(process: "subprocess.Popen[str]") -> None:
     _, errors = process.communicate()
     assert process.returncode == 0, errors
@@ -50,10 +47,7 @@ def killed_at(run: Path, process: "subprocess.Popen[str]", step: int, driver: bo
     subprocess.run(["kill", "-KILL", str(process.pid if driver else worker)], check=True)
     _, errors = process.communicate()
     assert process.returncode == (-signal.SIGKILL if driver else 3)
-    deadline = time.monotonic() + 20
-    while not is_gone(worker) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert is_gone(worker)
+    assert left_after({worker}, 20) == set()
     return " ".join(errors.split())
 
 

@@ -128,7 +128,7 @@ def test_weights_that_a_reaction_writes_into_reach_all_ranks(bench: Bench) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
 def test_ranks_go_back_to_a_checkpoint_and_keep_the_lowered_rate(bench: Bench, family: str) -> None:
-    """And go on as one process does from there."""
+    """And go on as one process does from there; a rank that went on faster would be seen."""
     recipe = bench.recipe(family, WITH_REFERENCE)
     two = updated(bench.pair(recipe)[1], recipe, bench.groups(REWARDS, 1))
     folder = bench.save(two)

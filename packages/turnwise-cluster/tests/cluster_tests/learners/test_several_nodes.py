@@ -61,7 +61,6 @@ def test_ranks_see_the_gpus_that_are_theirs(
     assert [sorted(each.split(",")) for each in found] == [["0", "1"]] * 3
 
 
-@pytest.mark.slow
 def test_servers_have_the_gpus_of_the_learners_beside_them(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +93,6 @@ def write_gpus(file: Path) -> None:
     file.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
 
 
-@pytest.mark.slow
 def test_a_run_whose_nodes_and_driver_end_is_the_run_of_one_machine(
     nodes: Nodes, tmp_path: Path
 ) -> None:

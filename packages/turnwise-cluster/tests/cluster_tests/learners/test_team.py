@@ -14,6 +14,7 @@ import torch
 
 from cluster_tests.learners.comparing import REWARDS, loaded, recipe_of
 from cluster_tests.workers.processes import descendants, left_after
+from tests.processes import ended
 from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.learning.credits import estimate
@@ -46,14 +47,6 @@ def worker_of(team: Team) -> int:
     return team._arrivals[1].process
 
 
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "message"),
@@ -77,7 +70,7 @@ def test_a_rank_that_is_gone_ends_the_update(
     with pytest.raises(InfrastructureError, match=message):
         learner.update(groups, credits)
     assert time.monotonic() - begun < 4 * SECONDS
-    assert not is_running(process)
+    assert ended([process])
 
 
 @pytest.mark.long
@@ -134,9 +127,9 @@ def test_signals_to_all_processes_leave_the_ranks_to_the_first(own_team: Team) -
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         os.kill(process, number)
     time.sleep(0.2)
-    assert is_running(process)
+    assert left_after({process}, 0) == {process}
     own_team.close()
-    assert not is_running(process)
+    assert ended([process])
     own_team.close()
 
 

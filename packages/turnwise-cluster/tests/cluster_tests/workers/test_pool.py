@@ -21,12 +21,13 @@ class Launched:
     host = "127.0.0.1"
 
     def __init__(self, late: bool) -> None:
-        self.late, self.ending = late, asyncio.Event()
+        self.late, self.ending, self.starts = late, asyncio.Event(), 0
 
     def run(self, index: int, port: int, secret: bytes) -> Coroutine[Any, Any, str]:
         """See Launcher. Raises KeyError where nothing can be started any more."""
         if self.ending.is_set():
             raise KeyError("state")
+        self.starts += 1
         return self._run(secret, port)
 
     async def _run(self, secret: bytes, port: int) -> str:
@@ -67,8 +68,10 @@ async def test_an_error_that_ends_the_tending_of_a_worker_reaches_those_that_wai
 
 
 async def test_a_worker_that_is_ready_after_its_deadline_did_not_start() -> None:
-    pool = pool_of(Launched(late=True), 0.4)
-    message = "worker 0 could not be started 3 times: it was not"
+    launched = Launched(late=True)
+    pool = pool_of(launched, 0.4)
+    message = r"worker 0 could not be started 3 times: .* within cluster\.start_seconds = 0\.4$"
     with pytest.raises(RunStoppedError, match=message):
         await asyncio.wait_for(pool.start(), 20)
+    assert launched.starts == 3
     await pool.stop()

@@ -20,7 +20,7 @@ from turnwise.config import load_recipe
 from turnwise.conflicts import check
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of
-from turnwise.errors import ConfigError, RunStoppedError, UserError
+from turnwise.errors import ConfigError, UserError
 from turnwise.parts.components import Components, build_components
 from turnwise.parts.resources import Resources
 from turnwise.rollout.collect import oversample
@@ -316,18 +316,6 @@ def test_a_worker_that_cannot_work_ends_the_run_in_one_line(
     with pytest.raises(UserError, match=message) as caught:
         asyncio.run(groups(parts, pool))
     assert "\n" not in str(caught.value)
-
-
-def test_a_worker_that_does_not_start_is_given_up(recipe: Path) -> None:
-    async def never(host: str, port: int, secret: bytes) -> None:
-        await asyncio.sleep(20)
-
-    fleet = Fleet(never)
-    pool = WorkerPool(fleet, 1, 0.05)
-    message = "worker 0 could not be started 3 times: .* within cluster.start_seconds = 0.05"
-    with pytest.raises(RunStoppedError, match=message):
-        asyncio.run(groups(built(recipe, pool), pool))
-    assert fleet.starts == 3
 
 
 def test_a_stranger_is_told_nothing(recipe: Path) -> None:
