@@ -1,6 +1,5 @@
 """Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
 
-import asyncio
 import shutil
 import sys
 import tempfile
@@ -170,14 +169,6 @@ def test_a_reward_of_a_role_that_there_is_not_is_the_agent_s_mistake(tmp_path: P
     assert "no trained role 'judge': 'planner', 'worker'" in played.problem
 
 
-class Slow(HashedEngine):
-    """Takes half a second."""
-
-    async def generate(self, *given: Any, **others: Any) -> Any:
-        await asyncio.sleep(0.5)
-        return await super().generate(*given, **others)
-
-
 HANGING_UP = """
 from turnwise_gateway.requests import Message, Request
 request = Request((Message("user", task.prompt),))
@@ -194,7 +185,7 @@ request = Request((Message("user", task.prompt),))
     ],
 )
 def test_an_agent_that_hangs_up_on_every_reply_has_failed(tmp_path: Path, body: str) -> None:
-    played = one(tmp_path, HANGING_UP + body, engine=Slow([RIGHT]))
+    played = one(tmp_path, HANGING_UP + body, engine=HashedEngine([RIGHT], seconds=0.5))
     assert (played.outcome, played.reward) == (Outcome.AGENT_ABORT, 0.0)
     assert played.problem.startswith("the agent hung up on every reply")
     assert ("ValueError: cancelled" in played.problem) == ("raise" in body)
@@ -226,8 +217,8 @@ def test_an_agent_that_hangs_is_late_and_graded_and_one_that_blocks_the_loop_is_
 
 @pytest.mark.long
 def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
-    own = limits(max_seconds=0.3)
-    played = one(tmp_path, "await ask()\nawait ask()", engine=Slow([RIGHT]), limits=own)
+    engine, own = HashedEngine([RIGHT], seconds=0.5), limits(max_seconds=0.3)
+    played = one(tmp_path, "await ask()\nawait ask()", engine=engine, limits=own)
     assert played.outcome is Outcome.SUCCESS
 
 

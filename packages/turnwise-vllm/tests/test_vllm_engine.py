@@ -37,16 +37,17 @@ async def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_
 
 async def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
     """A server that is not colocated never sleeps."""
-    async with loaded(tmp_path) as (engine, _, server):
-        await engine.sleep()
-        assert len((await once(engine)).tokens) == 6
-        await engine.load_weights({}, 1)
     one = [
         "/pause?mode=wait&clear_cache=true",
         "/collective_rpc",
         "/update_weight_version",
         "/resume",
     ]
+    async with loaded(tmp_path) as (engine, _, server):
+        await engine.sleep()
+        assert server.calls == one
+        assert len((await once(engine)).tokens) == 6
+        await engine.load_weights({}, 1)
     assert server.calls == one + one
 
 

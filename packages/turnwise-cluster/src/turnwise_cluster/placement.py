@@ -221,9 +221,8 @@ class NodeUnfit(Exception):
 
 def own_versions() -> str:
     """The versions of this machine that have to be the same on all nodes."""
-    return f"Python {platform.python_version()}, turnwise {version('turnwise')}, " + (
-        f"torch {version('torch')}"
-    )
+    packages = ", ".join(f"{name} {version(name)}" for name in ("turnwise", "torch"))
+    return f"Python {platform.python_version()}, {packages}"
 
 
 def look(paths: Sequence[str], mark: str, versions: str) -> None:

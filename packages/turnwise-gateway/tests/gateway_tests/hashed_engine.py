@@ -43,8 +43,13 @@ class HashedEngine:
     host: Any = None
     """Set by tests that need the gateway in an engine."""
 
-    def __init__(self, turns: Sequence[str] = TURNS, fails: Sequence[int] = ()) -> None:
-        self.turns, self.fails = turns, set(fails)
+    def __init__(
+        self, turns: Sequence[str] = TURNS, fails: Sequence[int] = (), seconds: float = 0.0
+    ) -> None:
+        """The requests of the numbers `fails`, from 1 on, fail; each takes so many seconds."""
+        self.turns, self.fails, self.seconds = turns, set(fails), seconds
+        self.seeds: list[int | None] = []
+        """Those of the requests."""
         self.open_sessions: set[str] = set()
         self.busy: set[str] = set()
         self.requests = 0
@@ -69,10 +74,13 @@ class HashedEngine:
         assert session in self.open_sessions
         assert session not in self.busy
         self.requests += 1
+        self.seeds.append(sampling.seed)
         fails = self.requests in self.fails
         self.busy.add(session)
         stream = random.Random(sampling.seed)
         try:
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
             for _ in range(stream.randrange(4)):
                 await asyncio.sleep(0)
         finally:

@@ -57,47 +57,14 @@ async def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> N
     assert (np.diff(tokens.turn) >= 0).all()
 
 
-async def test_another_try_is_a_context_of_its_own_with_the_same_beginning() -> None:
-    own = session()
-    first = await asked(own, PROMPT)
-    second = await asked(own, PROMPT)
-    tokens, turns, _ = recorded(own)
-    assert len(tokens.spans) == len(turns) == 2
-    assert first.prompt_tokens == second.prompt_tokens
-    assert int(tokens.copied.sum()) == second.prompt_tokens
-
-
-async def test_several_choices_are_sampled_apart_and_each_can_be_gone_on_from() -> None:
+async def test_choices_share_their_beginning_and_each_can_be_gone_on_from() -> None:
     own = session()
     reply = await asked(own, PROMPT, count=3)
     assert len(reply.choices) == 3
     await asked(own, went_on(PROMPT, reply, "Sure?", choice=2))
     tokens, turns, capture = recorded(own)
-    assert len(tokens.spans) == 3
-    assert len(turns) == 4
-    assert capture.calls == 2
-
-
-async def test_an_edited_reply_is_not_trained_in_the_context_that_has_the_edit() -> None:
-    own = session(HashedEngine(["<answer> Paris</answer>"]))
-    await asked(own, PROMPT)
-    edited = (*PROMPT, Message("assistant", "Lyon"), Message("user", "Sure?"))
-    await asked(own, edited)
-    before, after = texts(own)
-    assert before.endswith("<answer> Paris</answer>")
-    assert after.startswith("Capital of France?\n<answer> Lyon</answer>")
-    tokens, _, capture = recorded(own)
-    assert capture.trained == int(tokens.mask.sum()) == 2 * len(own.contexts.exchanges[0].written)
-
-
-async def test_a_repeated_reply_stands_for_its_own_tokens_after_other_messages() -> None:
-    own = session(HashedEngine(["<think> Hm.</think><answer> Paris</answer>"]))
-    reply = await asked(own, PROMPT)
-    shorter = (Message("user", "Before:"), Message("assistant", reply.choices[0].text))
-    await asked(own, (*shorter, Message("user", "Go on.")))
-    tokens = recorded(own)[0]
-    inherited = tokens.ids[tokens.source == Source.INHERITED].tolist()
-    assert TOKENIZER.decode(inherited) == "<think> Hm.</think><answer> Paris</answer>"
+    assert int(tokens.copied.sum()) == 2 * reply.prompt_tokens
+    assert (len(tokens.spans), len(turns), capture.calls) == (3, 4, 2)
 
 
 @pytest.mark.parametrize(

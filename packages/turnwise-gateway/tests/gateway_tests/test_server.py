@@ -66,7 +66,8 @@ async def served(engine: Any = None, session: Session | None = None) -> AsyncIte
     gateway, session = Gateway(), session or new_session("0-0", engine)
     address = await gateway.open(session)
     try:
-        async with httpx.AsyncClient(timeout=10) as client:
+        # Certificates, which nothing here needs, take longer to load than most answers.
+        async with httpx.AsyncClient(timeout=10, verify=False) as client:
             yield Served(gateway, session, address, client)
     finally:
         await gateway.stop()
@@ -201,14 +202,6 @@ async def test_header_floods_and_silent_clients_lose_their_connection(
         assert (await at.post()).is_success
 
 
-class Slow(HashedEngine):
-    """Takes a tenth of a second."""
-
-    async def generate(self, *given: Any, **others: Any) -> Any:
-        await asyncio.sleep(0.1)
-        return await super().generate(*given, **others)
-
-
 async def test_what_a_dialect_refuses_is_in_the_account() -> None:
     async with served() as at:
         form = {"output_config": {"format": {"type": "json_schema"}}, "max_tokens": 5}
@@ -218,7 +211,7 @@ async def test_what_a_dialect_refuses_is_in_the_account() -> None:
 
 
 async def test_a_client_that_hangs_up_has_no_reply_and_may_ask_again() -> None:
-    engine = Slow([RIGHT])
+    engine = HashedEngine([RIGHT], seconds=0.1)
     async with served(engine) as at:
         with pytest.raises(httpx.ReadTimeout):
             await at.post(timeout=0.02)
@@ -235,7 +228,7 @@ async def test_a_client_that_hangs_up_has_no_reply_and_may_ask_again() -> None:
 
 
 async def test_a_client_that_leaves_in_mid_stream_has_no_reply() -> None:
-    async with served(Slow([RIGHT])) as at:
+    async with served(HashedEngine([RIGHT], seconds=0.1)) as at:
         asked = json.dumps(QUESTION | {"stream": True}).encode()
         _, writer = await at.connect()
         writer.write(head(at.address, len(asked)).encode() + asked)

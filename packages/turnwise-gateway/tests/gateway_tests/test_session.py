@@ -78,18 +78,12 @@ async def test_a_failing_engine_is_said_and_leaves_nothing_behind() -> None:
 
 
 async def test_choices_of_one_request_have_seeds_of_their_own_and_count_in_the_budget() -> None:
-    seeds = []
-
-    class Noting(HashedEngine):
-        async def generate(self, prompt: Any, sampling: Any, **others: Any) -> Any:
-            seeds.append(sampling.seed)
-            return await super().generate(prompt, sampling, **others)
-
-    own = session(Noting(), limits(max_turns=8))
+    engine = HashedEngine()
+    own = session(engine, limits(max_turns=8))
     with pytest.raises(RefusedError, match="max_turns"):
         await asked(own, PROMPT, count=9)
     await asked(own, PROMPT, count=8)
-    assert len(set(seeds)) == len(seeds) == 8
+    assert len(set(engine.seeds)) == len(engine.seeds) == 8
     with pytest.raises(RefusedError, match="max_turns"):
         await asked(own, PROMPT)
 
@@ -133,11 +127,7 @@ async def test_rewards_are_refused_after_the_end_and_where_the_verifier_gives_th
 
 
 async def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
-    class Hanging(HashedEngine):
-        async def generate(self, *given: Any, **others: Any) -> Any:
-            await asyncio.Event().wait()
-
-    own = session(Hanging())
+    own = session(HashedEngine(seconds=60.0))
     waiting = asyncio.create_task(own.ask(request()))
     await asyncio.sleep(0.01)
     assert own.waited > 0

@@ -88,9 +88,7 @@ class Launcher:
     def kill(self, number: int) -> None:
         """Kill the process that holds a sandbox, and so all of it; one that only clears a folder
         away ends by itself."""
-        if number in self.clearing:
-            return
-        if number in self.processes:
+        if number in self.processes and number not in self.clearing:
             os.kill(self.processes[number], signal.SIGKILL)
 
     def reap(self, ended: tuple[int, int] | None = None) -> None:

@@ -81,12 +81,7 @@ def read(body: Mapping[str, Any]) -> Request:
 
 def body(request: Request, reply: Reply) -> dict[str, Any]:
     choices = [
-        {
-            "index": index,
-            "message": _message(choice),
-            "logprobs": _logprobs(choice) if request.logprobs else None,
-            "finish_reason": ENDINGS[choice.ending],
-        }
+        {"index": index, "message": _message(choice), **_ending(request, choice)}
         for index, choice in enumerate(reply.choices)
     ]
     return {**_head(reply, "chat.completion"), "choices": choices, "usage": _usage(reply)}
@@ -98,12 +93,7 @@ def events(request: Request, reply: Reply) -> Iterator[str]:
         for delta in _deltas(choice):
             part = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
             yield event({**head, "choices": [part]}, named=False)
-        end = {
-            "index": index,
-            "delta": {},
-            "logprobs": _logprobs(choice) if request.logprobs else None,
-            "finish_reason": ENDINGS[choice.ending],
-        }
+        end = {"index": index, "delta": {}, **_ending(request, choice)}
         yield event({**head, "choices": [end]}, named=False)
     if request.stream_usage:
         yield event({**head, "choices": [], "usage": _usage(reply)}, named=False)
@@ -207,6 +197,11 @@ def _read_image(part: Fields) -> bytes:
 def _head(reply: Reply, kind: str) -> dict[str, Any]:
     identity = {"id": f"chatcmpl-{reply.id}", "object": kind}
     return {**identity, "created": reply.created, "model": reply.model}
+
+
+def _ending(request: Request, choice: Choice) -> dict[str, Any]:
+    logprobs = _logprobs(choice) if request.logprobs else None
+    return {"logprobs": logprobs, "finish_reason": ENDINGS[choice.ending]}
 
 
 def _message(choice: Choice) -> dict[str, Any]:

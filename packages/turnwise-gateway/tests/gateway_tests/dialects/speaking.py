@@ -144,6 +144,7 @@ def _join_responses(found: dict[str, Any], event: dict[str, Any]) -> None:
         place = event["output_index"]
         found["arguments"][place] = found["arguments"].get(place, "") + event["delta"]
     elif kind in ("response.completed", "response.incomplete"):
+        assert kind == f"response.{event['response']['status']}"
         found["ending"] = event["response"]["status"]
         found["usage"] = event["response"]["usage"]
 

@@ -95,8 +95,10 @@ class Answering(Session):
 def client_of(dialect: Any, address: Address) -> Any:
     settings: dict[str, Any] = {"api_key": address.secret, "max_retries": 0}
     if dialect is messages:
-        return anthropic.AsyncAnthropic(base_url=address.root, **settings)
-    return openai.AsyncOpenAI(base_url=address.openai, **settings)
+        http = anthropic.DefaultAsyncHttpxClient(verify=False)
+        return anthropic.AsyncAnthropic(base_url=address.root, http_client=http, **settings)
+    http = openai.DefaultAsyncHttpxClient(verify=False)
+    return openai.AsyncOpenAI(base_url=address.openai, http_client=http, **settings)
 
 
 def chat_back(reply: Any) -> list[Any]:
