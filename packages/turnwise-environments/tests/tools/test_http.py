@@ -157,6 +157,19 @@ def test_a_page_whose_head_or_charset_is_odd(charset: str) -> None:
     assert text_of(page) == "b"
 
 
+def test_half_a_character_is_none() -> None:
+    assert text_of(Page("", 200, "text/html", b"a+2AA-", False, "utf-7")) == "a?"
+
+
+@pytest.mark.parametrize("opened", ["<a ", "<a b='", "<!--", "<div>"])
+def test_a_hostile_page_is_read_in_the_time_of_a_plain_one(opened: str) -> None:
+    """A mebibyte of what is never closed, which took a parser minutes, and no deadline ends it."""
+    body = (opened * (1 << 20))[: 1 << 20].encode()
+    begun = time.process_time()
+    text_of(Page("", 200, "text/html", body, False))
+    assert time.process_time() - begun < 20
+
+
 def test_patterns_of_hosts() -> None:
     fetcher = Fetcher(["*.example.invalid", "one.invalid"])
     for url in ("http://example.invalid/", "http://xexample.invalid/", "http://a.one.invalid/"):
