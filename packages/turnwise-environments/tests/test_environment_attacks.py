@@ -20,10 +20,6 @@ PROGRAMS = {
     "end": "import os\nos.kill(0, 9)",
     "nested": "import os\nfor n in range(3000): os.mkdir('d'); os.chdir('d')",
 }
-STATEMENTS = {
-    "columns that cannot be read": ["ADD COLUMN b AS (json('{'))"],
-    "columns without end": ["ADD COLUMN b AS (replace(hex(zeroblob(4900)), '00', 'ab'))"],
-}
 OPTIONS: dict[str, dict[str, Any]] = {
     "code": {"tasks": {"count": 2}},
     "mathematics": {"interpreter": "python", "tasks": {"count": 2}},
@@ -67,16 +63,3 @@ def test_files_with_names_that_no_system_takes_are_graded() -> None:
     with made.sandbox:
         verdict = judged(made, task, Action("", calls=tuple(calls)), Action("", answer="done"))
     assert not verdict.success
-
-
-@pytest.mark.parametrize("changes", STATEMENTS.values(), ids=STATEMENTS)
-def test_tables_that_cannot_be_read_are_graded(changes: list[str]) -> None:
-    made = make_environment("sql", {"tasks": {"count": 2, "grammar": "small"}})
-    task = made.tasks("heldout")[0]
-    table = task.data["tables"][0]["name"]
-    calls = [
-        ToolCall("sql", {"statement": f'ALTER TABLE "{table}" {change}'}) for change in changes
-    ]
-    *_, answer = made.oracle(task)
-    assert not judged(made, task, Action("", calls=tuple(calls)), answer).success
-    assert judged(made, task, *made.oracle(task)).success

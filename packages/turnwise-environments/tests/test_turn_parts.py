@@ -126,7 +126,7 @@ def test_what_a_program_prints_is_no_document() -> None:
 
 def test_a_typed_number_is_not_worked_out() -> None:
     environment = made("mathematics")
-    tasks = earning(environment)
+    tasks = earning(environment, 15)
     typed, guessed = [], []
     for task in tasks:
         play = played(environment, task, *environment.oracle(task))

@@ -134,6 +134,10 @@ def test_the_code_of_each_step_does_what_its_words_say() -> None:
 
 WRONG = {  # with the share of the hidden calls that return
     "constant": ("def solve(values): return 0", 1.0),
+    "right now and then": (
+        "SOLUTION\nright = solve\ndef solve(values): return right(values) if values[1:] else None",
+        1.0,
+    ),
     "shown inputs only": ("def solve(values): return {0} if values == {1} else None", 1.0),
     "exit": ("import os, sys\nsys.exit(0)", 0.0),
     "no function": ("solve = 3", 0.0),
@@ -144,7 +148,8 @@ WRONG = {  # with the share of the hidden calls that return
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_programs_fail_and_parts_say_what_runs(made: Code, name: str) -> None:
     program, runs = WRONG[name]
-    verdict = judged(made, made.tasks("train")[0], answered(program))
+    task = made.tasks("train")[0]
+    verdict = judged(made, task, answered(program.replace("SOLUTION", task.secret["solution"])))
     assert (verdict.reward, verdict.success, verdict.parts["runs"]) == (0.0, False, runs)
     assert verdict.parts["passed"] <= runs
 

@@ -9,7 +9,7 @@ from benchmarks.browsing import conditions, success
 from environment_playing import answered, calling, played, prototype, verdict_of
 from turnwise_environments.choosing import all_tasks, spread
 from turnwise_environments.deep_research.environment import DeepResearch
-from turnwise_environments.deep_research.tasks import FEWEST, Classes, Condition
+from turnwise_environments.deep_research.tasks import FEWEST
 
 made = prototype("deep_research")
 
@@ -84,10 +84,3 @@ def test_pages_documents_and_notes(made: DeepResearch) -> None:
     assert "there is no document 'TarFile'" in seen[7]
     assert seen[9] == "a: not TarFile"
     assert verdict_of(play).parts == {"exact_match": 0.0, "searches": 3.0, "opened": 2.0}
-
-
-def test_conditions_of_the_documents(made: DeepResearch) -> None:
-    classes = Classes.of(made._documents)
-    assert "tarfile.TarFile" in classes.meeting[Condition("method", "extractall")]
-    assert "tarfile.TarFile" in classes.meeting[Condition("package", "tarfile")]
-    assert "email.mime.text.MIMEText" in classes.meeting[Condition("base", "MIMENonMultipart")]

@@ -134,6 +134,7 @@ BAD = {
     '{"name": "set_degrees", "parameters": {"room": "hall", "degrees": 99}}': "5 to 30, not 99",
     '{"name": "set_degrees", "parameters": {"room": "moon", "degrees": 20}}': "rooms: attic, hall",
     '{"name": "find_event", "parameters": {"title": "gym"}}': "there is no tool 'find_event'",
+    '{"name": "cancel_event", "parameters": {"title": "gym"}}': "there is no event 'gym'",
     '{"name": "tool_call", "parameters": {}}': "there is no tool 'tool_call'; tools: read_room",
     '{"name": "__init__", "parameters": {}}': "there is no tool '__init__'",
 }
@@ -142,7 +143,7 @@ BAD = {
 @pytest.mark.parametrize("calls", BAD)
 async def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str) -> None:
     state = {"calendar": {}, "cabinet": {}, "heating": {"hall": [20, "heat"], "attic": [18, "eco"]}}
-    tools = ["read_room", "set_degrees", "set_mode"]
+    tools = ["read_room", "set_degrees", "set_mode", "cancel_event"]
     task = Task("t", "", data={"state": state, "tools": tools, "requests": ["x"]})
     environment = made.fresh()
     await environment.reset(task, 0)

@@ -177,7 +177,7 @@ def go(door: str) -> Action:
 
 
 def test_the_oracle_makes_300_calls_in_each_walk() -> None:
-    walk = LongWalk(count=4)
+    walk = LongWalk(count=1)
     tasks = all_tasks(walk)
     plays = played_all(walk, tasks, [walk.oracle(task) for task in tasks])
     assert success(plays) == 1.0
@@ -222,7 +222,7 @@ def followed(walk: LongWalk, hears: bool) -> float:
 
 
 def test_what_is_shown_is_enough_and_heralds_have_to_be_heard() -> None:
-    walk = LongWalk(length=30, herald_every=5, count=40)
+    walk = LongWalk(length=30, herald_every=5, count=20)
     assert followed(walk, hears=True) == 1.0
     assert followed(walk, hears=False) < 0.2
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from environment_playing import verdict_of
-from serving_running import A_HANG, FEW, local
+from serving_running import A_HANG, FEW, local, running
 from tests.fakes import Capitals
 from turnwise.config import RolloutConfig
 from turnwise.environments.registry import make_environment
@@ -21,6 +21,7 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action
 from turnwise_environments.serving.mcp import check_mcp, serving_http
 from turnwise_environments.serving.offer import Offer
+from turnwise_environments.tools.mcp import McpServer
 
 mcp = pytest.importorskip("mcp", reason="mcp is not installed: pip install 'turnwise[mcp]'")
 
@@ -222,6 +223,12 @@ async def test_without_a_session_there_is_no_episode() -> None:
         result = await client.call_tool("begin", {"task": 0})
     assert result.is_error
     assert text(result) == "an episode belongs to a session: initialize one first"
+
+
+def test_our_own_client_lists_the_tools() -> None:
+    with running(lambda: serving_http(Offer(Capitals()), "127.0.0.1", 0)) as url:
+        names = [schema["name"] for schema in McpServer(url=url).schemas]
+    assert names == ["begin", "finish", "lookup"]
 
 
 class Beginning(Capitals):

@@ -15,7 +15,7 @@ from serving_running import A_HANG, FEW, local, running
 from tests.fakes import Capitals
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, ToolCall
 from turnwise_environments.measurement import played_all
@@ -224,6 +224,21 @@ async def test_bounds_on_connections() -> None:
             await asyncio.sleep(0.01)
     codes = [full["data"]["code"], silent["data"]["code"]]
     assert codes == ["CAPACITY_REACHED", "SESSION_ERROR"]
+
+
+async def test_a_full_server_is_infrastructure_for_our_own_client() -> None:
+    offer = Offer(Capitals(), sessions=1)
+    with running(lambda: serving_openenv(offer, "127.0.0.1", 0)) as url:
+        client = make_environment("openenv", {"url": url, "tasks": {"count": 1}})
+        (task, *_) = client.tasks("train")
+        one, other = client.fresh(), client.fresh()
+        await one.reset(task, 0)
+        try:
+            with pytest.raises(InfrastructureError, match="CAPACITY_REACHED"):
+                await other.reset(task, 0)
+        finally:
+            await one.close()
+            await other.close()
 
 
 class Painted(Capitals):
