@@ -1,6 +1,8 @@
 """Images in the embedded engine: log-probabilities, and what is computed once or never shared."""
 
 import asyncio
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,27 +17,19 @@ from turnwise.tokens import Image
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.rounding import assert_rounding
-from tests.vision_models import (
-    FAMILIES,
-    image,
-    noise,
-    own_logprobs,
-    told,
-    vision_model,
-)
+from tests.vision_models import FAMILIES, image, noise, own_logprobs, told, vision_model
 
 pytestmark = pytest.mark.numbers
 
 BEFORE, AFTER = list(range(5, 30)), list(range(40, 49))
+Models = Callable[[str], tuple[Any, Any]]
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """Model and tokenizer of a family, made when they are asked for first."""
     folder = tmp_path_factory.mktemp("models")
-    return {family: vision_model(folder / family, family) for family in FAMILIES}
-
-
-Models = dict[str, tuple[Any, Any]]
+    return cache(lambda family: vision_model(folder / family, family))
 
 
 async def turn(
@@ -77,7 +71,7 @@ async def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
     models: Models, family: str, deterministic: bool
 ) -> None:
     """With less room than the sessions need, so that some lose their cache and see again."""
-    model, tokenizer = models[family]
+    model, tokenizer = models(family)
     evictions = []
     async with running(
         model, 4, 200, deterministic, kv_cache_tokens=200, tokenizer=tokenizer
@@ -90,7 +84,7 @@ async def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
 async def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
-    model, tokenizer = models[family]
+    model, tokenizer = models(family)
     (ids, one), (same, other) = (
         told(model, BEFORE, image(*greys), AFTER) for greys in ((0, 255), (255, 0))
     )
@@ -117,7 +111,7 @@ async def test_two_images_with_the_same_ids_are_two_histories(models: Models, fa
 async def test_a_session_whose_image_changes_keeps_what_is_before_it(
     models: Models, family: str
 ) -> None:
-    model, tokenizer = models[family]
+    model, tokenizer = models(family)
     ids, before = told(model, BEFORE, image(0, 255), AFTER)
     _, after = told(model, BEFORE, image(255, 0), AFTER)
     async with running(model, tokenizer=tokenizer) as engine:
@@ -134,7 +128,7 @@ async def test_a_session_whose_image_changes_keeps_what_is_before_it(
 async def test_an_image_may_be_cut_by_a_prefill(
     models: Models, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, tokenizer = models[family]
+    model, tokenizer = models(family)
     ids, images = told(model, BEFORE, noise(3, (16, 48)), AFTER)
     assert images[0].length > 1
     monkeypatch.setattr("turnwise.engines.batches.PREFILL_TOKENS", images[0].start + 1)
@@ -146,7 +140,7 @@ async def test_an_image_may_be_cut_by_a_prefill(
 
 async def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
     """And a logit processor is shown the model's ids."""
-    model, tokenizer = models["llava"]
+    model, tokenizer = models("llava")
     ids, images = told(model, BEFORE, image(0, 255), AFTER)
     seen: list[list[int]] = []
 

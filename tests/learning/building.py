@@ -95,6 +95,15 @@ def random_tokens(generator: np.random.Generator, turns: int = 2) -> Tokens:
     return tokens
 
 
+def worked_example() -> Tokens:
+    """P0 P1 A0 A1 T0 X0 A2 E0: a tool's answer with its template, then a correction."""
+    tokens = Tokens.empty().with_segments([Segment([10, 11], Source.USER)], 0)
+    tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
+    tokens = tokens.with_segments([Segment([30], Source.TOOL), Segment([31], Source.TEMPLATE)], 0)
+    tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
+    return tokens.with_segments([Segment([40], Source.ENVIRONMENT)], 1)
+
+
 def random_trajectory(
     generator: np.random.Generator, group: str, episode: int, reward: float | None
 ) -> Trajectory:

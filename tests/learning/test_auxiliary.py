@@ -16,6 +16,7 @@ from tests.learning.building import (
     put,
     random_tokens,
     update,
+    worked_example,
 )
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.learning.auxiliary import (
@@ -25,7 +26,7 @@ from turnwise.learning.auxiliary import (
     observed_tokens,
 )
 from turnwise.learning.selection import kept_groups
-from turnwise.tokens import Segment, Source, Tokens
+from turnwise.tokens import Source, Tokens
 from turnwise.types import Group
 
 COEFFICIENTS = ("observation_coefficient", "success_coefficient", "demonstration_coefficient")
@@ -102,15 +103,6 @@ def test_they_are_off_unless_asked_for() -> None:
     assert not [name for name in metrics if name.startswith("auxiliary")]
     assert make_algorithm("echo", {}).observation_coefficient == 0.1
     assert make_algorithm("vapo", {}).success_coefficient == 0.1
-
-
-def worked_example() -> Tokens:
-    """P0 P1 A0 A1 T0 X0 A2 E0: a tool's answer with its template, then a correction."""
-    tokens = Tokens.empty().with_segments([Segment([10, 11], Source.USER)], 0)
-    tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
-    tokens = tokens.with_segments([Segment([30], Source.TOOL), Segment([31], Source.TEMPLATE)], 0)
-    tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
-    return tokens.with_segments([Segment([40], Source.ENVIRONMENT)], 1)
 
 
 def test_observations_are_what_tools_and_environment_wrote() -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.learning.building import GRPO, make_groups
+from tests.learning.building import GRPO, make_groups, worked_example
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.learning.batch import (
@@ -28,19 +28,10 @@ from turnwise.types import Group, Outcome, Task, Trajectory, TrajectoryId, Verdi
 CPU = torch.device("cpu")
 
 
-def worked_example() -> Tokens:
-    """P0 P1 A0 A1 T0 A2 E0 E1: the example of `Tokens`, with an environment's last word."""
-    tokens = Tokens.empty().with_segments([Segment([10, 11], Source.USER)], 0)
-    tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
-    tokens = tokens.with_segments([Segment([30], Source.TOOL)], 0)
-    tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
-    return tokens.with_segments([Segment([40, 41], Source.ENVIRONMENT)], 1)
-
-
 def test_the_mask_comes_from_provenance() -> None:
     tokens = worked_example()
-    assert loss_mask(tokens, True).astype(int).tolist() == [0, 0, 1, 1, 0, 1, 0, 0]
-    assert loss_mask(tokens, False).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+    assert loss_mask(tokens, True).astype(int).tolist() == [0, 0, 1, 1, 0, 0, 1, 0]
+    assert loss_mask(tokens, False).astype(int).tolist() == [0, 0, 1, 1, 1, 0, 1, 1]
 
 
 def test_position_t_predicts_token_t_plus_one() -> None:
@@ -50,8 +41,8 @@ def test_position_t_predicts_token_t_plus_one() -> None:
     examples = [*supervised_examples(worked_example(), "0"), *supervised_examples(short, "1")]
     batch = collate(weigh(examples, token_mean), CPU)
     # What follows the last trained token is cut off, and the last token predicts nothing.
-    assert batch.inputs.tolist() == [[10, 11, 20, 21, 30], [12, 0, 0, 0, 0]]
-    assert batch.selected.int().tolist() == [[0, 1, 1, 0, 1], [1, 0, 0, 0, 0]]
+    assert batch.inputs.tolist() == [[10, 11, 20, 21, 30, 31], [12, 0, 0, 0, 0, 0]]
+    assert batch.selected.int().tolist() == [[0, 1, 1, 0, 0, 1], [1, 0, 0, 0, 0, 0]]
     assert batch.targets.tolist() == [20, 21, 22, 23]
     assert batch.sequence.tolist() == [0, 0, 0, 1]
     assert batch.behaviour_logprob.tolist() == pytest.approx([-0.1, -2.0, -0.3, -1.0])
@@ -125,8 +116,8 @@ def test_unmasked_observations_get_the_advantage_of_the_action_before_them() -> 
     judged = {"outcome": Outcome.SUCCESS, "verdict": Verdict(1.0, True)}
     member = Trajectory(Task("t", "q"), "g", 0, 0, tokens, **judged)
     group = Group("g", (member,))
-    advantages = np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)
+    advantages = np.array([0, 0, 1, 2, 0, 0, 3, 0], np.float32)
     credits = Credits({member.id: advantages}, all_of([group]))
     (example,) = policy_examples([group], credits, GRPO, mask_observations=False)
-    assert example.advantage.tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
+    assert example.advantage[example.trained].tolist() == [1, 2, 2, 3, 3]
     assert np.isnan(example.behaviour_logprob[example.trained & ~example.sampled]).all()
