@@ -111,9 +111,7 @@ def save_chat_model(folder: Path) -> Path:
 class Capitals(Environment):
     """Four countries, one tool; the smallest environment there can be."""
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        return EnvironmentSpec("capitals", "1", "0" * 64)
+    facts = EnvironmentSpec("capitals", "1")
 
     def tasks(self, split: Split) -> Sequence[Task]:
         chosen = sorted(CAPITALS)[:2] if split == "train" else sorted(CAPITALS)[2:]
@@ -170,10 +168,11 @@ class Letters(Capitals):
 class Reporting(Letters):
     """Reports the share of letters, of the episode and of each turn, and rewards the answer."""
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        parts = {"letters": RewardPart(0, 1), "each": RewardPart(0, 1, scope=Scope.TURNS)}
-        return EnvironmentSpec("reporting", "1", "0" * 64, parts=parts)
+    facts = EnvironmentSpec(
+        "reporting",
+        "1",
+        parts={"letters": RewardPart(0, 1), "each": RewardPart(0, 1, scope=Scope.TURNS)},
+    )
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         verdict = await super().verify(trajectory)

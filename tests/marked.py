@@ -39,3 +39,8 @@ def wings_of(overrides: str) -> Iterator[str]:
         yield "judges"
     sections = set(re.findall(r"(?:^|[\s'(])(\w+)[.=]", overrides))
     yield from (SECTIONS[name] for name in sections & SECTIONS.keys())
+
+
+def needs(need: str, denying: str) -> str:
+    """A pattern of the sentence about a choice whose need another one denies."""
+    return re.escape(f"needs {need}, and {denying}").replace(r"\ ", " ")

@@ -1,9 +1,20 @@
-"""What has become of processes."""
+"""Programs in processes of their own, and what has become of processes."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+
+def run_python(
+    program: str, *arguments: str | Path, **options: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program to its end, which is no error; options are those of `subprocess.run`."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options)
 
 
 def ended(processes: Iterable[int]) -> bool:

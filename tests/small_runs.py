@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes import save_small_model
-from turnwise.config import load_recipe
+from turnwise.api import load_recipe
+from turnwise.config import Recipe
 from turnwise.monitor.display import Display, SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
@@ -56,11 +57,18 @@ def write_recipe(folder: Path, environment: str, tables: str, model: Path | None
     return path
 
 
+def prepared(
+    recipe: Path | Recipe, folder: RunFolder, *overrides: str, display: Display | None = None
+) -> RunContext:
+    """A run that has not begun; one that goes on, if the folder holds it."""
+    return prepare(load_recipe(recipe, *overrides), folder, display or SilentDisplay())
+
+
 def train(
-    recipe: Path, folder: RunFolder, *overrides: str, display: Display | None = None
+    recipe: Path | Recipe, folder: RunFolder, *overrides: str, display: Display | None = None
 ) -> RunContext:
     """Run a recipe to its end, in this process; a folder that holds a run goes on."""
-    context = prepare(load_recipe(str(recipe), overrides), folder, display or SilentDisplay())
+    context = prepared(recipe, folder, *overrides, display=display)
     asyncio.run(run(context))
     return context
 

@@ -2,14 +2,14 @@
 
 import ast
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import turnwise
+from tests.processes import run_python
 from tests.sources import modules
 
 MODULES = [path for path, _ in modules()]
@@ -38,7 +38,7 @@ def test_importing_is_light_and_silent() -> None:
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "
         "sys.stderr.write(' '.join(new))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = run_python(code)
     assert run.stdout == ""
     new = set(run.stderr.split())
     assert "turnwise" in new
@@ -76,9 +76,16 @@ def test_importing_is_light_and_silent() -> None:
 def test_what_computes_nothing_loads_nothing_heavy(code: str, heavy: str) -> None:
     """The names of parts that are made of torch excepted."""
     end = f"import atexit, sys; loaded = lambda: print(set(sys.modules) & set({heavy.split()}))"
-    command = [sys.executable, "-c", f"{end}; atexit.register(loaded)\n{code}"]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = run_python(f"{end}; atexit.register(loaded)\n{code}")
     assert run.stdout.splitlines()[-1] == "set()"
+
+
+def statements(outer: ast.AST) -> Iterator[ast.AST]:
+    """Those in it, and in one another, without the expressions that they are made of."""
+    for node in ast.iter_child_nodes(outer):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
 
 
 def test_modules_say_what_they_are_and_functions_are_short() -> None:
@@ -89,7 +96,7 @@ def test_modules_say_what_they_are_and_functions_are_short() -> None:
             wrong.append(f"{path}: no docstring")
         wrong += [
             f"{path}:{node.lineno}: {node.name} has {LONGEST_FUNCTION} lines or more"
-            for node in ast.walk(tree)
+            for node in statements(tree)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
         ]
@@ -116,10 +123,7 @@ def test_one_step_of_the_demo_loads_little(tmp_path: Path) -> None:
     )
     small = "train.steps=1 train.tasks_per_step=2 train.group_size=2 sft.steps=1 sft.batch_size=2"
     small += " sft.demonstrations.count=4 evaluation.tasks=2"
-    words = ["train", "demo", *small.split(), "--run", str(tmp_path / "run")]
-    run = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
-    )
+    run = run_python(code, "train", "demo", *small.split(), "--run", tmp_path / "run")
     files, lines = map(int, run.stdout.rpartition("loaded ")[2].split())
     assert files <= FILES_OF_A_STEP
     assert lines <= LINES_OF_A_STEP

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
+from tests.processes import run_python
 from turnwise.errors import located, own_place, wrong_value
 from turnwise.registry import load_module
 
@@ -76,7 +75,5 @@ except ZeroDivisionError as error:
 
 def test_what_pip_installed_for_a_user_is_not_the_users_own(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", INSTALLED], env=environment, capture_output=True, text=True
-    )
+    done = run_python(INSTALLED, env=environment)
     assert (done.stdout, done.stderr) == ("''\n", "")

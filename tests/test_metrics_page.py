@@ -3,11 +3,11 @@
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fakes import save_chat_model, save_small_mixture, save_small_model
+from tests.fakes import save_chat_model, save_small_mixture
+from tests.small_runs import FAKES, write_recipe
 from turnwise.api import load_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
@@ -21,10 +21,13 @@ from turnwise.types import Outcome, Task, Trajectory
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/metrics.md"
 
-
-MISTAKEN = {"mistaken": 1}
-"""What the oracle does here is no success."""
-FAKES = Path(__file__).with_name("fakes.py")
+TABLES = """
+model.device = "cpu"
+rollout = { max_turns = 2, max_turn_tokens = 24, max_tokens = 200 }
+sft = { steps = 1, batch_size = 2, demonstrations = { count = 2, behaviours = { mistaken = 1 } } }
+train = { steps = 2, tasks_per_step = 2, group_size = 4 }
+evaluation = { tasks = 0 }
+"""
 JUDGE = ROOT / "packages/turnwise-judges/tests/scripted_judge.py"
 MEASURED = {
     "critic": f"environment.name={FAKES}:Levels algorithm.name=ppo algorithm.correction=truncated "
@@ -75,29 +78,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     from turnwise_cluster.workers.pool import WorkerPool
 
     path = tmp_path_factory.mktemp("page")
-    save_small_model(path / "model"), save_chat_model(path / "chat")
-    save_small_mixture(path / "mixture")
-    found = []
-    values: dict[str, Any] = {
-        "name": "page",
-        "threads": 1,
-        "model": {"name": str(path / "model"), "device": "cpu"},
-        "environment": {"name": f"{FAKES}:Letters"},
-        "scaffold": {"options": {"instructions": ""}},
-        "rollout": {"max_turns": 2, "max_turn_tokens": 24, "max_tokens": 200},
-        "sft": {
-            "steps": 1,
-            "batch_size": 2,
-            "demonstrations": {"count": 2, "behaviours": MISTAKEN},
-        },
-        "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
-        "evaluation": {"tasks": 0},
-    }
+    save_chat_model(path / "chat"), save_small_mixture(path / "mixture")
+    recipe, found = write_recipe(path, "Letters", TABLES), []
     for name, changes in MEASURED.items():
         folder = RunFolder.new(path / name)
-        recipe = load_recipe(values, *changes.replace("{path}", str(path)).split())
+        loaded = load_recipe(recipe, *changes.replace("{path}", str(path)).split())
         pool = WorkerPool(Fleet(), 1, 30.0) if name == "process rewards" else None
-        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), Resources(pool))))
+        asyncio.run(run_stages(prepare(loaded, folder, SilentDisplay(), Resources(pool))))
         found.append(folder)
     return found
 

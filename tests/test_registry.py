@@ -77,6 +77,7 @@ def test_what_is_not_there_or_of_another_kind(wheels: Registry[type], install: I
     for name, message in {
         "plan": "unknown wheel 'plan': did you mean 'plain'",
         "rond": "unknown wheel 'rond': did you mean 'round'",
+        "wheel_shop:Squar": "unknown class 'Squar': known: Round",
         "wheel_shop:Rund": "wheel_shop: unknown class 'Rund': did you mean 'Round'",
         "json:Round": "json: there is no 'Round', and nothing else .* wheel: give a class with",
         "wheel_shop:Square": "wheel_shop:Square: not a wheel: give a class with turns",
@@ -132,7 +133,8 @@ def test_options_are_those_of_the_constructor() -> None:
         check_options("options", made, ("x",), {"lud": True})
 
 
-ENGINES_OF_ONES_OWN = """
+METHODS_OF_A_SCAFFOLD = "".join(f"    def {name}(self): ...\n" for name in METHODS)
+OF_ONES_OWN = f"""
 from turnwise.engines.embedded import EmbeddedEngine
 
 class Halting:
@@ -140,25 +142,20 @@ class Halting:
 
 class Quiet(EmbeddedEngine):
     takes_images = False
-    shares_weights = False
-    returns_kept = False
+
+class Words:
+{METHODS_OF_A_SCAFFOLD}
+class Mute:
+    stop = ()
 """
 
 
-def test_an_engine_has_to_be_one(tmp_path: Path) -> None:
+def test_an_engine_and_a_scaffold_have_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(ENGINES_OF_ONES_OWN)
+    path.write_text(OF_ONES_OWN)
     assert not ENGINES.get(f"{path}:Quiet").takes_images
     with pytest.raises(ConfigError, match="Halting: not an engine: give a class with open, close"):
         ENGINES.get(f"{path}:Halting")
-    with pytest.raises(ConfigError, match="unknown class 'Halt': known: EmbeddedEngine, Quiet"):
-        ENGINES.get(f"{path}:Halt")
-
-
-def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    methods = "\n".join(f"    def {name}(self): ..." for name in METHODS)
-    path.write_text(f"class Words:\n{methods}\n\nclass Mute:\n    stop = ()\n")
     assert not shows_images(f"{path}:Words")
     assert shows_images("tags")
     with pytest.raises(ConfigError, match="Mute: not a scaffold: give a class with begin, extend"):

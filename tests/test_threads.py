@@ -2,12 +2,11 @@
 
 import gc
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from turnwise.threads import KERNELS, frozen_gc, physical_cores, release_memory
 
 PROGRAM = """
@@ -21,10 +20,7 @@ print(torch.get_num_threads(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"])
 
 @pytest.mark.long
 def test_threads_and_kernels_are_bounded() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.split() == ["1", KERNELS]
+    assert run_python(PROGRAM).stdout.split() == ["1", KERNELS]
 
 
 def test_memory_can_be_released_any_time() -> None:

@@ -12,21 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes import byte_tokenizer
+from tests.rollout.playing import TOKENIZER, encode, rolling
 from turnwise.commands.words import words_text
 from turnwise.config import RolloutConfig, check_recipe
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner, new_member
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.storage.messages import messages_of
 from turnwise.storage.trajectory_rows import groups_of, trajectory_row
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
 
-TOKENIZER = byte_tokenizer()
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=12)
 Row = Mapping[str, Any]
@@ -68,12 +64,10 @@ def runner(environment: Room) -> tuple[RolloutRunner, list[str]]:
         turn = len(read) - 1
         look = f'<look> {{"number": {turn}}}</look>'
         said = look if turn < len(environment.looks) else "<answer> done</answer>"
-        return list(TOKENIZER(said, add_special_tokens=False)["input_ids"])
+        return encode(said)
 
-    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     limits = RolloutConfig(max_turns=6, max_turn_tokens=60, max_tokens=2000)
-    engine, places = ScriptedEngine(policy), PrioritySemaphore(4)
-    return RolloutRunner(environment, scaffold, engine, limits, places, snapshots=True), read
+    return rolling(environment, policy, limits, snapshots=True), read
 
 
 def leaves(value: Any) -> Iterator[str]:

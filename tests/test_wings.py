@@ -1,7 +1,7 @@
 """Wings: what is installed is found, and what cannot be used is named and left out."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
@@ -130,6 +130,7 @@ def test_a_recipe_of_a_wing_that_is_not_installed_says_what_to_install(
         (point("two", "TWO", "turnwise>=7"), "it is for turnwise>=7, and this is 0.1.0"),
         (point("two", "no_such_module:TWO"), "No module named 'no_such_module'"),
         (point("two", "NOT_ONE"), "is not a Wing"),
+        (point("two", "NO_SECTION"), "Bare is no turnwise.config.wing_section.WingSection"),
     ],
 )
 def test_a_wing_that_cannot_be_used_is_named_and_the_others_work(
@@ -182,21 +183,25 @@ STAGED = Wing(
 )
 
 
+Alone = Callable[..., wings.Wings]
+
+
 @pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
-    """The wing STAGED alone."""
-    found = wings_of([point("staged", "STAGED")])
-    yield from alone(found, monkeypatch)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
+    """Makes the wings of these points the only ones."""
+
+    def use(*points: EntryPoint) -> wings.Wings:
+        found = wings_of(points)
+        for module in (wings, loading, recipe_module, run, resources):
+            monkeypatch.setattr(module, "wings", lambda: found)
+        monkeypatch.setattr(loading, "whole_recipe", loading.whole_recipe.__wrapped__)
+        return found
+
+    return use
 
 
-def alone(found: wings.Wings, monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
-    for module in (wings, loading, recipe_module, run, resources):
-        monkeypatch.setattr(module, "wings", lambda: found)
-    monkeypatch.setattr(loading, "whole_recipe", loading.whole_recipe.__wrapped__)
-    yield found
-
-
-def test_a_section_asks_for_the_stage_of_its_name(staged: wings.Wings) -> None:
+def test_a_section_asks_for_the_stage_of_its_name(alone: Alone) -> None:
+    staged = alone(point("staged", "STAGED"))
     asked = load_recipe("demo", ["tidy.steps=1"])
     assert staged.stages(asked) == dict(STAGED.stages)
     assert staged.stages(load_recipe("demo")) == {}, "there is no section"
@@ -245,32 +250,20 @@ HIRING = Wing(settings={"two": f"{PLACE}:Hiring"})
 USURPER = Wing(sections={"tidy": "a:b"})
 
 
-@pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
-    """Two wings with an engine each, and two with a section that asks for processes."""
-    points = [point("near", "NEAR"), point("far", "FAR"), point("hiring", "HIRING")]
-    yield from alone(wings_of(points), monkeypatch)
-
-
-def test_two_wings_may_each_bring_a_kind_of_one_section(engines: wings.Wings) -> None:
-    assert engines.problems == []
+def test_two_wings_may_each_bring_a_kind_of_one_section(alone: Alone) -> None:
+    assert alone(point("near", "NEAR"), point("far", "FAR")).problems == []
     assert isinstance(load_recipe("demo", ["engine=near"]).engine, Near)
     far = load_recipe("demo", ["engine=far", "engine.distance=5"]).engine
     assert far.distance == 5
     assert load_recipe("demo", ["engine=mine.py:Own"]).engine.name == "mine.py:Own"
 
 
-def test_processes_are_asked_for_once_and_somebody_has_them(engines: wings.Wings) -> None:
+def test_processes_are_asked_for_once_and_somebody_has_them(alone: Alone) -> None:
+    alone(point("far", "FAR"), point("hiring", "HIRING"))
     with pytest.raises(ConfigError, match="one and two each ask for processes"):
         resources_of(load_recipe("demo", ["one={}", "two={}"]), None)
     with pytest.raises(ConfigError, match="no wing has the resources that the section one asks"):
         resources_of(load_recipe("demo", ["one={}"]), None)
-
-
-def test_a_section_that_is_no_wings_section_leaves_the_wing_out() -> None:
-    found = wings_of([point("one", "ONE"), point("two", "NO_SECTION")])
-    assert list(found.usable) == ["one"]
-    assert "Bare is no turnwise.config.wing_section.WingSection" in found.problems[0]
 
 
 def test_a_function_for_the_section_of_another_wing_is_a_clash() -> None:
@@ -280,18 +273,12 @@ def test_a_function_for_the_section_of_another_wing_is_a_clash() -> None:
 
 
 def test_a_recipe_with_idle_sections_is_read_without_their_wings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, alone: Alone
 ) -> None:
     dumped = tmp_path / "config.toml"
     dumped.write_text(dump_recipe(load_recipe("demo")))
-    for _ in alone(wings_of([]), monkeypatch):
-        assert load_recipe(str(dumped)).model_dump() == load_recipe("demo").model_dump()
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
-    """No wing at all."""
-    yield from alone(wings_of([]), monkeypatch)
+    alone()
+    assert load_recipe(str(dumped)).model_dump() == load_recipe("demo").model_dump()
 
 
 @pytest.mark.parametrize(
@@ -306,8 +293,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[wings.Wings]:
     ],
 )
 def test_a_section_of_a_wing_that_is_not_installed_says_what_to_install(
-    bare: wings.Wings, asked: str, named: str, extra: str
+    alone: Alone, asked: str, named: str, extra: str
 ) -> None:
+    alone()
     with pytest.raises(errors.MissingExtraError, match=rf"{named}.*'turnwise\[{extra}\]'"):
         known_run(load_recipe("demo", asked.split()))
 

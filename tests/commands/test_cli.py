@@ -13,21 +13,19 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from tests.commands.shell import Shell
-from tests.fakes import byte_tokenizer, save_small_model
+from tests.fakes import save_small_model
+from tests.processes import run_python
 from tests.small_runs import FAKES, write_recipe
 from turnwise.commands.catalogue import catalogue
 from turnwise.commands.cli import main
 from turnwise.commands.failures import full_memory
-from turnwise.commands.terminal import trajectory_text
 from turnwise.config import load_recipe, recipe_keys
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.learning.policy import PolicyLearner
 from turnwise.threads import SPINS
-from turnwise.tokens import Source
 
 TABLES = """
 rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
@@ -199,9 +197,7 @@ def test_unknown_names_and_options_are_refused_before_torch_is_imported(recipe: 
     )
     changes = ["environment.name=serch", "scaffold.name=tag", "engine.name=x"]
     changes.append("scaffold.options.x=1")
-    command = [sys.executable, "-c", program, str(recipe), *changes]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = done.stderr.splitlines()
+    told = run_python(program, recipe, *changes).stderr.splitlines()
     beginnings = ("turnwise: unknown", "turnwise: scaffold.options of 'tags'")
     assert [line.startswith(beginnings) for line in told] == [True] * 4, told
 
@@ -237,23 +233,21 @@ def test_threads_are_set_before_torch_is_loaded(recipe: Path, tmp_path: Path, co
     run = tmp_path / "run"
     run.mkdir()
     shutil.copy(recipe, run / "config.toml")
-    given = [command.split()[0], str(run if command.endswith("run") else recipe)]
+    given = command.split()[0], run if command.endswith("run") else recipe
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FAKES.parents[1])}
-    program = [sys.executable, "-c", FIRST_LOOK, *given]
-    done = subprocess.run(
-        program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_python(FIRST_LOOK, *given, cwd=tmp_path, env=environment)
     assert done.stdout.split() == [SPINS], done.stderr
 
 
 WING = pytest.mark.wing("environments")
-CODE = "environment.name=code sandbox.kind="
+CODE = "environment.name=code environment.options.tasks.count=2 sandbox.kind="
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("train.stepz=1", "did you mean 'train.steps'"),
+        ("threads=5000", "threads is 5000: give a value of at most 1024"),
         ("environment.name=nowhere.py:X", "nowhere.py"),
         ("algorithm.clip_hihg=1", "clip_high"),
         ("scaffold.options.instruction=x", "instruction"),
@@ -374,11 +368,6 @@ def test_a_chat_template_is_refused_before_the_weights_are_read(
     assert len(refused.splitlines()) == 1
 
 
-def test_threads_that_no_machine_has(shell: Shell, recipe: Path) -> None:
-    refused = shell("evaluate", recipe, "threads=5000", code=2).err
-    assert "threads is 5000: give a value of at most 1024" in refused
-
-
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no such file"):
         main(["train", str(tmp_path / "none.toml"), "--debug"])
@@ -400,24 +389,6 @@ def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> Non
     }.get(name, 1000)
     environment = make_environment(recipe.environment.name, recipe.environment.options)
     assert len({task.id for task in environment.tasks("heldout")}) >= recipe.evaluation.tasks
-
-
-def test_the_mask_can_be_seen_without_colour() -> None:
-    tokenizer = byte_tokenizer()
-    pieces = [("Who?", Source.USER), ("ask", Source.MODEL), ("told", Source.TOOL)]
-    row = {"ids": [], "source": [], "turn": [], "contexts": [[0, 0]]}
-    for text, source in pieces:
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        row["ids"] += ids
-        row["source"] += [source] * len(ids)
-        row["turn"] += [0] * len(ids)
-    text = trajectory_text(row, tokenizer.backend_tokenizer)
-    assert text.plain == "Who?«ask»told"
-    assert "green" in str(text.get_style_at_offset(Console(), text.plain.index("ask")))
-    assert "green" not in str(text.get_style_at_offset(Console(), text.plain.index("told")))
-    row["contexts"] = [[0, 0], [7, 7]]
-    parted = trajectory_text(row, tokenizer.backend_tokenizer).plain
-    assert parted == "Who?«ask»\n[context 2, begins with 0 tokens copied]\ntold"
 
 
 @pytest.mark.wing("environments")

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tests import small_runs
+from tests.rollout.playing import TOKENIZER, encode
 from turnwise.commands.results import report_tables
 from turnwise.commands.terminal import (
     choose_rows,
@@ -13,6 +14,7 @@ from turnwise.commands.terminal import (
     others_line,
     show_rows,
     token_tables,
+    trajectory_text,
 )
 from turnwise.config import check_recipe
 from turnwise.errors import DataError
@@ -65,6 +67,23 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"tokenizer\.json is damaged") as caught:
             show_rows(Console(), tmp_path, "step-000001", [{"ids": [1]}])
         assert "\n" not in str(caught.value)
+
+
+def test_the_mask_can_be_seen_without_colour() -> None:
+    pieces = [("Who?", Source.USER), ("ask", Source.MODEL), ("told", Source.TOOL)]
+    row = {"ids": [], "source": [], "turn": [], "contexts": [[0, 0]]}
+    for text, source in pieces:
+        ids = encode(text)
+        row["ids"] += ids
+        row["source"] += [source] * len(ids)
+        row["turn"] += [0] * len(ids)
+    text = trajectory_text(row, TOKENIZER.backend_tokenizer)
+    assert text.plain == "Who?«ask»told"
+    assert "green" in str(text.get_style_at_offset(Console(), text.plain.index("ask")))
+    assert "green" not in str(text.get_style_at_offset(Console(), text.plain.index("told")))
+    row["contexts"] = [[0, 0], [7, 7]]
+    parted = trajectory_text(row, TOKENIZER.backend_tokenizer).plain
+    assert parted == "Who?«ask»\n[context 2, begins with 0 tokens copied]\ntold"
 
 
 @pytest.mark.long

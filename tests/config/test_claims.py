@@ -9,8 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.marked import marked
+from tests.marked import marked, needs
 from turnwise.config import bounds, engine, load_recipe, rollout
+from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 
 RECIPE = """
@@ -21,34 +22,18 @@ rollout = { max_tokens = 200 }
 """
 AHEAD = "train.max_staleness=1 engine.deterministic=false"
 
-STILL = (
-    r"needs a policy that stands still while episodes are played, and train\.max_staleness "
-    "= 1 samples while it learns"
-)
-LOCKSTEP = (
-    r"needs sampling in which no episode waits for another, and engine\.deterministic "
-    "samples in lockstep, so that runs repeat"
-)
-HERE = (
-    r"needs episodes played in the process of the run, and cluster\.workers = 2 plays them "
-    "in others"
-)
-NO_SERVERS = r"needs servers of vLLM, and engine\.name = '{}' has none"
-OWN_GPUS = (
-    r"needs servers with GPUs of their own, and cluster\.colocated puts each on the GPU of "
-    "a learner"
-)
-ONCE = (
-    r"needs layers that are computed once, and model\.gradient_checkpointing = true "
-    "computes them again"
-)
+STILL = needs(Need.STILL_POLICY, "train.max_staleness = 1")
+LOCKSTEP = needs(Need.FREE_SAMPLING, "engine.deterministic")
+HERE = needs(Need.OWN_PROCESS, "cluster.workers = 2")
+EMBEDDED = needs(Need.SERVERS, "engine.name = 'embedded'")
+OWN_GPUS = needs(Need.OWN_GPUS, "cluster.colocated")
+ONCE = needs(Need.ONE_PASS, "model.gradient_checkpointing = true")
 UNWRITABLE = [
     (
         "engine.servers.replicas=2 engine=vllm engine=embedded engine.servers.gpus=1",
         "engine.servers goes with engine.name = 'vllm', but that is 'embedded'",
     ),
     ("engine=vllm engine.deterministic=true", "engine.name = 'embedded', but that is 'vllm'"),
-    ("engine=vllm engine.kv_cache_tokens=5", "engine.kv_cache_tokens goes with engine.name"),
     ("engine=vllm engine.options.n=1", "does not go with engine.name = 'vllm'"),
     ("engine=mine.py:Own engine.kv_cache_tokens=9", "engine.name = 'embedded', but that is 'mine"),
     (
@@ -58,7 +43,6 @@ UNWRITABLE = [
     ("agent=mine.py:run agent.sandbox=true", "agent.sandbox does not go with agent.run"),
     ("agent=remote", "agent.port is missing"),
     ("engine=openai engine.url=http://h/v1", "engine.model is missing"),
-    ("engine=openai engine.kv_cache_tokens=9", "goes with engine.name = 'embedded', but that is"),
     ("engine=vllm engine.servers.urls=[]", r"engine.servers.urls is \[\]: give at least 1"),
     (
         "algorithm.critic.body_coefficient=1",
@@ -71,7 +55,6 @@ UNWRITABLE = [
         "sft.demonstrations.behaviours does not go with sft.demonstrations.file = 'x.jsonl'",
     ),
     ("evaluation.during_rl.patience=1", "evaluation.during_rl.every is missing: give it a value"),
-    ("evaluation.during_rl.keep_best=true", "evaluation.during_rl.every is missing"),
     ("monitor.mutual_information.tasks=8", "monitor.mutual_information.every is missing"),
     (
         "monitor.echo_trap=stop monitor.echo_trap.learning_rate_factor=0.5",
@@ -88,29 +71,26 @@ UNWRITABLE = [
 CONTRADICTIONS = [
     (
         "agent=mine.py:run rollout.context=drop rollout.max_turn_tokens=50",
-        "needs turnwise's own agent loop, and agent has a loop of its own",
+        needs(Need.OWN_LOOP, "agent"),
     ),
     (
         "agent=mine.py:run engine=openai engine.url=http://h/v1 engine.model=m",
-        r"needs a policy whose tokens are sampled here, and engine\.name = 'openai' " "says words",
+        needs(Need.TOKENS, "engine.name = 'openai'"),
     ),
-    ("engine=mine.py:Own cluster.samplers=2", NO_SERVERS.format(r"mine\.py:Own")),
-    ("cluster.samplers=2 cluster.workers=2", NO_SERVERS.format("embedded")),
+    ("engine=mine.py:Own cluster.samplers=2", needs(Need.SERVERS, "engine.name = 'mine.py:Own'")),
+    ("cluster.samplers=2 cluster.workers=2", EMBEDDED),
     (
         'engine=vllm engine.servers.urls=["http://localhost:1"] cluster.samplers=2',
-        r"needs servers that the run starts, and engine\.servers\.urls names "
-        "some that run already",
+        needs(Need.STARTED_SERVERS, "engine.servers.urls"),
     ),
     (
         "engine=vllm engine.servers.replicas=2 cluster.samplers=2",
-        r"needs servers on this machine, and cluster\.samplers = 2 places them on the "
-        "nodes of a cluster",
+        needs(Need.SERVERS_HERE, "cluster.samplers = 2"),
     ),
     ("engine=vllm engine.servers.gpus=1 cluster.samplers=2 cluster.colocated=true", OWN_GPUS),
     (
         "engine=vllm engine.transport=ipc cluster.samplers=2",
-        r"needs servers on the first learner's own GPU, and cluster\.samplers = 2 "
-        "places them elsewhere",
+        needs(Need.FIRST_GPU, "cluster.samplers = 2"),
     ),
     (
         'engine=vllm engine.servers.arguments=["--tensor-parallel-size","2"]',
@@ -120,7 +100,7 @@ CONTRADICTIONS = [
         "engine=vllm cluster.colocated=true cluster.samplers=3 cluster.learners=2",
         "cluster.samplers = 3 cannot be divided among cluster.learners = 2: change one of them",
     ),
-    ("cluster.colocated=true", NO_SERVERS.format("embedded")),
+    ("cluster.colocated=true", EMBEDDED),
     ("agent=mine.py:run cluster.workers=2", HERE),
     ("reward.parts.judge=1 judge=pairwise cluster.workers=2", HERE),
     ("reward.parts.entropy=1 cluster.workers=2", HERE),
@@ -130,8 +110,7 @@ CONTRADICTIONS = [
     (
         'reward_model.data=["a"] reward_model.beside_policy=true reward.parts.reward_model=1 '
         "evaluation.during_rl.every=10 evaluation.during_rl.keep_best=true",
-        r"needs a reward that stays as it is, and reward_model\.beside_policy would "
-        "leave the best policy with a later one",
+        needs(Need.FIXED_REWARD, "reward_model.beside_policy"),
     ),
     ("reward_model.steps=1 reward.parts.reward_model=1", "has nothing to learn from"),
     ('reward_model.data=["a"]', "nothing asks the reward model: name it in reward.parts"),
@@ -143,7 +122,7 @@ CONTRADICTIONS = [
     ("judge=rubric judge.refinement.requests=2", "set judge.form to pairwise or pointwise, or"),
     (
         "judge.refinement.requests=2 train.steps=0 reward.parts.judge=1",
-        r"needs steps of RL, and train\.steps = 0 makes none",
+        needs(Need.STEPS_OF_RL, "train.steps = 0"),
     ),
     ("judge.cache=kept reward.parts.judge=1", "leave cache out, or name another model"),
     ("train.max_staleness=1", LOCKSTEP),
@@ -154,28 +133,19 @@ CONTRADICTIONS = [
     ("engine=vllm cluster.colocated=true train.max_staleness=1", STILL),
     (
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
-        "needs min_p that is applied after top_p, and engine.name = 'vllm' applies min_p first",
+        needs(Need.MIN_P_LAST, "engine.name = 'vllm'"),
     ),
-    (
-        "engine=vllm engine.in_flight=true",
-        r"needs turns under way while weights change, and train\.max_staleness = 0 has "
-        "none then",
-    ),
+    ("engine=vllm engine.in_flight=true", needs(Need.TURNS_UNDER_WAY, "train.max_staleness = 0")),
     (
         "engine=vllm engine.in_flight=true engine.transport=adapters model.lora_rank=4 "
         "train.max_staleness=1",
-        r"needs turns under way while weights change, and engine\.transport = "
-        "'adapters' lets a turn keep the adapters that it began with",
+        needs(Need.TURNS_UNDER_WAY, "engine.transport = 'adapters'"),
     ),
     ("engine=vllm engine.transport=nccl cluster.colocated=true", OWN_GPUS),
-    (
-        "engine=vllm engine.transport=adapters",
-        r"needs a model with adapters, and model\.lora_rank = 0 trains all weights",
-    ),
+    ("engine=vllm engine.transport=adapters", needs(Need.ADAPTERS, "model.lora_rank = 0")),
     (
         "engine=vllm engine.transport=adapters cluster.colocated=true model.lora_rank=4",
-        r"needs servers that keep the base model in memory, and cluster\.colocated lets "
-        "them give its memory back",
+        needs(Need.BASE_MODEL, "cluster.colocated"),
     ),
     (
         'engine=vllm engine.servers.replicas=2 engine.servers.devices=["0"]',
@@ -185,19 +155,16 @@ CONTRADICTIONS = [
     ("learning.share_prefixes=true model.gradient_checkpointing=true", ONCE),
     (
         "learning.share_prefixes=true cluster.learners=2 cluster.sequence_ranks=2",
-        r"needs rows that are computed whole, and cluster\.sequence_ranks = 2 computes "
-        "them in slices",
+        needs(Need.WHOLE_ROWS, "cluster.sequence_ranks = 2"),
     ),
     ("rollout.routing_replay=true model.gradient_checkpointing=true", ONCE),
     (
         "rollout.routing_replay=true learning.share_prefixes=true",
-        r"needs rows of tokens that follow one another, and learning\.share_prefixes "
-        "computes trees of them",
+        needs(Need.PLAIN_ROWS, "learning.share_prefixes"),
     ),
     (
         "model.offload_activations=true",
-        "needs the inputs of layers that gradient_checkpointing keeps, and "
-        r"model\.gradient_checkpointing = false keeps none",
+        needs(Need.INPUTS_KEPT, "model.gradient_checkpointing = false"),
     ),
     (
         "rollout.context=drop preferences.steps=1 rollout.max_turn_tokens=9",

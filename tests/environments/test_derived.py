@@ -299,7 +299,7 @@ def test_calls_take_the_mean_or_spread_around_it(waits: list[float]) -> None:
     results(made(1.0), seed=0, calls=3)
     assert waits == [1.0] * 3
     waits.clear()
-    results(made(1.0, 1.25), seed=0, calls=20_000)
+    results(made(1.0, 1.25), seed=0, calls=4_000)
     assert fmean(waits) == pytest.approx(1.0, rel=0.1)
     hundredths = quantiles(waits, n=100)
     assert hundredths[49] == pytest.approx(0.458, rel=0.05)
@@ -311,19 +311,6 @@ def test_the_seed_alone_decides_how_long(waits: list[float]) -> None:
     results(made(1.0, 1.0), seed=1, calls=5)
     results(made(1.0, 1.0), seed=2, calls=5)
     assert waits[:5] == waits[5:10] != waits[10:]
-
-
-@pytest.mark.wing("environments")
-def test_everything_else_stays(waits: list[float]) -> None:
-    from turnwise_environments.measurement import played
-
-    environment = make_environment(
-        "desk", {"count": 20}, {"write": 5}, latency=LatencyConfig(mean=1.0)
-    )
-    task = environment.tasks("heldout")[0]
-    play = asyncio.run(played(environment, task, environment.oracle(task)))
-    assert play.trajectory.verdict.success
-    assert sum(waits) == play.trajectory.tool_calls
 
 
 @pytest.mark.wing("environments")

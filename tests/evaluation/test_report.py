@@ -47,6 +47,14 @@ def report() -> dict[str, Any]:
     }
 
 
+def printed(report: dict[str, Any]) -> str:
+    """The tables of a terminal."""
+    console = Console(width=120, record=True)
+    for table in report_tables(report):
+        console.print(table)
+    return console.export_text()
+
+
 def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[str, Any]) -> None:
     lines = report_markdown(report).splitlines()
     assert (
@@ -58,10 +66,7 @@ def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[
     assert "| kind | any_name | another |" in lines
     assert "| one | 0.0% (0.0% – 65.8%) of 2 | 0.0% (0.0% – 100.0%) of 0 |" in lines
     assert "- any_name: 2 failure, 1 grader_error." in lines
-    console = Console(width=120, record=True)
-    for table in report_tables(report):
-        console.print(table)
-    shown = console.export_text()
+    shown = printed(report)
     assert "reward" in shown
     assert "0.38" in shown
 
@@ -99,10 +104,7 @@ def test_pass_at_k_and_cautions_are_told() -> None:
     assert "- At the prices of the recipe it cost 3.5, 0.5 a success." in text
     assert text.count("- Caution (base): too few tasks: 1 ") == 1
     assert "- Caution (trained): too few tasks: 4 " in text
-    console = Console(width=120, record=True)
-    for table in report_tables(report):
-        console.print(table)
-    shown = console.export_text()
+    shown = printed(report)
     assert "4 held-out tasks, 8 episodes" in shown
     assert "too few tasks: 4 " in shown
     assert all(part in shown for part in ("pass@2", "pass^2", "75.0%"))

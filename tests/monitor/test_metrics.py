@@ -36,7 +36,13 @@ def test_a_step_without_a_grade_has_no_reward() -> None:
     assert "reward" not in step_text(metrics, None)
 
 
-def test_groups_of_one_grade_have_no_spread() -> None:
+def test_the_ungraded_are_counted_and_groups_of_one_grade_have_no_spread() -> None:
+    (group,) = groups([1.0, 0.0, None])
+    metrics = rollout_metrics([group])
+    assert (metrics["reward/mean"], metrics["reward/group_std"]) == (0.5, 0.5)
+    assert metrics["rollout/ungraded"] == metrics["outcome/infrastructure_step"] == 1
+    sampled = sum(int(member.tokens.mask.sum()) for member in group.trajectories)
+    assert metrics["rollout/tokens_sampled"] == sampled
     metrics = rollout_metrics(groups([1.0, None], [0.0]))
     assert metrics["reward/mean"] == 0.5
     assert not {"reward/group_std", "groups/all_equal"} & metrics.keys()

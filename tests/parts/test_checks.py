@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Reporting, Restorable
-from tests.marked import WING, marked
+from tests.marked import WING, marked, needs
 from tests.parts.recipes import Made
 from tests.sandboxes import Empty
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.registry import SECTIONS
 from turnwise.config import AlgorithmConfig, Recipe
+from turnwise.conflicts import Need
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.derived import guarded
 from turnwise.errors import ConfigError, DataError
@@ -37,12 +38,9 @@ from turnwise.tokens import Segment, Source
 from turnwise.training.prepare import prepare
 from turnwise.types import Action, Observation, Task, ToolCall
 
-LOOP = "needs turnwise's own agent loop, and agent has a loop of its own"
-ONE_CONTEXT = (
-    r"needs episodes of one context each, and rollout\.context = 'drop' lets several "
-    "follow one another"
-)
-IN_WORDS = "needs observations in words, and environment capitals shows images"
+LOOP = needs(Need.OWN_LOOP, "agent")
+ONE_CONTEXT = needs(Need.ONE_CONTEXT, "rollout.context = 'drop'")
+IN_WORDS = needs(Need.WORDS, "environment capitals")
 REFINED = "judge.refinement.requests=2 reward.parts.judge=0.01"
 CONTRADICTIONS: list[tuple[str, str]] = [
     ("agent=mine.py:run algorithm.name=gigpo", LOOP),
@@ -72,12 +70,11 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     (
         "algorithm.name=gdpo algorithm.reward_weights.f1=1 judge.refinement.requests=2 "
         "reward.parts.judge=0",
-        "needs the named parts of a reward, and judge.refinement learns from replies",
+        needs(Need.NAMED_REWARDS, "judge.refinement"),
     ),
     (
         "algorithm.name=gdpo algorithm.reward_weights.f1=1 reward.parts.f1=0.5",
-        "needs a reward that is added up with the recipe's weights, and estimator gdpo "
-        r"of algorithm gdpo has weights of its own \(algorithm\.reward_weights\)",
+        needs(Need.SUMMED_REWARD, "estimator gdpo of algorithm gdpo"),
     ),
     (
         f"algorithm.name=mt_grpo {REFINED}",
@@ -90,12 +87,11 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ),
     (
         f"algorithm.self_teacher_coefficient=0.1 {REFINED}",
-        "needs episodes of tasks, and judge.refinement learns from replies of one turn",
+        needs(Need.TASK_EPISODES, "judge.refinement"),
     ),
     (
         "train.dynamic_sampling_rounds=1",
-        "needs a group_filter that leaves groups out, and group_filter none of "
-        "algorithm grpo leaves none out",
+        needs(Need.GROUPS_LEFT_OUT, "group_filter none of algorithm grpo"),
     ),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
@@ -115,20 +111,19 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("rollout.context=drop rollout.max_turn_tokens=9 algorithm.name=sdpo", ONE_CONTEXT),
     (
         "train.oversample=1 engine.deterministic=false algorithm.name=remax",
-        "needs episodes that can be done without, and rollout greedy of algorithm "
-        "remax needs each of its own",
+        needs(Need.SPARE_EPISODES, "rollout greedy of algorithm remax"),
     ),
     (
         "algorithm.name=echo learning.mask_observations=false",
-        "needs observations that no other term trains, and observation_coefficient of "
-        "algorithm echo trains them by itself",
+        needs(Need.OBSERVATIONS, "observation_coefficient of algorithm echo"),
     ),
     (
         "algorithm.name=sdpo learning.mask_observations=false",
-        "needs a policy loss, and estimator none of algorithm sdpo has none",
+        needs(Need.POLICY_LOSS, "estimator none of algorithm sdpo"),
     ),
     ("sft.steps=1 sft.demonstrations.behaviours={faithfull=1}", "did you mean 'faithful'"),
     ("sft.steps=1", "give at least one behaviour a positive share"),
+    ("sft.steps=1 sft.demonstrations.behaviours={faithful=0}", "behaviour a positive share"),
     ("algorithm.demonstration_coefficient=0.1", "give at least one behaviour a positive share"),
     ("algorithm.name=distillation", "needs a teacher: set algorithm.teacher.model"),
     ("algorithm.teacher.model=somewhere", "algorithm grpo has no teacher: leave it out"),
@@ -203,18 +198,10 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     (
         "rollout.context=truncate rollout.max_turn_tokens=9",
         Pictured,
-        "needs a policy that is shown images, and rollout.context = 'truncate' would cut them",
+        needs(Need.IMAGES, "rollout.context = 'truncate'"),
     ),
-    (
-        "algorithm.name=max_rl",
-        Graded,
-        "needs rewards of 0 and more, and environment graded has others",
-    ),
-    (
-        "algorithm.name=pass_at_k",
-        Graded,
-        "needs rewards of 0 and 1, and environment graded has others",
-    ),
+    ("algorithm.name=max_rl", Graded, needs(Need.REWARDS_FROM_0, "environment graded")),
+    ("algorithm.name=pass_at_k", Graded, needs(Need.REWARDS_0_AND_1, "environment graded")),
     ("algorithm.name=igpo", Speechless, "the right answers, which are those of the environment's"),
     ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
     ("algorithm.name=igpo rollout.max_tokens=504", Capitals, "lower rollout.max_tokens to 503"),
@@ -228,11 +215,7 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=mt_grpo reward.outcome=2", Capitals, "turn rewards, and the recipe's reward"),
     ("algorithm.name=pass_at_k reward.outcome=2", Capitals, "0 and 1, and the recipe's reward has"),
     ("algorithm.name=max_rl reward.failure=-1", Capitals, "and more, and the recipe's reward"),
-    (
-        f"algorithm.name=remax {RANK}",
-        Capitals,
-        "needs rewards of single episodes, and a part of the reward is measured of whole groups",
-    ),
+    (f"algorithm.name=remax {RANK}", Capitals, needs(Need.SINGLE_REWARDS, "a part of the reward")),
     ("sft.steps=1 sft.demonstrations.behaviours.faithful=1", Speechless, "Set sft.steps=0, or giv"),
     ("algorithm.name=distillation algorithm.teacher.model={model}", Capitals, "of the same family"),
     ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),

@@ -90,17 +90,6 @@ def test_a_conversation_is_a_prompt_and_turns_of_which_the_assistants_are_traine
     assert np.isnan(tokens.logprob).all()
 
 
-def test_results_stand_in_the_order_of_the_calls() -> None:
-    calls = [CALL, {"id": "b", "function": {"name": "lookup", "arguments": '{"country": "Peru"}'}}]
-    results = [
-        {"role": "tool", "tool_call_id": "b", "content": "Lima"},
-        {"role": "tool", "tool_call_id": "a", "content": "Paris"},
-    ]
-    messages = [ASKED[1], {"role": "assistant", "tool_calls": calls}, *results, ASKED[-1]]
-    tokens = conversation_tokens(messages, scaffold(parallel_calls=True), "here")
-    assert TOKENIZER.decode(tokens.ids[tokens.source == Source.TOOL]).split() == ["Paris", "Lima"]
-
-
 def test_a_conversation_as_an_agents_own_run_leaves_it() -> None:
     """Several system messages, parts, results in any order, a user's word after them."""
     calls = [CALL, {"id": "b", "function": {"name": "lookup", "arguments": '{"country": "Peru"}'}}]

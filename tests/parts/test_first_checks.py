@@ -1,8 +1,6 @@
 """What is wrong with a recipe is said before a model library is imported."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,6 +9,7 @@ from threading import Thread
 
 import pytest
 
+from tests.processes import run_python
 from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.places import check_model
@@ -109,12 +108,7 @@ def test_nothing_is_loaded_before_what_can_be_known_is_checked(tmp_path: Path) -
     mistakes = [MISTAKES, *installed]
     wanted = {words.format(file=file): said for each in mistakes for words, said in each.items()}
     wanted["evaluate"] = "there is nothing to evaluate"
-    told = subprocess.run(
-        [sys.executable, "-c", SCRIPT, tmp_path, *list(wanted)[:-1]],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout
+    told = run_python(SCRIPT, tmp_path, *list(wanted)[:-1]).stdout
     for line, (words, said) in zip(told.splitlines(), wanted.items(), strict=True):
         found = json.loads(line)
         assert found[0] == words

@@ -68,12 +68,17 @@ def test_noise_grades_a_share_of_the_episodes_wrongly_and_reports_the_truth() ->
         for seed in range(400)
         for success in (True, False)
     ]
-    verdicts = [judged(parts, member, noise=0.25) for member in members]
+    made = reward(parts, dominance=False, noise=0.25)
+
+    async def judge() -> list[Verdict]:
+        return [await made.judge(member, made.weights(0)) for member in members]
+
+    verdicts = asyncio.run(judge())
     assert [one.success for one in verdicts] == [True, False] * 400
     assert {one.reward for one in verdicts} == {1.0, 0.5}  # the gate goes by the grade too
     wrong = [(one.reward < 1) == one.success for one in verdicts]
     assert 0.2 < sum(wrong) / len(wrong) < 0.3
-    assert verdicts == [judged(parts, member, noise=0.25) for member in members]
+    assert verdicts == asyncio.run(judge())
 
 
 def test_turns_have_the_rewards_of_their_parts() -> None:

@@ -207,7 +207,7 @@ def test_every_token_was_sampled_in_exactly_its_context(mode: str) -> None:
     runner = rolling(environment, engine, limits)
 
     async def collected() -> list[Trajectory]:
-        (group,) = await runner.collect(environment.tasks("train")[:1], 4, 0, "test")
+        (group,) = await runner.collect(environment.tasks("train")[:1], 2, 0, "test")
         await engine.stop()
         return group.trajectories
 

@@ -73,16 +73,6 @@ def test_a_step_has_as_many_different_tasks_as_asked_for(count: int, step: int, 
     assert chosen == curriculum.tasks_of_step(step, seed)
 
 
-def test_chance_changes_with_step_and_seed() -> None:
-    curriculum = made()
-    draws = {
-        tuple(task.id for task in curriculum.tasks_of_step(step, seed))
-        for step in range(3)
-        for seed in range(3)
-    }
-    assert len(draws) == 9
-
-
 def test_the_rate_is_of_the_last_graded_episodes() -> None:
     curriculum = made()
     assert curriculum.rate("t0") is None

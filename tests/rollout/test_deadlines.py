@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals
+from tests.fakes import Capitals, Restorable
 from tests.rollout.clockwork import JumpingLoop
-from tests.rollout.playing import ANSWER, LOOKUP, encode, scaffold_of
+from tests.rollout.playing import ANSWER, LOOKUP, Breaking, encode, scaffold_of
 from tests.test_seeds import golden
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
@@ -22,7 +22,7 @@ from turnwise.environments.base import Environment
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.times import Doing
-from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory
 
 LIMITS = RolloutConfig(max_turns=6, max_turn_tokens=80, max_tokens=700)
 A_HANG = 120.0
@@ -74,33 +74,6 @@ def episode(
         return runner.run(play())
 
 
-class Waiting(Capitals):
-    """Waits for ever in one of its methods."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__()
-        self.where = where
-
-    async def reset(self, task: Task, seed: int) -> Observation:
-        await self._wait("reset")
-        return await super().reset(task, seed)
-
-    async def step(self, action: Action) -> Step:
-        await self._wait("step")
-        return await super().step(action)
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        await self._wait("verify")
-        return await super().verify(trajectory)
-
-    async def close(self) -> None:
-        await self._wait("close")
-
-    async def _wait(self, where: str) -> None:
-        if self.where == where:
-            await asyncio.Event().wait()
-
-
 @pytest.mark.parametrize(
     ("where", "outcome", "reward"),
     [
@@ -116,7 +89,7 @@ def test_an_environment_that_never_answers_is_left_at_the_deadline(
 ) -> None:
     """What was won before it hangs is kept."""
     limits = LIMITS.model_copy(update={"max_seconds": A_HANG / 2})
-    played = episode(Waiting(where), Recording([ANSWER]), limits=limits, loop=JumpingLoop)
+    played = episode(Breaking(where), Recording([ANSWER]), limits=limits, loop=JumpingLoop)
     assert (played.outcome, played.reward) == (outcome, reward)
     assert ("TimeoutError" in played.problem) is (where in ("reset", "step", "close"))
 
@@ -192,14 +165,11 @@ def test_the_engines_time_is_not_the_episodes() -> None:
     assert played.times.seconds == played.seconds == 2e6 + 5.0
 
 
-class Seeded(Capitals):
-    """Keeps the seeds that it is given; an episode has no state."""
-
-    seeds: list[tuple[str, int]]
+class Seeded(Restorable):
+    """Keeps the seeds that it is given."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.seeds = []
+        self.seeds: list[tuple[str, int]] = []
 
     def fresh(self) -> "Seeded":
         return self
@@ -210,12 +180,6 @@ class Seeded(Capitals):
 
     def reseed(self, seed: int) -> None:
         self.seeds.append(("reseed", seed))
-
-    def snapshot(self) -> bytes:
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        assert not state
 
 
 def test_an_environment_is_seeded_by_the_episode() -> None:
@@ -241,14 +205,10 @@ def test_a_branch_is_seeded_by_where_it_begins() -> None:
     parent = episode(environment, engine, snapshots=True)
     child = child_of(parent, 1, episode=3, seed=5, label="train/2")
     assert child.seed == golden(5, "train/2", "test/0/France", 0, 1, 3)
-    environment.seeds.clear()
     engine.samplings.clear()
-    start: Branch = branch_at(parent, 1)
-    episode(environment, Recording([ANSWER]), child, start=start)
+    episode(environment, engine, child, start=branch_at(parent, 1))
     assert environment.seeds[-1] == ("reseed", golden(child.seed, "environment"))
-    again = Recording([ANSWER])
-    episode(environment, again, child_of(parent, 1, 3, 5, "train/2"), start=start)
-    assert [sampling.seed for sampling in again.samplings] == [golden(child.seed, "sampling", 1)]
+    assert [sampling.seed for sampling in engine.samplings] == [golden(child.seed, "sampling", 1)]
 
 
 @pytest.mark.wing("algorithms")

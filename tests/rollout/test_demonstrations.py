@@ -8,7 +8,7 @@ from tests.fakes import Arms, Capitals
 from tests.rollout.playing import decode, scaffold_of
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.errors import RunStoppedError
 from turnwise.rollout.demonstrations import (
     BEHAVIOURS,
     astray,
@@ -59,16 +59,6 @@ def test_each_behaviour(
     assert errors == malformed
 
 
-def test_the_thoughtless_act_as_the_oracle_does() -> None:
-    script = [
-        Action("", "look up", (ToolCall("search", {"query": "a"}),)),
-        Action("", "b", answer="b"),
-    ]
-    acted = thoughtless(script, [])
-    assert [(one.calls, one.answer) for one in acted] == [(one.calls, one.answer) for one in script]
-    assert not any(one.thought for one in acted)
-
-
 def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
     limits = LIMITS.model_copy(update={"max_turn_tokens": 4})
     with pytest.raises(RunStoppedError, match="8 of 8 demonstrations by the environment's oracle"):
@@ -106,6 +96,7 @@ def test_scripts_that_end_without_a_call() -> None:
     assert mistaken([call, answer], other)[-1].answer == "x"
     assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
     thought = Action("", "1+6=7", answer="7")
+    assert [one.thought for one in thoughtless([call, thought], other)] == ["", ""]
     assert direct([call, thought], other) == [Action("", answer="7")]
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
@@ -124,10 +115,3 @@ def test_demonstrations_repeat_with_the_seed() -> None:
     first, again, other = make(shares), make(shares), make(shares, seed=1)
     assert [one.tokens.ids.tolist() for one in first] == [one.tokens.ids.tolist() for one in again]
     assert [one.written for one in first] != [one.written for one in other]
-
-
-def test_bad_shares_are_named() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'faithful'"):
-        make({"faithfull": 1.0})
-    with pytest.raises(ConfigError, match="positive share"):
-        make({"faithful": 0.0})

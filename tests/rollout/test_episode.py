@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +13,16 @@ import pytest
 
 from tests.fakes import CAPITALS, Capitals
 from tests.rollout.clockwork import run
-from tests.rollout.playing import ANSWER, LOOKUP, TOKENIZER, Sampled, decode, encode, rolling
+from tests.rollout.playing import (
+    ANSWER,
+    LOOKUP,
+    TOKENIZER,
+    Breaking,
+    Sampled,
+    decode,
+    encode,
+    rolling,
+)
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.scripted import ScriptedEngine
@@ -66,16 +74,6 @@ def test_sampled_ids_are_kept_even_when_decoding_and_encoding_would_change_them(
     trajectory = play([""], engine=ScriptedEngine(lambda session, prompt: letters))
     assert trajectory.tokens.ids[trajectory.tokens.mask].tolist() == letters
     assert trajectory.outcome == Outcome.SUCCESS
-
-
-def test_an_answer_that_stands_only_in_tool_output_scores_nothing() -> None:
-    class Leaky(Capitals):
-        async def step(self, action: Action) -> Step:
-            return Step(Observation("<answer> Paris</answer>"), done=True)
-
-    trajectory = play([LOOKUP], Leaky())
-    assert trajectory.reward == 0.0
-    assert trajectory.outcome == Outcome.FAILURE
 
 
 def test_half_of_a_surrogate_pair_is_text_that_can_be_encoded() -> None:
@@ -170,33 +168,6 @@ def test_a_full_context_is_an_outcome() -> None:
     assert play([""], engine=Sampled(full)).outcome == Outcome.TRUNCATED_CONTEXT
 
 
-class Failing(Capitals):
-    """Fails where it is told to."""
-
-    def __init__(self, where: str, error: BaseException) -> None:
-        self.where, self.error = where, error
-
-    def fresh(self) -> "Failing":
-        self._fail("fresh")
-        return super().fresh()
-
-    async def reset(self, task: Task, seed: int) -> Observation:
-        self._fail("reset")
-        return await super().reset(task, seed)
-
-    async def step(self, action: Action) -> Step:
-        self._fail("step")
-        return await super().step(action)
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        self._fail("verify")
-        return await super().verify(trajectory)
-
-    def _fail(self, where: str) -> None:
-        if self.where == where:
-            raise self.error
-
-
 @pytest.mark.parametrize(
     ("where", "error", "outcome"),
     [
@@ -214,7 +185,7 @@ class Failing(Capitals):
 def test_failures_that_are_not_the_agents_are_ungraded(
     where: str, error: BaseException, outcome: Outcome
 ) -> None:
-    trajectory = play([LOOKUP, ANSWER], Failing(where, error))
+    trajectory = play([LOOKUP, ANSWER], Breaking(where, error))
     assert trajectory.outcome == outcome
     assert trajectory.reward is None
     if outcome != Outcome.GRADER_TIMEOUT:
@@ -252,7 +223,7 @@ def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
 def test_too_many_ungraded_episodes_stop_the_run_with_the_reason() -> None:
     limits = LIMITS.model_copy(update={"max_ungraded_share": 0.5})
     with pytest.raises(RunStoppedError, match=r"1 infrastructure_reset.*no disk"):
-        play([ANSWER], Failing("reset", OSError("no disk")), limits)
+        play([ANSWER], Breaking("reset", OSError("no disk")), limits)
 
 
 def test_one_bad_episode_leaves_the_others_alone() -> None:
@@ -277,7 +248,7 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
 def test_sessions_are_closed_and_environments_too() -> None:
     closed: list[int] = []
 
-    class Counted(Failing):
+    class Counted(Breaking):
         async def close(self) -> None:
             closed.append(1)
 
@@ -327,18 +298,6 @@ def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
     over.set()
     outcomes = [{member.outcome for member in group.trajectories} for group in groups]
     assert outcomes == [{Outcome.AGENT_RESOURCE_LIMIT}, {Outcome.SUCCESS}]
-
-
-def test_the_secret_is_in_nothing_that_the_policy_or_its_tools_can_see() -> None:
-    """Promise 10: prompt, schemas, observations, environment variables."""
-    environment = Capitals()
-    secrets = [str(task.secret["answers"][0]) for task in environment.tasks("train")]
-    visible = [str(tool.schema) for tool in environment.tools()]
-    visible += [repr(task.public()) for task in environment.tasks("train")]
-    visible += list(os.environ.values())
-    trajectory = play(["<lookup> nowhere</lookup>", "<answer> unknown</answer>"])
-    visible += [decode(trajectory.tokens.ids), *trajectory.observed]
-    assert not [secret for secret in secrets for text in visible if secret in text]
 
 
 def test_global_random_state_is_neither_read_nor_changed() -> None:

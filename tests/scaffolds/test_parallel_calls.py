@@ -5,18 +5,15 @@ import asyncio
 import pytest
 
 from tests.fakes import Capitals, byte_tokenizer
+from tests.rollout.playing import TOKENIZER, encode, rolling
 from turnwise.config import RolloutConfig
-from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
-from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import SCAFFOLDS
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tokens import Source
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
-TOKENIZER = byte_tokenizer()
 ENVIRONMENT = Capitals()
 CALLS = tuple(ToolCall("lookup", {"country": land}) for land in ("Italy", "Atlantis", "Spain"))
 SCRIPT = [
@@ -34,9 +31,10 @@ def scaffold(request: pytest.FixtureRequest) -> Scaffold:
 
 def play(scaffold: Scaffold, max_tool_calls: int) -> Trajectory:
     script = iter(SCRIPT)
-    engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
     limits = RolloutConfig(max_turn_tokens=200, max_tool_calls=max_tool_calls)
-    runner = RolloutRunner(ENVIRONMENT, scaffold, engine, limits, PrioritySemaphore(1))
+    runner = rolling(
+        ENVIRONMENT, lambda *_: scaffold.render(next(script)), limits, scaffold=scaffold
+    )
     (group,) = asyncio.run(runner.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
     return group.trajectories[0]
 
@@ -74,18 +72,15 @@ def test_tags_of_several_calls_and_what_is_wrong_with_them() -> None:
     scaffold = TagsScaffold(TOKENIZER, tools, instructions="", parallel_calls=True)
     assert scaffold.stop == ("</answer>",)
 
-    def parse(text: str) -> Action:
-        return scaffold.parse(TOKENIZER(text, add_special_tokens=False)["input_ids"])
-
     two = "<lookup>a</lookup> and <lookup>b</lookup>"
-    assert [call.arguments["country"] for call in parse(two).calls] == ["a", "b"]
+    assert [call.arguments["country"] for call in scaffold.parse(encode(two)).calls] == ["a", "b"]
     for text, problem in (
         (f"{two}<answer>c</answer>", "several actions"),
         (f"{two}<lookup>never closed", "a tag is not closed"),
         ("<lookup>a <lookup>b</lookup></lookup>", "a tag is not closed"),
         (f"{two}<lookup> </lookup>", "<lookup> is empty"),
     ):
-        action = parse(text)
+        action = scaffold.parse(encode(text))
         assert problem in action.error
         assert not action.calls
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes import byte_tokenizer
 from tests.rollout.playing import TOKENIZER, encode
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.tags import TagsScaffold
@@ -132,16 +131,6 @@ def test_provenance_of_the_first_and_later_messages(scaffold: TagsScaffold) -> N
     assert "<search>query</search>" in decode(begin[:1])
     sources = [s.source for s in scaffold.extend(Observation("wrong", Source.ENVIRONMENT))]
     assert sources == [Source.TEMPLATE, Source.ENVIRONMENT, Source.TEMPLATE]
-
-
-def test_chat_templates_are_used_where_there_is_one() -> None:
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = (
-        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|assistant|>"
-    )
-    begin = TagsScaffold(tokenizer, [], instructions="Do: ").begin(Observation("x", Source.USER))
-    assert decode(begin) == "<|user|>Do: x\n<|assistant|>"
-    assert decode(begin[1:2]) == "x"
 
 
 @settings(max_examples=50)

@@ -1,7 +1,6 @@
 """A small model trains through every scaffold, with exact masks: what was sampled is what is
 trained, and the trainer finds the engine's log-probabilities again."""
 
-import asyncio
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 
 import turnwise
 from tests.scaffolds.families import save_family_model
-from tests.small_runs import write_recipe
-from turnwise.monitor.display import SilentDisplay
+from tests.small_runs import train, write_recipe
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
-from turnwise.training.prepare import prepare
-from turnwise.training.run import run as run_stages
 
 ENVIRONMENT = f"{Path(__file__).with_name('families.py')}:Talk"
 TABLES = """
@@ -56,11 +52,9 @@ def test_one_step_with_the_cold_start_before_it(
     model = save_family_model(tmp_path / "model", family)
     options = {"scaffold": {"name": name, "options": options}, "model.device": "cpu"}
     sizes = {"rollout.context": context, "rollout.max_tokens": room}
-    recipe = turnwise.load_recipe(
-        write_recipe(tmp_path, ENVIRONMENT, TABLES, model), options, sizes
-    )
+    recipe = write_recipe(tmp_path, ENVIRONMENT, TABLES, model)
     folder = RunFolder.new(tmp_path / "run")
-    asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))
+    train(turnwise.load_recipe(recipe, options, sizes), folder)
     (line,) = folder.lines("metrics.jsonl")
     assert line["policy/updates"] == 1
     assert line["policy/gradient_norm"] > 0

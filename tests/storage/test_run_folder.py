@@ -12,7 +12,6 @@ from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import NUMBERS, SignalArrays, Signals
-from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import LATER, read_columns, read_rows, trajectory_of
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
@@ -190,17 +189,6 @@ def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"earlier version of turnwise: it has no 'contexts'"):
         read_rows(older)
     assert folder.recipe() == RECIPE
-
-
-def test_metrics_leave_the_ungraded_out_of_rewards_and_count_them() -> None:
-    metrics = rollout_metrics([Group("g", (member(1.0), member(0.0), member(None)))])
-    assert metrics["reward/mean"] == 0.5
-    assert metrics["reward/group_std"] == 0.5
-    assert metrics["rollout/ungraded"] == 1
-    assert metrics["outcome/grader_error"] == 1
-    assert metrics["rollout/tokens_sampled"] == 3
-    equal = rollout_metrics([Group("g", (member(0.0), member(0.0)))])
-    assert equal["groups/all_equal"] == 1.0
 
 
 def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:

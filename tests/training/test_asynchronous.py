@@ -14,21 +14,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.small_runs import start, train, write_recipe
+from tests.small_runs import prepared, start, train
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.monitor.display import SilentDisplay
 from turnwise.parts.components import build_components
 from turnwise.rollout.order import tasks_of_step
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import NO_VERSION
-from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
+ENVIRONMENT = "LateLetters"
 TABLES = """
 engine = { max_sequences = 4 }
 rollout = { max_turns = 3, max_turn_tokens = 12, max_tokens = 200 }
@@ -37,11 +36,6 @@ train = { steps = 5, tasks_per_step = 2, group_size = 4, checkpoint_every = 2 }
 evaluation = { tasks = 0 }
 """
 AHEAD = ("engine.deterministic=false", "train.max_staleness=2")
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "LateLetters", TABLES)
 
 
 async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
@@ -151,7 +145,7 @@ def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     _, errors = process.communicate()
     folder = RunFolder.open(run)
     done = len(folder.lines("metrics.jsonl"))
-    context = prepare(folder.recipe(), folder, SilentDisplay())
+    context = prepared(folder.recipe(), folder)
     assert context.saved is not None
     if how == signal.SIGINT:
         assert process.returncode == 130, errors
@@ -172,9 +166,7 @@ async def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     recipe: Path, tmp_path: Path, seconds: float
 ) -> None:
     folder = RunFolder.new(tmp_path / "run")
-    context = prepare(
-        load_recipe(str(recipe), (*AHEAD, "train.steps=500")), folder, SilentDisplay()
-    )
+    context = prepared(recipe, folder, *AHEAD, "train.steps=500")
     running = asyncio.create_task(run_stages(context))
     while not folder.lines("metrics.jsonl"):
         await asyncio.sleep(0.001)

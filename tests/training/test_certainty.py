@@ -5,23 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_runs import train, write_recipe
+from tests.small_runs import train
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 
+ENVIRONMENT = "Levels"
 TABLES = """
 engine = { max_sequences = 8 }
 rollout = { max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }
 train = { steps = 2, tasks_per_step = 2, group_size = 3, checkpoint_every = 1 }
 evaluation = { tasks = 3, episodes_per_task = 2, temperature = 1.0 }
 """
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Levels", TABLES)
 
 
 @pytest.mark.long

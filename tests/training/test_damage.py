@@ -15,19 +15,17 @@ from pathlib import Path
 import pytest
 
 from tests import small_runs
-from tests.small_runs import Listening, interrupted, resume, train, write_recipe
-from turnwise.commands.cli import main
-from turnwise.config import load_recipe
+from tests.commands.shell import Shell
+from tests.small_runs import Listening, interrupted, prepared, resume, train
 from turnwise.errors import DataError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.threads import configure_threads
-from turnwise.training.prepare import prepare
 from turnwise.training.reinforcement import ReinforcementLoop
 
+ENVIRONMENT = "Levels"
 TABLES = """
 rollout = { max_turns = 1, max_turn_tokens = 16, max_tokens = 200 }
 sft = { steps = 1, demonstrations = { count = 2, behaviours = { faithful = 1 } }, batch_size = 2 }
@@ -45,11 +43,6 @@ def go_on(run: Path) -> list[str]:
     with folder.locked():
         resume(folder, display)
     return display.said
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Levels", TABLES)
 
 
 @pytest.fixture(scope="module")
@@ -134,45 +127,16 @@ def test_what_a_crash_leaves_behind_does_no_harm(
     assert not (run / "lock").exists()
 
 
-def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    """The exit code of a command in this process, and what it said on stderr."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0), capsys.readouterr().err
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("config.toml", "name = ", "config.toml is damaged"),
-        ("metrics.jsonl", '{"step": 1}\n{"st\n{"step": 2}\n', "metrics.jsonl, line 2 is damaged"),
-        ("evaluations/cold_start.json", "{", "cold_start.json is damaged: delete it"),
-    ],
-)
-def test_damaged_small_files_are_one_line_and_code_2(
-    run: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, message: str
-) -> None:
-    (run / file).write_text(text)
-    code, said = command(capsys, "train", "--resume", run)
-    assert code == 2
-    last = said.strip().splitlines()[-1]
-    assert message in last
-    assert last.startswith("turnwise: ")
-    assert "Traceback" not in said
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file", ["trajectories/step-000003.parquet", "evaluations/trained.json", "report.json"]
 )
 def test_a_disk_that_is_full_during_the_run_is_one_line_and_code_3(
-    whole: Path, run: Path, capsys: pytest.CaptureFixture[str], file: str
+    whole: Path, run: Path, shell: Shell, file: str
 ) -> None:
     """/dev/full stands in the place of one file; when there is room again, the run goes on."""
     (run / f"{file}.partial").symlink_to("/dev/full")
-    code, said = command(capsys, "train", "--resume", run)
-    assert code == 3, said
+    said = shell("train", "--resume", run, code=3).err
     last = said.strip().splitlines()[-1]
     assert f"{file} cannot be written: " in last
     assert "No space left on device; the last checkpoint is whole" in last
@@ -182,18 +146,17 @@ def test_a_disk_that_is_full_during_the_run_is_one_line_and_code_3(
 
 
 def test_a_run_that_is_being_written_is_read_and_not_written(
-    run: Path, recipe: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, recipe: Path, shell: Shell
 ) -> None:
     """Neither gone on with nor replaced; shown and evaluated all the same."""
     before = sorted(path for path in run.rglob("*"))
     with locked(run):
         for arguments in (["--resume", run], [recipe, "--run", run, "--overwrite"]):
-            code, said = command(capsys, "train", *arguments)
-            assert code == 2
+            said = shell("train", *arguments, code=2).err
             assert "is being written by process" in said
             assert len(said.strip().splitlines()) == 1
-        assert command(capsys, "show", run)[0] == 0
-        assert command(capsys, "evaluate", run, "evaluation.tasks=1")[0] == 0
+        shell("show", run)
+        shell("evaluate", run, "evaluation.tasks=1")
     assert sorted(path for path in run.rglob("*")) == before
 
 
@@ -202,7 +165,7 @@ def test_a_run_that_is_being_written_is_read_and_not_written(
     ("name", "expected"), [("SIGTERM", 143), pytest.param("SIGUSR1", 75, marks=pytest.mark.slow)]
 )
 def test_a_signal_saves_and_says_how_to_go_on(
-    whole: Path, run: Path, capsys: pytest.CaptureFixture[str], name: str, expected: int
+    whole: Path, run: Path, shell: Shell, name: str, expected: int
 ) -> None:
     """Sent while the third of four steps is written, which has no checkpoint yet."""
 
@@ -220,9 +183,8 @@ def test_a_signal_saves_and_says_how_to_go_on(
     config.write_text(text.replace("steps = 3\n", "steps = 4\n"))
     sender = threading.Thread(target=send)
     sender.start()
-    code, said = command(capsys, "train", "--resume", run)
+    said = shell("train", "--resume", run, code=expected).err
     sender.join()
-    assert code == expected, said
     assert f"stopped by {name}; go on with: turnwise train --resume {run}" in said
     assert not (run / "lock").exists()
     lines = RunFolder.open(run).lines("metrics.jsonl")
@@ -233,10 +195,8 @@ def test_a_signal_saves_and_says_how_to_go_on(
 @pytest.mark.long
 def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     """Each round of a step has an order of its own, and a name of its own for its draws."""
-    loaded = load_recipe(
-        str(recipe), ["train.dynamic_sampling_rounds=2", "algorithm.group_filter=top_spread"]
-    )
-    context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
+    rounds = ("train.dynamic_sampling_rounds=2", "algorithm.group_filter=top_spread")
+    context = prepared(recipe, RunFolder.new(tmp_path / "run"), *rounds)
     loop = ReinforcementLoop(context)
     for step in (0, 1):
         groups = asyncio.run(loop.sample(step)).groups

@@ -1,6 +1,6 @@
-"""Runs in which the policy is shown images: from cold start to report, resumed, refused."""
+"""Runs in which the policy is shown images: from cold start to report, resumed, refused; and one
+that learns what only images say."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +12,17 @@ from rich.console import Console
 from turnwise.commands.terminal import choose_rows, show_rows
 from turnwise.config import Recipe, load_recipe
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, Split
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
-from turnwise.tools.tool import tool
+from turnwise.tools.tool import Tool, tool
 from turnwise.training.context import RunContext
-from turnwise.training.prepare import prepare
-from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
-from tests.small_runs import write_recipe
+from tests.small_runs import prepared, train, write_recipe
 from tests.vision_models import image, save_vision_model
 
 
@@ -34,10 +31,6 @@ class Doors(Environment):
     image says which is right."""
 
     shows_images = True
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        return EnvironmentSpec("doors", "1", "0" * 64)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         shades = range(4) if split == "train" else range(4, 6)
@@ -109,12 +102,6 @@ def recipe(folder: Path, model: Path, *overrides: str) -> Recipe:
     return load_recipe(str(path), [*told, *overrides])
 
 
-def train(folder: RunFolder, chosen: Recipe) -> RunContext:
-    context = prepare(chosen, folder, SilentDisplay())
-    asyncio.run(run_stages(context))
-    return context
-
-
 def weights(context: RunContext) -> dict[str, torch.Tensor]:
     return {name: w.detach().clone() for name, w in context.components.model.named_parameters()}
 
@@ -125,10 +112,10 @@ def test_a_run_from_cold_start_to_report(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
     chosen = recipe(tmp_path, models[family])
-    begun = prepare(chosen, RunFolder.new(tmp_path / "other"), SilentDisplay())
+    begun = prepared(chosen, RunFolder.new(tmp_path / "other"))
     before = weights(begun)
     folder = RunFolder.new(tmp_path / "run")
-    context = train(folder, chosen)
+    context = train(chosen, folder)
     moved = {name for name, after in weights(context).items() if not after.equal(before[name])}
     assert moved
     assert all("language_model" in name or "lm_head" in name for name in moved)
@@ -159,10 +146,10 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
     chosen = recipe(tmp_path, models[family], "evaluation.tasks=0")
-    whole = train(RunFolder.new(tmp_path / "whole"), chosen)
+    whole = train(chosen, RunFolder.new(tmp_path / "whole"))
     first = recipe(tmp_path, models[family], "evaluation.tasks=0", "train.steps=1")
-    train(RunFolder.new(tmp_path / "stopped"), first)
-    resumed = train(RunFolder.open(tmp_path / "stopped"), chosen)
+    train(first, RunFolder.new(tmp_path / "stopped"))
+    resumed = train(chosen, RunFolder.open(tmp_path / "stopped"))
     assert resumed.saved is not None
     after = weights(resumed)
     assert all(weight.equal(after[name]) for name, weight in weights(whole).items())
@@ -177,9 +164,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
 @pytest.mark.slow
 def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Path]) -> None:
     pytest.importorskip("peft")
-    context = train(
-        RunFolder.new(tmp_path / "run"), recipe(tmp_path, models["llava"], "model.lora_rank=2")
-    )
+    chosen = recipe(tmp_path, models["llava"], "model.lora_rank=2")
+    context = train(chosen, RunFolder.new(tmp_path / "run"))
     adapted = [
         n for n, weight in context.components.model.named_parameters() if weight.requires_grad
     ]
@@ -216,7 +202,7 @@ def test_what_else_images_pass_through(
 ) -> None:
     chosen = recipe(tmp_path, models["qwen2_5_vl"], "evaluation.tasks=0", *overrides)
     folder = RunFolder.new(tmp_path / "run")
-    train(folder, chosen)
+    train(chosen, folder)
     for line in folder.lines("metrics.jsonl"):
         assert line["policy/skipped_updates"] == 0
         exact = not (chosen.train.max_staleness or chosen.learning.autocast)
@@ -236,16 +222,6 @@ def test_what_else_images_pass_through(
         ),
         (["model.name=tiny"], r"model tiny \(qwen3\) takes words alone: name one of the families"),
         ([f"engine={__file__}:Blind"], "set engine.name=embedded or vllm"),
-        (
-            ["rollout.context=truncate", "rollout.max_turn_tokens=9"],
-            "set rollout.context to 'fail'",
-        ),
-        (["learning.share_prefixes=true"], "learning.share_prefixes needs observations in words"),
-        pytest.param(
-            ["algorithm.name=hca"],
-            "hca needs observations in words",
-            marks=pytest.mark.wing("algorithms"),
-        ),
     ],
 )
 def test_what_has_no_place_for_images(
@@ -253,7 +229,7 @@ def test_what_has_no_place_for_images(
 ) -> None:
     chosen = recipe(tmp_path, models["llava"], *overrides)
     with pytest.raises(ConfigError, match=message) as caught:
-        prepare(chosen, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepared(chosen, RunFolder.new(tmp_path / "run"))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -263,4 +239,51 @@ def test_an_environment_whose_images_are_broken_is_infrastructure(
 ) -> None:
     chosen = recipe(tmp_path, models["llava"], f"environment.name={Path(__file__)}:Torn")
     with pytest.raises(RunStoppedError, match="an image cannot be read"):
-        train(RunFolder.new(tmp_path / "run"), chosen)
+        train(chosen, RunFolder.new(tmp_path / "run"))
+
+
+class DarkSide(Doors):
+    """Which half of the image is darker; greys of training are none of those held out."""
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        greys = range(0 if split == "train" else 1, 120, 2)
+        return [
+            Task(f"{side}{grey}", "?", {"answers": [side]}, {"side": side, "shade": grey})
+            for grey in greys
+            for side in "lr"
+        ]
+
+    def tools(self) -> list[Tool]:
+        return []
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        right = trajectory.answer in trajectory.task.secret["answers"]
+        return Verdict(float(right), right)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", answer=task.secret["answers"][0])]
+
+
+LEARNING = """
+seed = 5
+model.device = "cpu"
+rollout = { max_turns = 1, max_turn_tokens = 8, max_tokens = 48 }
+sft.steps = 60
+sft.batch_size = 32
+sft.learning_rate = 3e-3
+sft.demonstrations = { count = 256, behaviours = { astray = 1 } }
+learning = { learning_rate = 2e-3 }
+train = { steps = 60, tasks_per_step = 8, group_size = 8, checkpoint_every = 100 }
+evaluation = { tasks = 40 }
+"""
+
+
+@pytest.mark.slow
+def test_a_policy_that_guesses_learns_to_look(tmp_path: Path) -> None:
+    """A random model, whose demonstrations answer other tasks than they are shown."""
+    model = save_vision_model(tmp_path / "model", seed=1)
+    path = write_recipe(tmp_path, f"{__file__}:DarkSide", LEARNING, model)
+    folder = train(path, RunFolder.new(tmp_path / "run")).folder
+    before, after = folder.evaluation("cold_start"), folder.evaluation("trained")
+    assert before["success"] < 0.7
+    assert after["success"] > 0.9

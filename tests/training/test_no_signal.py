@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.small_runs import Listening, train, write_recipe
-from turnwise.config import load_recipe
+from tests.small_runs import Listening, prepared, train
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import RunStoppedError
 from turnwise.monitor import no_signal
 from turnwise.rollout.pipeline import StalenessError
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """
@@ -46,11 +44,6 @@ def environment(name: str, **options: Any) -> str:
     """An override that names an environment of `silent_parts.py`."""
     told = ",".join(f"{key}={json.dumps(value)}" for key, value in options.items())
     return f'environment={{name="{PARTS}:{name}",options={{{told}}}}}'
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 @pytest.mark.long
@@ -98,7 +91,7 @@ def test_weights_that_never_arrive(
 ) -> None:
     """An engine over a copy that stays what it was is found in the first step after an update."""
     folder, listener = RunFolder.new(tmp_path / "run"), Listening()
-    context = prepare(load_recipe(str(recipe), ("model.device=cpu",)), folder, listener)
+    context = prepared(recipe, folder, "model.device=cpu", display=listener)
     parts, limit = context.components, context.recipe.rollout.max_tokens
     engine = Deaf(
         copy.deepcopy(parts.model),

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.small_runs import FAKES, write_recipe
+from tests.small_runs import FAKES, prepared
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import RunStoppedError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.alarms import check_logprob_gap
-from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """
@@ -42,14 +40,9 @@ class Parting(EmbeddedEngine):
         return replace(found, logprobs=[each + self.shift for each in found.logprobs])
 
 
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
-
-
 def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:
     """The steps that were recorded before the run ended, or was stopped."""
-    context = prepare(load_recipe(str(recipe), overrides), RunFolder.new(run), SilentDisplay())
+    context = prepared(recipe, RunFolder.new(run), *overrides)
     parts, limit = context.components, context.recipe.rollout.max_tokens
     engine = Parting(
         parts.model, parts.tokenizer, max_sequences=4, max_tokens=limit, deterministic=True

@@ -1,6 +1,6 @@
 """What is done about an Echo Trap, in real runs that fall into one and are killed."""
 
-import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,16 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from tests.fakes import save_small_model
-from tests.small_runs import write_recipe
+from tests.small_runs import Listening, prepared, train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.learning.learner import Learner
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
-from turnwise.training.prepare import prepare
 from turnwise.training.reactions import best_step, check_reaction
-from turnwise.training.run import run as run_stages
 from turnwise.training.validation import Validation
 
 SEEN_AT, STEPS = 23, 28
@@ -34,20 +31,17 @@ class Killed(Exception):
     """Stands for a kill: nothing is saved."""
 
 
-class Listener(SilentDisplay):
-    """Keeps what is said; kills the run during a step."""
+class Listener(Listening):
+    """Kills the run during a step."""
 
     def __init__(self, killed_at: int = 0) -> None:
-        self.said: list[str] = []
-        self.killed_at, self.steps = killed_at, 0
+        super().__init__()
+        self.killed_at = killed_at
 
     def advance(self, text: str = "") -> None:
-        self.steps += 1
-        if self.steps == self.killed_at:
+        super().advance(text)
+        if len(self.progress) == self.killed_at:
             raise Killed
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
 
 
 class StillWriting:
@@ -90,12 +84,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
     """Until its end or until it is killed in a step; returns what was said."""
     listener = Listener(killed_at)
-    context = prepare(recipe, folder, listener)
-    if killed_at:
-        with pytest.raises(Killed):
-            asyncio.run(run_stages(context))
-    else:
-        asyncio.run(run_stages(context))
+    with pytest.raises(Killed) if killed_at else nullcontext():
+        train(recipe, folder, display=listener)
     return listener.said
 
 
@@ -140,7 +130,7 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     recipe = trapped_recipe(model, "roll_back")
     folder = RunFolder.new(tmp_path / "run")
     listener = Listener()
-    context = prepare(recipe, folder, listener)
+    context = prepared(recipe, folder, display=listener)
     learners: Any = Learners(context)
     learner = learners.policy
     learners.policy, history = StillWriting(learner, folder.checkpoints), list[dict[str, float]]()
@@ -217,7 +207,7 @@ def test_reactions_that_could_do_nothing_are_refused(model: Path) -> None:
         check_reaction(recipe, make_algorithm("starpo_s", {}))
     seldom = trapped_recipe(model, "roll_back")
     check_reaction(seldom, make_algorithm("grpo", {}))
-    train = seldom.train.model_copy(update={"checkpoint_every": 10})
-    seldom = seldom.model_copy(update={"train": train})
+    every = seldom.train.model_copy(update={"checkpoint_every": 10})
+    seldom = seldom.model_copy(update={"train": every})
     with pytest.raises(ConfigError, match=r"train\.checkpoint_every below"):
         check_reaction(seldom, make_algorithm("grpo", {}))

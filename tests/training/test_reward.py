@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_runs import FAKES, interrupted, resume, train, write_recipe
-from turnwise.errors import ConfigError, RunStoppedError
+from tests.small_runs import FAKES, interrupted, resume, train
+from turnwise.errors import RunStoppedError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 
+ENVIRONMENT = "Reporting"
 TABLES = f"""
 engine = {{ max_sequences = 8 }}
 rollout = {{ max_turns = 2, max_turn_tokens = 8, max_tokens = 400 }}
@@ -25,11 +26,6 @@ costs.words = {{ use = "{FAKES}:written", limit = 0.5, highest = 0.5 }}
 """
 LETTERS = (0.4, 0.2)
 """The weight at the two steps."""
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Reporting", TABLES)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +81,3 @@ def test_a_failing_part_is_counted_and_stops_the_run(recipe: Path, tmp_path: Pat
     use = (f"reward.parts.place.use={mine}:broken", "reward.parts.place.range=[0, 1]")
     with pytest.raises(RunStoppedError, match=r"ZeroDivisionError: .*mine\.py, line 2"):
         train(recipe, RunFolder.new(tmp_path / "run"), *use)
-
-
-def test_what_can_outvote_success_is_refused(recipe: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="parts can outvote success by"):
-        train(recipe, RunFolder.new(tmp_path / "run"), "reward.outcome=1")

@@ -4,23 +4,18 @@ Promises 1, 5 and 7. Runs are real ones, of a small random model on the smallest
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from tests.small_runs import FAKES, figures, start, write_recipe
-from turnwise.config import load_recipe
+from tests.small_runs import FAKES, start
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
@@ -28,7 +23,6 @@ from turnwise.storage.trajectory_rows import read_rows
 from turnwise.threads import configure_threads
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
-from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation
 
 pytestmark = pytest.mark.long
@@ -44,11 +38,6 @@ learning = { learning_rate = 1e-3 }
 train = { steps = 5, tasks_per_step = 2, group_size = 4, checkpoint_every = 2 }
 evaluation = { tasks = 2 }
 """
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 def train(*arguments: str | Path) -> None:
@@ -83,19 +72,10 @@ def whole_run(recipe: Path) -> Path:
 
 
 def assert_same(first: Path, second: Path) -> None:
-    assert (first / "metrics.jsonl").read_bytes() == (second / "metrics.jsonl").read_bytes()
-    weights = [
-        load_file(run / "checkpoints" / "step-000005" / "model.safetensors")
-        for run in (first, second)
-    ]
-    assert weights[0].keys() == weights[1].keys()
-    for name, array in weights[0].items():
-        assert array.tobytes() == weights[1][name].tobytes(), name
+    small_runs.assert_same(RunFolder(first), RunFolder(second), "step-000005")
     for file in RunFolder(first).trajectory_files():
         rows, others = read_rows(file), read_rows(second / "trajectories" / file.name)
         assert [row["ids"] for row in rows] == [row["ids"] for row in others]
-    reports = [json.loads((run / "report.json").read_text()) for run in (first, second)]
-    assert figures(reports[0]["trained"]) == figures(reports[1]["trained"])
 
 
 def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
@@ -125,30 +105,6 @@ def test_a_killed_run_ends_like_one_that_never_stopped(
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not (run / "report.json").exists()
-    train("--resume", run)
-    assert_same(whole_run, run)
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
-    recipe: Path, whole_run: Path, tmp_path: Path
-) -> None:
-    """It ends itself just before the checkpoint gets its name: that moment is too short to wait
-    for."""
-    code = (
-        "import os, signal, sys\n"
-        "def end(event, arguments):\n"
-        "    if event == 'os.rename' and '/.step-000002' in str(arguments[0]):\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "sys.addaudithook(end)\n"
-        "from turnwise.commands.cli import main\n"
-        "main()\n"
-    )
-    run = tmp_path / "killed"
-    command = [sys.executable, "-c", code, "train", str(recipe), "--run", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert list(run.glob("checkpoints/.step-000002*"))
     train("--resume", run)
     assert_same(whole_run, run)
 
@@ -290,9 +246,9 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
     for line in history[:5]:
         line |= {"reward/group_std": 0.4, "policy/entropy": 1.0}
     for action in ("off", "warn", "stop"):
-        loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
-        folder = RunFolder.new(tmp_path / action)
-        context = prepare(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        folder, display = RunFolder.new(tmp_path / action), TerminalDisplay(Console(stderr=True))
+        asked = f"monitor.echo_trap={action}"
+        context = small_runs.prepared(recipe, folder, asked, display=display)
         learners, watch = Learners(context), EchoTrapWatch(context, history, Validation(context, 0))
         if action == "stop":
             with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
@@ -300,27 +256,6 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         else:
             watch.check(20, learners)
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_saves_and_says_how_to_go_on(
-    recipe: Path, whole_run: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "interrupted"
-    process = start("train", recipe, "--run", run)
-    while process.poll() is None and not (run / "trajectories" / "step-000001.parquet").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=240)
-    if process.returncode == 0:
-        pytest.fail("the run ended before it could be interrupted")
-    assert process.returncode == 130, errors
-    assert f"turnwise train --resume {run}" in errors
-    assert "Traceback" not in errors
-    saved = max(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
-    assert saved == len(RunFolder(run).lines("metrics.jsonl"))
-    train("--resume", run)
-    assert_same(whole_run, run)
 
 
 def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
@@ -338,29 +273,6 @@ def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
     checkpoints = sorted(path.name for path in (whole_run / "checkpoints").iterdir())
     assert checkpoints == ["cold_start", "step-000004", "step-000005"]
     AutoModelForCausalLM.from_pretrained(whole_run / "checkpoints" / "step-000005")
-
-
-@pytest.mark.slow
-def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path) -> None:
-    """A limit on file size stands for the full disk: it comes back as the same kind of error."""
-    run = run_here(recipe, tmp_path / "full", "train.steps=2")
-    config = run / "config.toml"
-    config.write_text(config.read_text().replace("steps = 2\n", "steps = 5\n"))
-    (run / "report.json").unlink()
-    code = (
-        "import resource, signal, sys\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-        "from turnwise.commands.cli import main\n"
-        f"sys.argv = ['turnwise', 'train', '--resume', {str(run)!r}]\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 3, done.stderr
-    assert "the last good checkpoint is" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert os.listdir(run / "checkpoints").count("step-000002") == 1
-    small_runs.resume(RunFolder.open(run))
 
 
 @pytest.mark.slow

@@ -1,22 +1,18 @@
 """The stages of a run: imitation beside RL, and which evaluations there are."""
 
-import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from tests import small_runs
-from tests.small_runs import figures, write_recipe
+from tests.small_runs import figures
 from turnwise.config import load_recipe
-from turnwise.monitor.display import SilentDisplay, TerminalDisplay
+from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.evaluations import Evaluation
-from turnwise.training.prepare import prepare
-from turnwise.training.run import run as run_stages
 from turnwise.training.run import stages_of
 
 TABLES = """
@@ -32,21 +28,8 @@ evaluation = { tasks = 2 }
 """
 
 
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
-
-
 def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
-    return small_runs.train(recipe, RunFolder.new(run), *overrides, display=terminal()).folder
-
-
-def resume(run: RunFolder) -> RunFolder:
-    return small_runs.resume(run, terminal()).folder
-
-
-def terminal() -> TerminalDisplay:
-    return TerminalDisplay(Console(stderr=True))
+    return small_runs.train(recipe, RunFolder.new(run), *overrides).folder
 
 
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
@@ -84,10 +67,9 @@ def killed_while_imitating(recipe: Path, run: Path) -> RunFolder:
             if (self.name, self.steps) == ("imitation", 3):  # before the third is saved
                 raise KeyboardInterrupt
 
-    loaded = load_recipe(str(recipe), (*COMPARED, "sft.checkpoint_every=1"))
     folder = RunFolder.new(run)
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run_stages(prepare(loaded, folder, Killing())))
+        small_runs.train(recipe, folder, *COMPARED, "sft.checkpoint_every=1", display=Killing())
     assert folder.evaluation("sft") is None
     return folder
 
@@ -97,7 +79,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
     whole = train(recipe, tmp_path / "whole", *COMPARED)
-    other = resume(killed_while_imitating(recipe, tmp_path / "killed"))
+    other = small_runs.resume(killed_while_imitating(recipe, tmp_path / "killed")).folder
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert figures(other.evaluation("sft")) == figures(whole.evaluation("sft"))
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]

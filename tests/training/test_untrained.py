@@ -6,7 +6,6 @@ import pytest
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
@@ -40,13 +39,3 @@ def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     recipe = small_runs.write_recipe(tmp_path, "Letters", TABLES)
     with pytest.raises(ConfigError, match="base is tiny, which differs from the run's"):
         small_runs.train(recipe, RunFolder.new(tmp_path / "run"), "evaluation.base=tiny")
-
-
-def test_the_demo_compares_rl_with_all_that_is_cheaper() -> None:
-    """Its model has imitated already: what it was before is another row."""
-    demo = load_recipe("demo")
-    assert (demo.model.name, demo.evaluation.base) == ("tiny_demo", "tiny")
-    assert demo.evaluation.sft
-    assert demo.evaluation.ablations
-    assert not demo.sft.steps
-    assert sum(demo.sft.demonstrations.behaviours.values()) == 1

@@ -10,13 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests import small_runs
-from tests.small_runs import write_recipe
-from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, DataError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.evaluations import Evaluation
-from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation, best_step
 
 TABLES = """
@@ -29,11 +25,6 @@ train.checkpoint_every = 1
 train.keep_checkpoints = 1
 evaluation = { tasks = 1, during_rl = { every = 2, tasks = 1 } }
 """
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 def found(*successes: float) -> str:
@@ -142,15 +133,15 @@ def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) ->
 def test_patience_is_counted_from_the_best(
     recipe: Path, tmp_path: Path, successes: tuple[float, ...], patience: int, stops: bool
 ) -> None:
-    loaded = load_recipe(str(recipe), [f"evaluation.during_rl.patience={patience}"])
-    context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
-    (context.folder.path / "validation.jsonl").write_text(found(*successes))
+    folder = RunFolder.new(tmp_path / "run")
+    context = small_runs.prepared(recipe, folder, f"evaluation.during_rl.patience={patience}")
+    (folder.path / "validation.jsonl").write_text(found(*successes))
     assert Validation(context, 100).stops is stops
 
 
 async def test_evaluations_ask_for_no_experts(recipe: Path, tmp_path: Path) -> None:
     """The model of this run has none: its engine refuses to be asked for them."""
-    context = prepare(load_recipe(str(recipe)), RunFolder.new(tmp_path / "run"), SilentDisplay())
+    context = small_runs.prepared(recipe, RunFolder.new(tmp_path / "run"))
     replay = context.recipe.rollout.model_copy(update={"routing_replay": True})
     asking = replace(context, recipe=context.recipe.model_copy(update={"rollout": replay}))
     try:
@@ -167,6 +158,6 @@ def test_the_earliest_of_equals_is_the_best() -> None:
 
 
 def test_tasks_that_are_not_there_are_refused(recipe: Path, tmp_path: Path) -> None:
-    loaded = load_recipe(str(recipe), ["evaluation.during_rl.tasks=2"])
+    folder = RunFolder.new(tmp_path / "run")
     with pytest.raises(ConfigError, match="there are 2 held-out tasks"):
-        prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        small_runs.prepared(recipe, folder, "evaluation.during_rl.tasks=2")

@@ -2,15 +2,14 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
 from turnwise.environments.search.cache import cached
 from turnwise.environments.search.corpus import Document, standard_library
-from turnwise.environments.search.definitions import first_paragraph, read_module
+from turnwise.environments.search.definitions import read_module
 from turnwise.environments.search.environment import SearchEnvironment
 
 FORMATS = {
@@ -86,13 +85,8 @@ def test_what_another_process_builds_is_what_the_cache_holds(
 ) -> None:
     """With another hash seed, and a cache of its own, which is empty."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    done = subprocess.run(
-        [sys.executable, "-c", HASH],
-        env={**os.environ, "PYTHONHASHSEED": seed, "TURNWISE_CACHE": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    own = {"PYTHONHASHSEED": seed, "TURNWISE_CACHE": str(tmp_path)}
+    done = run_python(HASH, env=os.environ | own)
     assert done.stdout.strip() == library.spec.data_hash
     assert len(library.spec.data_hash) == 64
 
@@ -124,8 +118,3 @@ def test_reading_a_file_does_not_run_it(tmp_path):
     assert (definition.summary, definition.bases) == ("First line.", ("ABC",))
     methods = [(method.name, method.signature) for method in definition.methods]
     assert methods == [("f", "(x: int=1)"), ("g", "(y)")]
-
-
-def test_first_paragraphs_are_cut_to_a_line():
-    assert first_paragraph("\n  One\n  two.\n\n  Three.") == "One two."
-    assert first_paragraph(None) == ""

@@ -32,6 +32,14 @@ def write_lines(path: Path, records) -> str:
     return str(path)
 
 
+def answers(environment: SearchEnvironment) -> dict[str, list[str]]:
+    """Of each question, whichever split it is in."""
+    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
+    found = {task.prompt: task.secret["answers"] for task in tasks}
+    assert len(found) == len(tasks)
+    return found
+
+
 @pytest.fixture
 def own(tmp_path):
     documents = write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
@@ -164,15 +172,13 @@ def test_own_documents_and_questions(own):
     assert environment.search("capital France").splitlines()[0] == (
         "[1] Paris Paris is the capital of France. It lies on the Seine."
     )
-    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
-    answers = {task.prompt: task.secret["answers"] for task in tasks}
-    assert answers == {
+    assert answers(environment) == {
         "What is the capital of Italy?": ["Rome"],
         "What is the capital of France?": ["Paris", "Lutetia"],
     }
     assert list(environment.task_set.warnings) == []
     with pytest.raises(NotSupportedError, match="no known way"):
-        environment.oracle(tasks[0])
+        environment.oracle(Task("a", "What is the capital of Italy?"))
 
 
 def test_a_folder_of_text_files(tmp_path, own):
@@ -208,9 +214,8 @@ def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
     again = [{"question": "what is the capital of italy", "answer": "Roma"}]
     questions = write_lines(tmp_path / "twice.jsonl", [*QUESTIONS, *again])
     environment = SearchEnvironment(QuestionFile(questions, documents=own["documents"]))
-    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
-    assert len(tasks) == 2
-    assert ["Rome", "Roma"] in [task.secret["answers"] for task in tasks]
+    assert ["Rome", "Roma"] in answers(environment).values()
+    assert len(answers(environment)) == 2
 
 
 BROKEN_DOCUMENTS = {
@@ -256,7 +261,7 @@ def test_broken_records_are_left_out_and_told(tmp_path, own):
     ]
     path.write_bytes(b"\n".join(lines))
     environment = SearchEnvironment(QuestionFile(**own | {"file": str(path)}))
-    assert len(environment.tasks("train")) + len(environment.tasks("heldout")) == 1
+    assert len(answers(environment)) == 1
     told = environment.task_set.warnings
     assert [f"line {number}: " in one for number, one in enumerate(told[:5], 2)] == [True] * 5
     assert "line 3: not UTF-8 text, at character 15: convert it" in told[1]
@@ -273,9 +278,7 @@ def test_search_r1s_rows_and_corpus(tmp_path):
     pq.write_table(pa.Table.from_pylist([named, plain, row, empty]), tmp_path / "test.parquet")
     corpus = write_lines(tmp_path / "c.jsonl", [{"id": "0", "contents": '"Rome"\nIt is in Italy.'}])
     environment = SearchEnvironment(QuestionFile(str(tmp_path / "test.parquet"), documents=corpus))
-    found = {task.prompt: task.secret["answers"] for task in [*environment.tasks("train")]}
-    found |= {task.prompt: task.secret["answers"] for task in environment.tasks("heldout")}
-    assert found == {
+    assert answers(environment) == {
         "where is rome?": ["in Italy", "Italy"],
         "Rome?": ["Italy"],
         "Answer. Question: Where is Rome?": ["Italy"],
