@@ -32,6 +32,10 @@ def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
     return small_runs.train(recipe, RunFolder.new(run), *overrides).folder
 
 
+def resume(run: RunFolder) -> RunFolder:
+    return small_runs.resume(run).folder
+
+
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
 
 
@@ -79,7 +83,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
     whole = train(recipe, tmp_path / "whole", *COMPARED)
-    other = small_runs.resume(killed_while_imitating(recipe, tmp_path / "killed")).folder
+    other = resume(killed_while_imitating(recipe, tmp_path / "killed"))
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert figures(other.evaluation("sft")) == figures(whole.evaluation("sft"))
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
