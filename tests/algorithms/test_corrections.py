@@ -56,9 +56,8 @@ def staleness(rows: Rows) -> Staleness:
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CORRECTIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=SEQUENCES)
 def test_weights_are_what_is_defined(name: str, rows: Rows) -> None:
     numbers = defaults(CORRECTION[name])

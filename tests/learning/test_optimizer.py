@@ -122,11 +122,14 @@ LEARNERS = {
     "critic": critic,
     "implicit_reward": implicit_reward,
 }
-WING = pytest.mark.wing("algorithms")
-NAMES = [*list(LEARNERS)[:-1], pytest.param("implicit_reward", marks=WING)]
+LONG, WING = pytest.mark.long, pytest.mark.wing("algorithms")
+NAMES = [
+    *(pytest.param(name, marks=LONG) for name in ("policy", "sft")),
+    "critic",
+    pytest.param("implicit_reward", marks=[LONG, WING]),
+]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(name: str) -> None:
     """Model and state are saved after two updates; what is between two numbers of bfloat16 too."""
