@@ -50,7 +50,7 @@ def made(name: str) -> Environment:
     return environment
 
 
-def earning(environment: Environment, most: int = 40) -> list[Task]:
+def earning(environment: Environment, most: int = 20) -> list[Task]:
     """Some tasks in which there is something to be earned on the way."""
     tasks = [task for task in all_tasks(environment) if task.secret.get("searches", True)]
     return spread(tasks, most)

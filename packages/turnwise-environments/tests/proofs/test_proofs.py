@@ -94,7 +94,6 @@ def first(lines: int) -> str:
     return "\n".join(KNOWN.split("\n")[:lines])
 
 
-@pytest.mark.long
 def test_another_proof_will_do(made: Proofs) -> None:
     other = KNOWN.replace("8. ~p & r &i 7 3", "8. ~p copy 7\n9. ~p & r &i 8 3")
     for text in (other, other.replace("\n", "; "), other.replace("\n", "\n\n")):
@@ -102,7 +101,6 @@ def test_another_proof_will_do(made: Proofs) -> None:
         assert (verdict.reward, verdict.parts) == (1.0, {"checked_lines": 1.0, "derived": 1.0})
 
 
-@pytest.mark.long
 def test_the_tool_says_what_is_wrong_and_what_is_missing(made: Proofs) -> None:
     wrong = first(4) + "\n5. r ->e 1 4"
     proofs = [wrong, first(5), first(7), KNOWN]
@@ -116,7 +114,6 @@ def test_the_tool_says_what_is_wrong_and_what_is_missing(made: Proofs) -> None:
     ]
 
 
-@pytest.mark.long
 def test_turns_earn_what_they_show_for_the_first_time(made: Proofs) -> None:
     wrong = first(5) + "\n6. false ~e 1 2"
     checks = [calling("check", proof=one) for one in (first(3), wrong, first(6), first(6), KNOWN)]
@@ -135,7 +132,6 @@ LOOKS_LIKE_WORK = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", LOOKS_LIKE_WORK)
 def test_what_is_taken_for_granted_is_no_progress(made: Proofs, name: str) -> None:
     proof = LOOKS_LIKE_WORK[name]
@@ -144,7 +140,6 @@ def test_what_is_taken_for_granted_is_no_progress(made: Proofs, name: str) -> No
     assert verdict.parts["derived"] == 0.0
 
 
-@pytest.mark.long
 def test_lines_are_counted_up_to_the_first_wrong_one(made: Proofs) -> None:
     wrong = first(3) + "\n\n4. q ->e 1 2\n5. r premise"
     parts = judged(made, TASK, answered(wrong)).parts
@@ -155,14 +150,12 @@ def test_lines_are_counted_up_to_the_first_wrong_one(made: Proofs) -> None:
         assert verdict.parts == {"checked_lines": 0.0, "derived": 0.0}
 
 
-@pytest.mark.long
 def test_the_instructions_name_every_rule_and_their_proof_holds() -> None:
     assert all(f"\n{name}: " in INSTRUCTIONS for name in RULES)
     proof = INSTRUCTIONS[INSTRUCTIONS.index("1. p -> q premise") :]
     assert check(proof, [parse("p -> q"), parse("~q")], parse("~p"))
 
 
-@pytest.mark.long
 def test_random_actions_are_lines_of_a_proof(made: Proofs) -> None:
     (action,) = made.random_actions(TASK.public(), random.Random(0))
     assert judged(made, TASK, action).parts["checked_lines"] == pytest.approx(3 / 4)

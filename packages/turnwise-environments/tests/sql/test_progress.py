@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 RED = "SELECT name FROM staff WHERE team = 'red'"
 """ada, dana and gus of eight."""
 
-made = prototype("sql")
+made = prototype("sql", tasks={"count": 20})
 
 
 def asked(statement: str) -> Task:
