@@ -5,11 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from tests import small_runs
 from tests.small_runs import figures
 from turnwise.config import load_recipe
-from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.evaluations import Evaluation
@@ -29,11 +30,15 @@ evaluation = { tasks = 2 }
 
 
 def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
-    return small_runs.train(recipe, RunFolder.new(run), *overrides).folder
+    return small_runs.train(recipe, RunFolder.new(run), *overrides, display=terminal()).folder
 
 
 def resume(run: RunFolder) -> RunFolder:
-    return small_runs.resume(run).folder
+    return small_runs.resume(run, terminal()).folder
+
+
+def terminal() -> TerminalDisplay:
+    return TerminalDisplay(Console(stderr=True))
 
 
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
