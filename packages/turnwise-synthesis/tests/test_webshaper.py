@@ -15,11 +15,10 @@ from turnwise.config import RolloutConfig
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.environments.search.library import QuestionFile
 from turnwise.errors import DataError
-from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
+from turnwise.types import Action, Task, Trajectory, Turn
 from turnwise_synthesis.heldout import HeldOut
 from turnwise_synthesis.items import Item, Material, Refused
 from turnwise_synthesis.settings import SynthesisConfig
-from turnwise_synthesis.studies.webshaper import early
 from turnwise_synthesis.webshaper.agent import AgentDescriber, ExpanderEnvironment, task_of
 from turnwise_synthesis.webshaper.environment import ShapedQuestions, ShapedSearch
 from turnwise_synthesis.webshaper.knowledge import Knowledge, read_knowledge
@@ -245,13 +244,6 @@ def test_shaped_questions_of_both_kinds_are_held_out_and_share_no_name(tmp_path:
     guessed = Trajectory(task, group="g", episode=0, seed=0, turns=(short,))
     verdict = asyncio.run(environment.verify(guessed))
     assert (verdict.success, verdict.parts["fewer"]) == (True, 1.0)
-
-
-def test_the_behaviour_of_the_study_answers_after_one_search_without_thoughts() -> None:
-    searches = [Action("", "t", (ToolCall("search", {"query": name}),)) for name in ("foo", "Bar")]
-    script = [*searches, Action("", "t", answer="tarfile")]
-    first = Action("", calls=searches[0].calls)
-    assert early(script, script) == [first, Action("", answer="Bar")]
 
 
 @pytest.mark.long
