@@ -194,15 +194,12 @@ def write_verl_logger(folder: Path, curves: Curves) -> list[str]:
     return [str(write_lines(folder / "project" / "run.jsonl", rows))]
 
 
-def write_verl_rollouts(
-    folder: Path, random: np.random.Generator, rate: np.ndarray, answers: int = 32
-) -> list[str]:
-    """The policy has so many answers, whatever they are worth."""
+def write_verl_rollouts(folder: Path, random: np.random.Generator, rate: np.ndarray) -> list[str]:
     for at, level in enumerate(rate):
         rows = [
             {
                 "input": f"user\nQuestion {at}.{n // 8}?\nassistant\n",
-                "output": f"<think>thinking</think> <answer>{n % answers}</answer>",
+                "output": f"<think>thinking {n}</think> <answer>{n}</answer>",
                 "gts": "7",
                 "score": float(random.random() < level),
                 "step": at + 1,
@@ -437,6 +434,22 @@ def _form_alone(random: np.random.Generator) -> Curves:
     return {"reward/mean": 0.1 + 0.5 * form, "reward/parts/format": form}
 
 
+def _noisy_verifier(folder: Path, random: np.random.Generator) -> list[str]:
+    """All steps in one file."""
+    rows = [
+        {
+            "input": f"Question {at}.{n // 8}?",
+            "output": f"It is {random.integers(3)}.",
+            "gts": "1",
+            "score": float(random.random() < 0.4),
+            "step": at + 1,
+        }
+        for at in range(STEPS)
+        for n in range(16)
+    ]
+    return [str(write_lines(folder / "rollouts.jsonl", rows))]
+
+
 FEW = np.array([0.55, 0.5, 0.3, 0.25])
 DRAWN = np.random.default_rng(0)
 
@@ -531,10 +544,7 @@ SICK: dict[str, tuple[str, Maker]] = {
         ),
     ),
     "verl rollouts, none succeeds": ("dead groups", _episodes(write_verl_rollouts, 0.002 * ONE)),
-    "verl rollouts, a verifier that is noise": (
-        "reward noise",
-        _episodes(write_verl_rollouts, 0.4 * ONE, 3),
-    ),
+    "verl rollouts, a verifier that is noise": ("reward noise", _episodes(_noisy_verifier)),
     "verl console, entropy collapse": (
         "entropy collapse",
         _log(
