@@ -14,7 +14,7 @@ from turnwise.api import load_recipe
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.environments.search.library import QuestionFile
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Task, Trajectory, Turn
 from turnwise_synthesis.heldout import HeldOut
 from turnwise_synthesis.items import Item, Material, Refused
@@ -234,6 +234,9 @@ def test_shaped_questions_of_both_kinds_are_held_out_and_share_no_name(tmp_path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_CACHE", str(tmp_path))
         environment = ShapedSearch(ShapedQuestions(count=20, heldout=5, kind="chain"))
+        patch.setattr("turnwise_synthesis.webshaper.environment.PATIENCE", 1)
+        with pytest.raises(ConfigError, match="asks for 21 train questions .* ask for fewer"):
+            ShapedQuestions(count=21, heldout=5, kind="chain").load()
     train, heldout = environment.tasks("train"), environment.tasks("heldout")
     assert [task.info["form"] for task in train] == ["chain"] * 20
     assert [task.info["form"] for task in heldout] == ["chain"] * 5 + ["expanded"] * 5

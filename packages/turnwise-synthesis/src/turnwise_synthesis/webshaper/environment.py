@@ -20,6 +20,7 @@ from turnwise.environments.search.library import Library, StandardQuestions, tas
 from turnwise.environments.search.tasks import TASK_BUILDER, question_id, standard_tasks
 from turnwise.environments.tasksets import SOLVED, Split, Tasks
 from turnwise.environments.turn_parts import share
+from turnwise.errors import ConfigError
 from turnwise.options import Options
 from turnwise.ranges import Count
 from turnwise.types import Task, Trajectory, Verdict
@@ -31,6 +32,8 @@ from turnwise_synthesis.webshaper.shaping import Shaper
 
 Kind = Literal["chain", "expanded"]
 KINDS: tuple[Kind, Kind] = ("chain", "expanded")
+PATIENCE = 2000
+"""Attempts without a new question, after which there are no more of its kind."""
 BUILDER = (*TASK_BUILDER, *Path(__file__).parent.glob("*.py"))
 """The files whose text decides what the questions are."""
 
@@ -86,12 +89,17 @@ class ShapedQuestions(Options):
         describer = GraphDescriber(knowledge, ("projection",) if kind == "chain" else FORMS)
         shaper = Shaper(knowledge, describer, describer, 0, 3, self.searches, validated)
         found: dict[str, Record] = {}
-        attempt = 0
+        attempt = latest = 0
         while len(found) < count:
             record = record_of(shaper, attempt, split)
-            if record is not None and record["info"]["form"] == kind:
-                found.setdefault(record["id"], record)
+            if record is not None and record["info"]["form"] == kind and record["id"] not in found:
+                found[record["id"]], latest = record, attempt
             attempt += 1
+            if attempt - latest > PATIENCE:
+                raise ConfigError(
+                    f"environment.options.tasks asks for {count} {split} questions of the kind "
+                    f"{kind!r}, and there seem to be {len(found)}: ask for fewer"
+                )
         return iter(found.values())
 
 
