@@ -235,7 +235,7 @@ def test_shaped_questions_of_both_kinds_are_held_out_and_share_no_name(tmp_path:
         patch.setenv("TURNWISE_CACHE", str(tmp_path))
         environment = ShapedSearch(ShapedQuestions(count=20, heldout=5, kind="chain"))
         patch.setattr("turnwise_synthesis.webshaper.environment.PATIENCE", 1)
-        with pytest.raises(ConfigError, match="asks for 21 train questions .* ask for fewer"):
+        with pytest.raises(ConfigError, match=r"asks for 21 train questions .* ask for fewer"):
             ShapedQuestions(count=21, heldout=5, kind="chain").load()
     train, heldout = environment.tasks("train"), environment.tasks("heldout")
     assert [task.info["form"] for task in train] == ["chain"] * 20
