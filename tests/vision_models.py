@@ -105,9 +105,7 @@ def vision_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def save_vision_model(
-    folder: Path, family: str = "llava", seed: int = 0, positions: int = 512, head: int = 16
-) -> Path:
+def save_vision_model(folder: Path, family: str = "llava", seed: int = 0, head: int = 16) -> Path:
     """A random model of the family with its tokenizer and image processor on disk; `head` is the
     width of its decoder's two heads."""
     tokenizer = vision_tokenizer()
@@ -115,7 +113,7 @@ def save_vision_model(
         **WORDS,
         "hidden_size": 2 * head,
         "head_dim": head,
-        "max_position_embeddings": positions,
+        "max_position_embeddings": 512,
         "vocab_size": len(tokenizer),
         "eos_token_id": tokenizer.eos_token_id,
     }

@@ -53,12 +53,6 @@ def make_groups() -> MakeGroups:
     return building.make_groups
 
 
-@pytest.fixture
-def make_tokens() -> Callable[..., Any]:
-    """For wings: `building.random_tokens`."""
-    return building.random_tokens
-
-
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
     return building.word_tokenizer()
