@@ -90,6 +90,7 @@ def test_replies_are_trajectories_of_the_step(whole: RunFolder) -> None:
     assert seen == {"success", "failure", "agent_parse_error"}
 
 
+@pytest.mark.long
 def test_they_are_in_the_update_and_in_numbers_of_their_own(whole: RunFolder) -> None:
     for line in whole.lines("metrics.jsonl"):
         tasks, replies = rows_of(whole, line["step"])
@@ -160,6 +161,7 @@ def test_they_are_drawn_among_what_truncation_leaves(recipe: Path, tmp_path: Pat
         assert np.array_equal(member.tokens.kept.counts > 0, member.tokens.mask)
 
 
+@pytest.mark.long
 @pytest.mark.wing("studies")
 def test_no_pairs_are_exported_of_replies(whole: RunFolder, tmp_path: Path) -> None:
     from turnwise_studies.formats.export import export_preferences
@@ -198,6 +200,7 @@ def test_what_cannot_work_is_refused(
         train(recipe, RunFolder.new(tmp_path / "run"), *changes)
 
 
+@pytest.mark.long
 def test_an_algorithm_that_is_not_refused_estimates_replies(recipe: Path, whole: RunFolder) -> None:
     groups = groups_of(rows_of(whole, 1)[1])
     accepted = set()

@@ -83,6 +83,7 @@ def test_a_run_trains_it_first_and_is_rewarded_by_it(whole: RunFolder) -> None:
     assert "reward/parts/reward_model" in whole.lines("metrics.jsonl")[0]
 
 
+@pytest.mark.long
 def test_it_is_updated_beside_the_policy(whole: RunFolder) -> None:
     assert all("reward_model/loss" in line for line in whole.lines("metrics.jsonl"))
     saved = latest(whole.checkpoints / "reward_model"), latest(whole.checkpoints)
@@ -104,6 +105,7 @@ def test_a_run_that_goes_on_ends_the_same_and_needs_no_data_any_more(
     assert parts(folder, "evaluation-trained") == parts(whole, "evaluation-trained")
 
 
+@pytest.mark.long
 def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
     summary = whole.evaluation("trained")
     best = summary["best@k"]
@@ -246,6 +248,7 @@ def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Pa
     assert taught.lines("metrics.jsonl") == lines
 
 
+@pytest.mark.long
 def test_a_reward_model_that_is_lost_is_named(
     whole: RunFolder, recipe: Path, data: str, tmp_path: Path
 ) -> None:
@@ -278,6 +281,7 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             load_recipe(str(recipe), changes)
 
 
+@pytest.mark.long
 def test_what_an_evaluation_cannot_have_is_refused(
     whole: RunFolder, recipe: Path, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def says_nothing(messages: Any) -> str:
     return "I do not know"
 
 
+@pytest.mark.long
 def test_first_order_texts_have_a_call_that_is_not_executed_or_an_answer_from_knowledge() -> None:
     method = FirstOrder(material("first_order"))
     items = [method.propose(attempt).data for attempt in range(40)]

@@ -145,6 +145,7 @@ def environment_of(
     return OpenApiEnvironment(description, url, ApiQuestions(file=str(file)))
 
 
+@pytest.mark.long
 def test_items_are_solved_by_their_calls_alone(tmp_path: Path, description: str, url: str) -> None:
     method = made(description, url)
     items, refused = items_of(method, 300)

@@ -144,6 +144,7 @@ def test_steps_that_success_can_do_without_are_measured() -> None:
     }
 
 
+@pytest.mark.long
 def test_a_small_policy_learns_to_read_a_sound_environment() -> None:
     findings = found(reward_search, subject(Codes), 1200)
     assert findings["a small policy"].figure == 1

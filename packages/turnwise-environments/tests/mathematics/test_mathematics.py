@@ -151,6 +151,7 @@ def test_broken_records_are_left_out_and_named_by_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the real questions are not here")
 def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
     """Every annotation `<<sum=result>>` of the gold solutions, and no result that is off by one."""
