@@ -158,6 +158,11 @@ def has_all(*names: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, type) and all(hasattr(value, name) for name in names)
 
 
+def derives_from(base: type) -> Callable[[Any], bool]:
+    """Make the test of a registry whose parts are classes that derive from this one."""
+    return lambda value: isinstance(value, type) and issubclass(value, base) and value is not base
+
+
 def whole_target(name: str) -> str:
     """The name with a relative `path/to/file.py:Name` made absolute; other names as they are."""
     file, _, attribute = name.rpartition(":")

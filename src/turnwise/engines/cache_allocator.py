@@ -166,7 +166,7 @@ class CacheAllocator:
             self._left.setdefault(session, session.run.start)
             self.seated.remove(session)
         session.run = CacheExtent(start, size)
-        insort(self.seated, session, key=_start)
+        insort(self.seated, session, key=lambda one: run_of(one).start)
         return True
 
     def _follow(self) -> None:
@@ -218,7 +218,3 @@ class CacheAllocator:
         waiting = [r.session for r in others if r.session.run is not None]
         # The last in the queue: it waits longest before it is computed again.
         return next((one for one in reversed(waiting) if one is not session), None)
-
-
-def _start(session: Session) -> int:
-    return run_of(session).start

@@ -12,15 +12,10 @@ from turnwise.environments.base import Environment
 from turnwise.environments.derived import equipped, guarded, slow
 from turnwise.errors import ConfigError
 from turnwise.options import checked_options
-from turnwise.registry import Registry
-
-
-def _is_environment(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Environment) and value is not Environment
-
+from turnwise.registry import Registry, derives_from
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry(
-    "environment", _is_environment, "derive the class from Environment"
+    "environment", derives_from(Environment), "derive the class from Environment"
 )
 ENVIRONMENTS.register(
     "search",

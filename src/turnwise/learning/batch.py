@@ -203,16 +203,12 @@ def own_micro_batches(
     without members counts nowhere: others have rows left, or compute the same rows."""
     trained = [example for example in examples if example.trained.any()]
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
-    for members, counts in own_batches(ranks, trained, _length, cut):
+    for members, counts in own_batches(ranks, trained, lambda example: len(example.ids), cut):
         if counts:
             yield members if is_leader(ranks) else [], collate(members, device)
         else:
             unweighted = [replace(member, weight=0.0) for member in members]
             yield [], collate(unweighted, device)
-
-
-def _length(example: Example) -> int:
-    return len(example.ids)
 
 
 def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:

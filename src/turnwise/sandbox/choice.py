@@ -7,17 +7,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name, wrong_value
-from turnwise.registry import Registry
+from turnwise.registry import Registry, derives_from
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
 
-
-def _is_sandbox(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, CodeSandbox) and value is not CodeSandbox
-
-
 SANDBOXES: Registry[Callable[[SandboxSettings], CodeSandbox]] = Registry(
-    "sandbox", _is_sandbox, "derive the class from CodeSandbox"
+    "sandbox", derives_from(CodeSandbox), "derive the class from CodeSandbox"
 )
 
 
