@@ -131,7 +131,7 @@ def check_template(recipe: Recipe) -> None:
     if not settings.is_file():
         return
     others = [file for file in folder.iterdir() if "chat_template" in file.name]
-    if not others and "chat_template" not in settings.read_text():
+    if not others and "chat_template" not in settings.read_text(errors="replace"):
         raise _without_template(recipe.model.name)
 
 
