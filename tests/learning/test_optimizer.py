@@ -2,6 +2,7 @@
 
 import copy
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,11 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_learner_has_masters_and_resumes_exactly_through_a_file(name: str) -> None:
+    assert_resumes_exactly(name, LEARNERS[name])
+
+
+def assert_resumes_exactly(name: str, make: Callable[[], Any]) -> None:
     """Model and state are saved after two updates; what is between two numbers of bfloat16 too."""
-    make = LEARNERS[name]
     whole, step, model = make()
     for seed in range(2):
         metrics = step(seed)

@@ -2,6 +2,7 @@
 that learns what only images say."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -227,7 +228,11 @@ def test_what_else_images_pass_through(
 def test_what_has_no_place_for_images(
     tmp_path: Path, models: dict[str, Path], overrides: list[str], message: str
 ) -> None:
-    chosen = recipe(tmp_path, models["llava"], *overrides)
+    model = shutil.copytree(models["llava"], tmp_path / "model")
+    (model / "chat_template.jinja").write_text(
+        "{{ messages }}"
+    )  # native looks whether there is one
+    chosen = recipe(tmp_path, model, *overrides)
     with pytest.raises(ConfigError, match=message) as caught:
         prepared(chosen, RunFolder.new(tmp_path / "run"))
     assert "\n" not in str(caught.value)

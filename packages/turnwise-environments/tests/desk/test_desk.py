@@ -115,12 +115,11 @@ def test_what_is_not_there_is_told_and_writes_are_marked(made: ServiceDesk) -> N
 
 @pytest.mark.long
 def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
-    few = ServiceDesk(count=100, wishes=["change_street", "take_back"])
+    few = ServiceDesk(count=100, short=True, wishes=["change_street", "take_back"])
     tasks = all_tasks(few)
     assert {task.info["wish"] for task in tasks} == {"change_street", "take_back"}
     assert {task.info["rule"] for task in tasks} == {0, 1, 3, 4, 5}
     for task in tasks:
         assert "2 cancel" not in task.prompt
         assert "3 take back" in task.prompt
-    short = ServiceDesk(count=1, short=True)
-    assert not any(action.thought for action in short.oracle(short.tasks("train")[0]))
+    assert not any(action.thought for action in few.oracle(tasks[0]))
