@@ -229,9 +229,7 @@ def test_what_has_no_place_for_images(
     tmp_path: Path, models: dict[str, Path], overrides: list[str], message: str
 ) -> None:
     model = shutil.copytree(models["llava"], tmp_path / "model")
-    (model / "chat_template.jinja").write_text(
-        "{{ messages }}"
-    )  # native looks whether there is one
+    (model / "chat_template.jinja").write_text("{{ messages }}")  # or native has no template
     chosen = recipe(tmp_path, model, *overrides)
     with pytest.raises(ConfigError, match=message) as caught:
         prepared(chosen, RunFolder.new(tmp_path / "run"))
