@@ -134,8 +134,17 @@ def test_what_a_crash_leaves_behind_does_no_harm(
 def test_a_disk_that_is_full_during_the_run_is_one_line_and_code_3(
     whole: Path, run: Path, shell: Shell, file: str
 ) -> None:
-    """/dev/full stands in the place of one file; when there is room again, the run goes on."""
-    (run / f"{file}.partial").symlink_to("/dev/full")
+    """/dev/full stands in the place of one file, once what a kill has left behind is gone; when
+    there is room again, the run goes on."""
+    left = run / "left.partial"
+    left.touch()
+
+    def fill() -> None:
+        while left.exists():
+            time.sleep(0.001)
+        (run / f"{file}.partial").symlink_to("/dev/full")
+
+    threading.Thread(target=fill, daemon=True).start()
     said = shell("train", "--resume", run, code=3).err
     last = said.strip().splitlines()[-1]
     assert f"{file} cannot be written: " in last
