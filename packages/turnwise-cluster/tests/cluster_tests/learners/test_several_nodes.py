@@ -105,7 +105,7 @@ def test_a_run_whose_nodes_and_driver_end_is_the_run_of_one_machine(
     assert process.returncode == 3
     told = " ".join(told.split())
     assert re.search(
-        r"learner rank 1 \(process \d+ on .*\) ended in \w+ \(.*\): .*rank-1.log", told
+        r"learner rank 1 \(process \d+ on .*\) ended in [\w.]+ \(.*\): .*rank-1.log", told
     )
     assert "Traceback" not in told
     process = started(run, 4, "train", "--resume", run)
