@@ -161,6 +161,8 @@ def test_a_name_may_stand_for_a_table_that_has_nothing_else(recipe: Path) -> Non
     changed = load_recipe(str(recipe), ["scaffold=react", "algorithm=dapo", "model=tiny_demo"])
     assert changed.scaffold == ScaffoldConfig(name="react")
     assert (changed.algorithm.name, changed.model) == ("dapo", ModelConfig(name="tiny_demo"))
+    both = load_recipe(str(recipe), ["scaffold=react", "scaffold.options.instructions=Go."])
+    assert both.scaffold == ScaffoldConfig(name="react", options={"instructions": "Go."})
     with pytest.raises(ConfigError, match="rollout is 'react': give a table"):
         load_recipe(str(recipe), ["rollout=react"])
 

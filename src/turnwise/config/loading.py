@@ -127,6 +127,13 @@ def _choices() -> dict[str, tuple[Kinds, Choice]]:
 
 
 @cache
+def _words() -> dict[str, str]:
+    """The key whose value may stand for each table of a recipe: that of a choice, else its name."""
+    named = {prefix[:-1]: "name" for prefix, kind in sections() if "name" in kind.model_fields}
+    return named | {table: choice.key for table, (_, choice) in _choices().items()}
+
+
+@cache
 def _optional() -> set[str]:
     """Tables of a recipe that are there or not."""
     return {
@@ -226,14 +233,14 @@ def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[
 
 
 def _spell_out(values: dict[str, Any]) -> None:
-    """Write every choice that is given as the value of its key as a table."""
-    for table, (_, choice) in _choices().items():
+    """Write every table that is given as a word as one."""
+    for table, key in _words().items():
         *tables, last = table.split(".")
         inner: Any = values
         for name in tables:
             inner = inner.get(name) if isinstance(inner, dict) else None
         if isinstance(inner, dict) and isinstance(inner.get(last), str):
-            inner[last] = {choice.key: inner[last]}
+            inner[last] = {key: inner[last]}
 
 
 def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:

@@ -57,12 +57,12 @@ class ThisMachine:
 
 
 def check_here(recipe: Recipe) -> None:
-    """Raise ConfigError where a recipe starts servers on this machine, and there is no vLLM. A
-    cluster's nodes are looked at when they are there."""
+    """Raise ConfigError where a recipe starts servers on this machine, and there is no vLLM. Where
+    a run has more than its own process, machines are looked at when they are there."""
     assert isinstance(recipe.engine, VllmEngineConfig)  # the check is this engine's
     servers = recipe.engine.servers
-    elsewhere = getattr(recipe.added().get("cluster"), "samplers", 0)
-    if isinstance(servers, StartedServers) and not elsewhere:
+    alone = not any(section.takes_resources for section in recipe.added().values())
+    if isinstance(servers, StartedServers) and alone:
         check_interpreter(servers.python or sys.executable)
 
 
