@@ -37,7 +37,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "counterfactual",
         *(
             pytest.param(n, marks=pytest.mark.slow)
-            for n in ("remax", "hca", "igpo", "score_centering", "fresh_replay")
+            for n in ("remax", "hca", "igpo", "score_centering", "fresh_replay", "paw")
         ),
     ],
 )

@@ -39,6 +39,7 @@ class Requirement(StrEnum):
     SCORE_NORMS = "score_norms"
     SAMPLER = "sampler"
     REPLAY = "replay"
+    WORLD_MODEL = "world_model"
     RESTORABLE = "restorable"
     """An environment whose episodes can go on from a snapshot."""
     GREEDY = "greedy"

@@ -27,6 +27,7 @@ OTHER_MODELS = (
     Requirement.SELF_TEACHER,
     Requirement.SAMPLER,
     Requirement.REPLAY,
+    Requirement.WORLD_MODEL,
 )
 
 

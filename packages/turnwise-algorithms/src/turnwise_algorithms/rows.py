@@ -106,4 +106,5 @@ FRESH_REPLAY = Algorithm(
     aggregation="token_mean",
     differs="importance stays as it is, where there it rises to 1",
 )
+PAW = Algorithm("paw", "arXiv 2606.02388", objective="observed_clip")
 GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")

@@ -28,6 +28,7 @@ ROWS = {
     "kpop": "KPop of Ant Group, 2026",
     "score_centering": "arXiv 2609.20807",
     "fresh_replay": "arXiv 2604.16918",
+    "paw": "arXiv 2606.02388",
 }
 SIGNALS = {
     "feedback_teacher": (
@@ -51,6 +52,7 @@ SIGNALS = {
     "score_norms": ("score_norms:ScoreNormsMaker", "norms of the scores of sampled tokens"),
     "self_teacher": ("self_teacher:SelfTeacherMaker", "the policy's average, shown a success"),
     "teacher": ("teacher:TeacherMaker", "log-probabilities under another model"),
+    "world_model": ("world_model:WorldModelMaker", "what actions brought"),
 }
 WING = Wing(
     parts={
@@ -93,6 +95,10 @@ WING = Wing(
             "experience_replay",
             replayed_clip="clip, also of earlier trajectories, the fresh ones rather (arXiv "
             "2604.16918)",
+        )
+        | _of(
+            "world_modelling",
+            observed_clip="clip, and what uncertain actions bring is predicted (arXiv 2606.02388)",
         )
         | _of(
             "trust_regions",

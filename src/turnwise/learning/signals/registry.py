@@ -6,7 +6,7 @@ A maker and its signal are imported when an algorithm needs it, and nothing here
 from typing import Any
 
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.parts import GIVEN_BY_ROLLOUTS, Requirement
 from turnwise.registry import Registry
 
 SIGNALS: Registry[type[Any]] = Registry(
@@ -18,18 +18,8 @@ SIGNALS.register(
     "critic", "turnwise.learning.signals.value_head:CriticMaker", "values of every sampled token"
 )
 
-MEASURED = (
-    Requirement.CRITIC,
-    Requirement.PROCESS_REWARDS,
-    Requirement.TEACHER,
-    Requirement.SELF_TEACHER,
-    Requirement.FEEDBACK_TEACHER,
-    Requirement.HINDSIGHT,
-    Requirement.INFORMATION_GAIN,
-    Requirement.SCORE_NORMS,
-    Requirement.SAMPLER,
-    Requirement.REPLAY,
-)
+OF_EPISODES = {Requirement.TURN_REWARDS, Requirement.STATES, Requirement.RESTORABLE}
+MEASURED = tuple(need for need in Requirement if need not in OF_EPISODES | GIVEN_BY_ROLLOUTS)
 """The needs that are signals, in the order in which they are measured."""
 
 
