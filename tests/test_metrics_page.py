@@ -29,6 +29,10 @@ train = { steps = 2, tasks_per_step = 2, group_size = 4 }
 evaluation = { tasks = 0 }
 """
 JUDGE = ROOT / "packages/turnwise-judges/tests/scripted_judge.py"
+JOINT = (
+    f"environment.name=joint environment.options.environments.letters.name={FAKES}:Letters "
+    f"environment.options.environments.capitals.name={FAKES}:Capitals"
+)
 MEASURED = {
     "critic": f"environment.name={FAKES}:Levels algorithm.name=ppo algorithm.correction=truncated "
     "algorithm.token_filter=clip_cov algorithm.trajectory_filter=overlong "
@@ -39,7 +43,8 @@ MEASURED = {
     "process rewards": "algorithm.name=prime algorithm.group_filter=none model.dtype=bfloat16",
     "reward model": "reward={failure=-1.0,parts={reward_model=0.5}} model.dtype=bfloat16 "
     'reward_model={steps=1,beside_policy=true,heldout_share=0.0,data=["{path}/critic"]}',
-    "teacher": "algorithm.name=distillation algorithm.teacher.model={path}/model "
+    "teacher": "algorithm.name=distillation algorithm.teacher.model.letters={path}/model "
+    f"{JOINT} "
     "evaluation.during_rl={every=1,tasks=1}",
     "self-teacher": f"environment.name={FAKES}:Levels algorithm.name=sdpo reward.parts.judge=0.5 "
     'judge={form="rubric",rubric="self_critique",model={kind="scripted"}}',
@@ -47,9 +52,7 @@ MEASURED = {
     "agent": f"agent.run={ROOT}/packages/turnwise-gateway/tests/asking_agent.py:with_roles "
     "agent.roles.planner.policy=trained agent.roles.worker.policy=frozen agent.credit=role "
     "rollout.max_turn_tokens=12 sft.steps=0",
-    "greedy episodes": "environment.name=joint "
-    f"environment.options.environments.letters.name={FAKES}:Letters "
-    f"environment.options.environments.capitals.name={FAKES}:Capitals "
+    "greedy episodes": f"{JOINT} "
     "algorithm.name=remax sft.steps=0 rollout.max_turns=4 rollout.max_turn_tokens=8 "
     "rollout.context=drop rollout.horizon.turns=3 "
     "rollout.temperature_schedule={temperature=0.9,to_step=2} "
@@ -112,7 +115,7 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
     ]
     assert len(named) == len(set(named))
     written = {
-        re.sub("^(environment|role)/[a-z]+/", r"\1/NAME/", name)
+        re.sub("^(environment|role|teacher)/[a-z]+/", r"\1/NAME/", name)
         for folder in folders
         for line in folder.lines(file)
         for name in line

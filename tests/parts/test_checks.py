@@ -6,6 +6,7 @@ What `make_algorithm` refuses stands in algorithms/test_algorithm_registry.py.
 import ast
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.conflicts import Need
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.derived import guarded
+from turnwise.environments.tasksets import Split
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.parts import algorithm_checks, checks
@@ -126,6 +128,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("sft.steps=1 sft.demonstrations.behaviours={faithful=0}", "behaviour a positive share"),
     ("algorithm.demonstration_coefficient=0.1", "give at least one behaviour a positive share"),
     ("algorithm.name=distillation", "needs a teacher: set algorithm.teacher.model"),
+    ("algorithm.name=distillation algorithm.teacher.model={}", "needs a teacher: set algorithm"),
     ("algorithm.teacher.model=somewhere", "algorithm grpo has no teacher: leave it out"),
     ("algorithm.self_teacher.rate=0.1", "algorithm grpo has no self teacher: leave it out"),
     ("algorithm.implicit_reward.beta=0.1", "algorithm grpo has no implicit reward: leave it out"),
@@ -155,6 +158,16 @@ class Pictured(Capitals):
     """Observations have images."""
 
     shows_images = True
+
+
+DISTILLED = "algorithm.name=distillation algorithm.teacher.model"
+
+
+class Sourced(Capitals):
+    """Its tasks are of one environment of several."""
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return [replace(task, info={"environment": "sums"}) for task in super().tasks(split)]
 
 
 class Answerless(Capitals):
@@ -218,6 +231,8 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     (f"algorithm.name=remax {RANK}", Capitals, needs(Need.SINGLE_REWARDS, "a part of the reward")),
     ("sft.steps=1 sft.demonstrations.behaviours.faithful=1", Speechless, "Set sft.steps=0, or giv"),
     ("algorithm.name=distillation algorithm.teacher.model={model}", Capitals, "of the same family"),
+    (f"{DISTILLED}.sums={{model}}", Capitals, "of several, as joint is: name one model"),
+    (f"{DISTILLED}.sum={{model}}", Sourced, "algorithm.teacher.model 'sum': did you mean 'sums'"),
     ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),
     ("algorithm.name=hca rollout.max_tokens=503", Capitals, "lower rollout.max_tokens to 502"),
     (
@@ -264,7 +279,8 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
 
 def check_all(recipe: Recipe, algorithm: Algorithm, environment: Callable[[], Environment]) -> None:
     """The checks of an environment, and of what stands on a model."""
-    there, tasks = parts(recipe, environment), Capitals().tasks("train")
+    there = parts(recipe, environment)
+    tasks = there.environment.tasks("train")
     check_environment(recipe, there.environment, there.reward, algorithm, tasks)
     check_parts(there, algorithm, tasks)
 
@@ -367,10 +383,11 @@ def checks_of_wing() -> list[Callable[..., None]]:
     from turnwise_algorithms.signals.hindsight import check_context
     from turnwise_algorithms.signals.information_gain import check_answer
     from turnwise_algorithms.signals.self_teacher import check_room
-    from turnwise_algorithms.signals.teacher import check_vocabulary
+    from turnwise_algorithms.signals.teacher import check_environments, check_vocabulary
     from turnwise_algorithms.tree_rollouts import check_tree_size
 
-    return [check_context, check_answer, check_room, check_vocabulary, check_tree_size]
+    of_teachers = [check_environments, check_vocabulary]
+    return [check_context, check_answer, check_room, *of_teachers, check_tree_size]
 
 
 def test_the_tables_of_signals_are_those_of_a_recipe() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.parts.recipes import Made
 from turnwise.parts.algorithm_checks import warnings_of
+from turnwise.types import Task
 
 
 @pytest.mark.parametrize("name", ["gspo", "gmpo", "sapo"])
@@ -65,3 +66,11 @@ def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
     file.write_text(OWN_ESTIMATORS)
     found = warnings_of(*made(f"algorithm.estimator={file}:{name}"))
     assert len([one for one in found if "rewards are all equal" in one]) == len(found) == warned
+
+
+def test_a_run_is_told_which_environments_have_no_teacher(made: Made) -> None:
+    tasks = [Task(name, "?", info={"environment": name}) for name in ("sums", "desk", "sums")]
+    one = "algorithm.name=distillation algorithm.teacher.model.sums=somewhere"
+    assert warnings_of(*made(one), tasks) == ["episodes of desk are not distilled: no teacher"]
+    for all_of_them in (f"{one} algorithm.teacher.model.desk=somewhere", one.replace(".sums", "")):
+        assert warnings_of(*made(all_of_them), tasks) == []

@@ -12,7 +12,7 @@ from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import NUMBERS, SignalArrays, Signals
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import LATER, read_columns, read_rows, trajectory_of
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
 from turnwise.types import (
@@ -337,6 +337,9 @@ def test_a_kept_recipe_means_the_same_anywhere(
     kept, whole = folder.recipe(), f"{tmp_path}/mine.py:Own"
     assert kept.model.name == f"{tmp_path}/model"
     assert kept.algorithm.teacher.model == f"{tmp_path}/models/mine"
+    values["algorithm"] = {"teacher": {"model": {"sums": "models/mine", "desk": "a/b"}}}
+    teachers = with_whole_paths(check_recipe(values, "test")).algorithm.teacher
+    assert teachers.model == {"sums": f"{tmp_path}/models/mine", "desk": "a/b"}
     for name in ("Qwen/Qwen3-0.6B", "tiny"):  # of the hub, and our own
         other = RunFolder.new(tmp_path / name.replace("/", "-"))
         other.begin(check_recipe({**values, "model": {"name": name}}, "test"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
+from tests.fakes import save_small_model
 from tests.small_runs import FAKES, Listening, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
@@ -66,6 +67,34 @@ def test_a_run_that_was_stopped_goes_on_exactly(
     assert branched is (algorithm == "tree_grpo")
     assert branched is any(row["first_turn"] > 0 for row in rows)
     assert ("baseline_rollouts/episodes" in lines[0]) is (algorithm in ("remax", "counterfactual"))
+
+
+@pytest.mark.long
+@pytest.mark.wing("environments")
+def test_environments_have_teachers_of_their_own(recipe: Path, tmp_path: Path) -> None:
+    """Two steps on two environments are the same whether they are made at once or with a stop
+    between them."""
+    chosen = [
+        "algorithm.name=distillation",
+        *("environment.name=joint", "train.group_size=2", "rollout.max_turns=1"),
+        f"environment.options.environments.letters.name={FAKES}:Letters",
+        f"environment.options.environments.capitals.name={FAKES}:Capitals",
+        *(
+            f"algorithm.teacher.model.{name}={save_small_model(tmp_path / name, seed=seed)}"
+            for seed, name in enumerate(("letters", "capitals"), 1)
+        ),
+    ]
+    whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
+    train(recipe, whole, *chosen)
+    train(recipe, stopped, *chosen, "train.steps=1")
+    train(recipe, RunFolder.open(stopped.path), *chosen)
+    lines = whole.lines("metrics.jsonl")
+    assert lines == stopped.lines("metrics.jsonl")
+    for line in lines:
+        assert line["policy/updates"] == 1
+        shares = {name: line.get(f"environment/{name}/share") for name in ("letters", "capitals")}
+        for name, share in shares.items():
+            assert (f"teacher/{name}/reverse_kl" in line) is (share is not None)
 
 
 def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:

@@ -104,10 +104,16 @@ class ImplicitRewardConfig(Section):
 
 
 class TeacherConfig(Section):
-    """The second model of algorithms that distil one."""
+    """The second models of algorithms that distil them."""
 
-    model: Annotated[str, IS_MODEL]
-    """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
+    model: Annotated[str | dict[str, str], IS_MODEL]
+    """A folder or a hub name, as `model.name`, with the policy's vocabulary; or a table of them by
+    environments of `joint`, of which all others are not distilled."""
+
+    @property
+    def by_environment(self) -> dict[str, str]:
+        """The names of models by environments; a single one, of all, has the key ""."""
+        return {"": self.model} if isinstance(self.model, str) else self.model
 
     def claims(self) -> Iterator[Claim]:
         yield Claim("algorithm.teacher", (Need.WORDS,))

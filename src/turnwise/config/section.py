@@ -49,6 +49,8 @@ class Section(BaseModel):
                 changes[name] = value.with_texts(mark, change)
             elif is_named(field):
                 changes[name] = {key: one.with_texts(mark, change) for key, one in value.items()}
+            elif mark in field.metadata and isinstance(value, dict):
+                changes[name] = {key: change(one) for key, one in value.items()}
             elif mark in field.metadata:
                 changes[name] = change(value)
             elif isinstance(value, tuple) and mark in _marks_of_entries(field):

@@ -5,7 +5,7 @@ here: which parts of an algorithm go together (`algorithms/claims.py`), and what
 together in a run (`checks`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.learning.signals.registry import check_makers
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
+from turnwise.types import Task
 
 EQUAL = 1e-6
 """Advantages of no more than that are 0 up to rounding."""
@@ -137,8 +138,8 @@ def signal_tables(algorithm: Algorithm) -> dict[str, bool]:
     }
 
 
-def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
-    """List what a run of the recipe should know of its algorithm, in sentences."""
+def warnings_of(recipe: Recipe, algorithm: Algorithm, tasks: Sequence[Task] = ()) -> list[str]:
+    """List what a run of the recipe, on tasks, should know of its algorithm, in sentences."""
     train = recipe.train
     if not train.steps:
         return []
@@ -168,6 +169,10 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
             "equal, which has nothing to compare: so it pushes whatever was sampled. Give 0 there, "
             "or declare the trait Trait.UNGROUPED if it is meant"
         )
+    taught = recipe.algorithm.teacher and recipe.algorithm.teacher.by_environment
+    if taught and "" not in taught:
+        others = {str(task.info.get("environment")) for task in tasks} - taught.keys()
+        warnings += [f"episodes of {name} are not distilled: no teacher" for name in sorted(others)]
     return warnings
 
 
@@ -200,7 +205,7 @@ def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
                 f"algorithm.{name} is set, but algorithm {algorithm.name} has no "
                 f"{name.replace('_', ' ')}: leave it out, or choose an algorithm that has one"
             )
-    if has["teacher"] and config.teacher is None:
+    if has["teacher"] and not (config.teacher and config.teacher.model):
         raise ConfigError(
             f"algorithm {algorithm.name} needs a teacher: set algorithm.teacher.model"
         )

@@ -10,7 +10,7 @@ from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.forward.prefix_trees import check_sharing
-from turnwise.learning.signals.makers import check_signals
+from turnwise.learning.signals.makers import Sources, check_signals, context_of
 from turnwise.parts.components import Components
 from turnwise.rollout.context import REQUEST
 from turnwise.scaffolds.base import Scaffold
@@ -26,8 +26,8 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)
     if tasks:  # else nothing is learned, and no signal asked for
-        given = parts.tokenizer, parts.scaffold, parts.environment.oracle, tasks[0]
-        check_signals(recipe, algorithm, parts.model, *given)
+        given = parts.tokenizer, parts.scaffold, parts.environment.oracle, tasks
+        check_signals(algorithm, Sources(recipe, *given, context_of(parts.model)))
 
 
 def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:

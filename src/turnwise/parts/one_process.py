@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.learning.auxiliary import AuxiliaryLoss
-from turnwise.learning.learner import OfflineSteps
+from turnwise.learning.learner import ModelSignal, OfflineSteps
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signals
@@ -22,7 +22,7 @@ from turnwise.learning.signals.makers import (
     MakeSecond,
     SecondParts,
     Words,
-    load_teacher,
+    load_teachers,
     second_model,
     teacher_of,
 )
@@ -68,7 +68,7 @@ class RunLearner(OneProcess, PolicyLearner):
 
     Args:
         second: makes the second model, of the policy's learner.
-        teacher: the model of a teacher, which never changes.
+        teacher: the signal of the teachers' models, which never change.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class RunLearner(OneProcess, PolicyLearner):
         temperature: float,
         ranks: Ranks = ALONE,
         second: MakeSecond | None = None,
-        teacher: nn.Module | None = None,
+        teacher: ModelSignal | None = None,
     ) -> None:
         super().__init__(model, reference, config, algorithm, temperature, ranks)
         self.second = None if second is None else second(self)
         """The second model, of an algorithm that has one."""
-        self.teacher = None if teacher is None else teacher_of(teacher, config, temperature, ranks)
+        self.teacher = teacher
         """The teacher, where there is one."""
 
     def set_temperature(self, temperature: float) -> None:
@@ -156,9 +156,8 @@ def run_learner(
     """The learner of a recipe's policy; arguments as for `Resources.learner`."""
     second = second_model(SecondParts(recipe, algorithm, model, words))
     reference = load_reference(recipe, algorithm, cold_start)
-    teacher = load_teacher(recipe, recipe.model.device)
-    temperature = recipe.rollout.temperature
-    given = reference, recipe.learning, algorithm, temperature
+    teacher = teacher_of(recipe, load_teachers(recipe, recipe.model.device))
+    given = reference, recipe.learning, algorithm, recipe.rollout.temperature
     return RunLearner(model, *given, second=second, teacher=teacher)
 
 

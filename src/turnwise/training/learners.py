@@ -52,12 +52,9 @@ class Learners:
         cold = checkpoint.latest(
             checkpoint.root_of(context.folder.checkpoints, checkpoint.COLD_START)
         )
-        model, words = (
-            context.components.model,
-            words_of(context.algorithm, context.components.scaffold),
-        )
+        words = words_of(context.algorithm, context.components.scaffold)
         self.policy: Learner = context.resources.learner(
-            recipe, context.algorithm, model, words, cold
+            recipe, context.algorithm, context.components.model, words, cold
         )
         """The policy's learner, with the models that the algorithm wants beside it."""
         self.reward_sources = context.components.reward_sources

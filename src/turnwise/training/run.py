@@ -90,7 +90,7 @@ def _position(recipe: Recipe, stages: list[Stage], saved: str) -> int:
 def _warn(context: RunContext) -> None:
     """Say what a user should know before the run begins."""
     context.display.say(computes_text(context.components))
-    of_algorithm = warnings_of(context.recipe, context.algorithm)
+    of_algorithm = warnings_of(context.recipe, context.algorithm, context.tasks)
     environment = context.components.environment
     of_data = (*environment.task_set.warnings, *environment.warnings)
     for warning in (*of_data, *of_algorithm):

@@ -54,9 +54,8 @@ def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
     beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")
-    if beside or recipe.algorithm.teacher:
-        has = ", ".join(beside) or "teacher"
+    if beside:
         raise ConfigError(
-            f"algorithm {recipe.algorithm.name} learns with more than its groups ({has}): use "
-            "turnwise.train"
+            f"algorithm {recipe.algorithm.name} learns with more than its groups "
+            f"({', '.join(beside)}): use turnwise.train"
         )

@@ -31,13 +31,15 @@ def test_measuring_leaves_the_groups_equal() -> None:
     """Every array that is known of a trajectory is measured here, but those that a scaffold is
     needed for."""
     from turnwise_algorithms.signals.score_norms import ScoreNorms
-    from turnwise_algorithms.signals.teacher import Teacher
+    from turnwise_algorithms.signals.teacher import Teachers
 
     model, learning = load_model(), LearningConfig()
+    tables = {"environment": {"name": "search"}, "algorithm": {"teacher": {"model": "one"}}}
+    taught = check_recipe({"name": "x", **tables}, "test")
     signals = [
         Penalty(make_algorithm("grpo", {"reward_shaping": "overlong"}), 12),
         Critic(model, CriticConfig(), learning),
-        Teacher(load_model("llama"), learning, 1.0),
+        Teachers(taught, {"one": load_model("llama")}),
         ScoreNorms(scored_by(model, learning, 1.0)),
         KLReward(lambda members: [np.zeros(len(member.tokens)) for member in members], 0.1),
     ]

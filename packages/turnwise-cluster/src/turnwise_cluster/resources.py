@@ -21,7 +21,7 @@ from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
 from turnwise.forward.routing import experts_of
 from turnwise.learning.learner import Learner, MakeOffline, OfflineLearner
-from turnwise.learning.signals.makers import Words, load_teacher
+from turnwise.learning.signals.makers import Words, load_teachers
 from turnwise.parts.one_process import load_reference
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths
@@ -57,9 +57,9 @@ class ClusterResources(Resources):
         if cluster_of(recipe).learners == 1:
             return super().learner(recipe, algorithm, model, words, cold_start)
         reference = load_reference(recipe, algorithm, cold_start, in_files=True)
-        teacher = load_teacher(recipe, recipe.model.device, in_files=True)
+        teachers = load_teachers(recipe, recipe.model.device, in_files=True)
         team = self._team(recipe, model)
-        return DistributedLearner(team, recipe, model, reference, words, teacher)
+        return DistributedLearner(team, recipe, model, reference, words, teachers)
 
     def offline_learner(
         self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline

@@ -1,17 +1,16 @@
 """The signals that a recipe and its algorithm ask for, and the class by whose derivations each is
 made: the one place where they are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
-from transformers import PreTrainedModel
 
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.parts import Requirement
-from turnwise.config import LearningConfig, Recipe
+from turnwise.config import Recipe
 from turnwise.forward.hidden import base_model
 from turnwise.learning.learner import ModelSignal, PolicyScores, SecondModel
 from turnwise.learning.policy import PolicyLearner
@@ -29,6 +28,8 @@ Oracle = Callable[[Task], Sequence[Action]]
 Words = tuple[NDArray[np.int64], ...]
 """Tokens of a scaffold that a second model puts around what it reads."""
 MakeSecond = Callable[[PolicyLearner], SecondModel]
+Models = Mapping[str, nn.Module]
+"""Models of teachers, by their names in the recipe."""
 
 
 class SecondParts(NamedTuple):
@@ -52,8 +53,8 @@ class Sources(NamedTuple):
     tokenizer: Any
     scaffold: Scaffold
     oracle: Oracle
-    task: Task
-    """One of training, with its secret."""
+    tasks: Sequence[Task]
+    """All of training, with their secrets."""
     context: int | None
     """The longest text that the policy reads; None is no limit."""
 
@@ -79,10 +80,8 @@ class SignalMaker:
         """Begin to make the second model, if any: see `choice.second_model`."""
         return None
 
-    def teacher(
-        self, model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
-    ) -> ModelSignal:
-        """The signal of a teacher's model. Raises NotImplementedError where that is none."""
+    def teacher(self, recipe: Recipe, models: Models, ranks: Ranks) -> ModelSignal:
+        """The signal of the teachers' models. Raises NotImplementedError where that is none."""
         raise NotImplementedError
 
 
@@ -107,17 +106,8 @@ def signals_of(
     return signals
 
 
-def check_signals(
-    recipe: Recipe,
-    algorithm: Algorithm,
-    policy: nn.Module,
-    tokenizer: Any,
-    scaffold: Scaffold,
-    oracle: Oracle,
-    task: Task,
-) -> None:
+def check_signals(algorithm: Algorithm, run: Sources) -> None:
     """Raise ConfigError where a run lacks what an algorithm's signals are made of."""
-    run = Sources(recipe, tokenizer, scaffold, oracle, task, context_of(policy))
     for maker in makers_of(algorithm):
         maker.check(run)
 
@@ -139,22 +129,20 @@ def second_model(given: SecondParts) -> MakeSecond | None:
     return next((make for make in begun if make is not None), None)
 
 
-def load_teacher(recipe: Recipe, device: str, in_files: bool = False) -> PreTrainedModel | None:
-    """The model of the teacher's settings, in the type of the policy's; None without settings."""
-    teacher = recipe.algorithm.teacher
-    if teacher is None:
-        return None
-    own = {"name": teacher.model, "lora_rank": 0, "device": device}
-    config = recipe.model.model_copy(update=own)
-    return load_model(config, longest=recipe.rollout.max_tokens, in_files=in_files)[0]
+def load_teachers(recipe: Recipe, device: str, in_files: bool = False) -> Models:
+    """The models of the teachers' settings, in the type of the policy's."""
+    teacher, found = recipe.algorithm.teacher, {}
+    for name in sorted(set(teacher.by_environment.values()) if teacher else ()):
+        own = {"name": name, "lora_rank": 0, "device": device}
+        config = recipe.model.model_copy(update=own)
+        found[name] = load_model(config, longest=recipe.rollout.max_tokens, in_files=in_files)[0]
+    return found
 
 
-def teacher_of(
-    model: nn.Module, config: LearningConfig, temperature: float, ranks: Ranks
-) -> ModelSignal:
-    """The signal of a teacher's model."""
-    maker: SignalMaker = SIGNALS.get(Requirement.TEACHER)()
-    return maker.teacher(model, config, temperature, ranks)
+def teacher_of(recipe: Recipe, models: Models, ranks: Ranks = ALONE) -> ModelSignal | None:
+    """The signal of the teachers' models; None without any."""
+    maker: SignalMaker | None = SIGNALS.get(Requirement.TEACHER)() if models else None
+    return None if maker is None else maker.teacher(recipe, models, ranks)
 
 
 def makers_of(algorithm: Algorithm) -> list[SignalMaker]:

@@ -84,7 +84,8 @@ class InformationGain:
 
 class InformationGainMaker(SignalMaker):
     def check(self, run: Sources) -> None:
-        check_answer(run.task, run.scaffold, run.oracle, run.recipe.rollout.max_tokens, run.context)
+        longest, task = run.recipe.rollout.max_tokens, run.tasks[0]
+        check_answer(task, run.scaffold, run.oracle, longest, run.context)
 
     def of_policy(
         self, policy: PolicyScores, scaffold: Scaffold, oracle: Oracle, context: int | None

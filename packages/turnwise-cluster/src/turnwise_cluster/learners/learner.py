@@ -26,7 +26,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.scoring import Measure, Sequenced
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import Words
+from turnwise.learning.signals.makers import Models, Words
 from turnwise.models.copies import copy_to_divide, is_in_files, map_weights, put_weights
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
@@ -112,7 +112,7 @@ class DistributedModel:
 
 class DistributedLearner(DistributedModel):
     """Does what `RunLearner` does, on all processes of a team. They begin with the weights of
-    `model`, which is whole, on this process; reference and teacher become parts of one."""
+    `model`, which is whole, on this process; reference and teachers become parts of one."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class DistributedLearner(DistributedModel):
         model: PreTrainedModel,
         reference: PreTrainedModel | None,
         words: Words | None = None,
-        teacher: PreTrainedModel | None = None,
+        teachers: Models | None = None,
     ) -> None:
         super().__init__(team, model)
         part = copy_to_divide(model)
         second = None if reference is None else copy_to_divide(reference)
         self._own = team.build(
-            lambda: policy_parts(team.ranks, recipe, part, second, model, words, teacher),
+            lambda: policy_parts(team.ranks, recipe, part, second, model, words, teachers or {}),
             "build",
             recipe,
             words,

@@ -21,7 +21,14 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.learner import MakeOffline, UpdateReport
 from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import SecondParts, Words, load_teacher, second_model
+from turnwise.learning.signals.makers import (
+    Models,
+    SecondParts,
+    Words,
+    load_teachers,
+    second_model,
+    teacher_of,
+)
 from turnwise.models.copies import copy_to_divide
 from turnwise.models.load import load_model
 from turnwise.parts.one_process import RunLearner
@@ -124,16 +131,17 @@ def policy_parts(
     reference: nn.Module | None,
     whole: nn.Module | None,
     words: Words | None,
-    teacher: nn.Module | None,
+    teachers: Models,
 ) -> Parts:
     """The parts of a policy's learner, with the second model where the algorithm has one; `words`
-    are that model's. Reference and teacher become parts of one."""
+    are that model's. Reference and teachers become parts of one."""
     algorithm = algorithm_of(recipe)
 
     def make() -> RunLearner:
         second = second_model(SecondParts(recipe, algorithm, model, words, ranks))
-        if teacher is not None:
-            check_agreement(ranks, teacher)
+        for model_of_teacher in teachers.values():
+            check_agreement(ranks, model_of_teacher)
+        teacher = teacher_of(recipe, teachers, ranks)
         given = reference, recipe.learning, algorithm, recipe.rollout.temperature, ranks
         return RunLearner(model, *given, second, teacher)
 
@@ -162,8 +170,8 @@ def _policy_of_worker(
 ) -> Parts:
     model = _model_of_worker(ranks, recipe)
     reference = _model_of_worker(ranks, recipe) if has_reference else None
-    teacher = load_teacher(recipe, _device(ranks), in_files=True)
-    return policy_parts(ranks, recipe, model, reference, None, words, teacher)
+    teachers = load_teachers(recipe, _device(ranks), in_files=True)
+    return policy_parts(ranks, recipe, model, reference, None, words, teachers)
 
 
 def _offline_of_worker(ranks: ProcessGroup, recipe: Recipe, make: MakeOffline) -> Parts:

@@ -72,18 +72,18 @@ def test_each_rank_scores_its_share(bench: Bench) -> None:
 @pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_teacher_is_divided_and_says_the_same(bench: Bench, slices: int) -> None:
     """Another model than the policy; it scores whole rows where the policy has slices of them."""
-    from turnwise_algorithms.signals.teacher import Teacher
+    from turnwise_algorithms.signals.teacher import Teachers
 
-    llama = bench.recipe("llama", {"name": "grpo"})
-    distillation = {"name": "distillation", "teacher": {"model": str(bench.models["llama"])}}
+    llama, name = bench.recipe("llama", {"name": "grpo"}), str(bench.models["llama"])
+    distillation = {"name": "distillation", "teacher": {"model": name}}
     recipe = bench.recipe("qwen3", distillation, slices=slices)
-    teacher = loaded(llama, 3)
-    learner = DistributedLearner(bench.team, recipe, loaded(recipe, 1), None, None, teacher)
+    teachers = {name: loaded(llama, 3)}
+    learner = DistributedLearner(bench.team, recipe, loaded(recipe, 1), None, None, teachers)
     two = learner.teacher
     assert two is not None
-    divided = bench.team.parts.learner.teacher.model
+    divided = bench.team.parts.learner.teacher.models[name]
     counted = Counted(divided)
-    one = Teacher(loaded(llama, 3), recipe.learning, 1.0)
+    one = Teachers(recipe, {name: loaded(llama, 3)})
     groups = bench.groups(REWARDS)
     for temperature in (1.0, 0.7):
         one.temperature = temperature
