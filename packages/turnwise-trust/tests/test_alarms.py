@@ -1,5 +1,7 @@
 """Alarms in a run: said once, and kept in its folder."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from tests.small_runs import Listening, train, write_recipe
 from turnwise.errors import ConfigError
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Action, Group, Outcome, Task, Trajectory, Turn, Verdict
 from turnwise_trust.alarms import Alarms
 from turnwise_trust.doctor.diagnosis import diagnosed
 from turnwise_trust.doctor.reading import read
@@ -52,6 +54,7 @@ def test_a_run_that_is_paid_for_what_is_wrong_says_so(tmp_path: Path) -> None:
     (finding,) = read_audit(folder.path, "alarms")["findings"]
     assert finding.passed is False
     assert finding.figure == 0
+    assert re.match(r"turnwise show RUN --step 2 --outcome success: \S*train\d+", finding.replay)
     assert finding.check in {one.check for one in diagnosed(read([folder.path], {})).failed}
 
 
@@ -60,11 +63,14 @@ def test_what_two_looks_find_is_an_alarm_in_a_run_that_goes_on_too(
     tmp_path: Path, resumed: int
 ) -> None:
     """Success rises, and the part of the verdict that stands for a right answer falls."""
+    turn = Turn(Action("I say whatever is paid."))
+    paid = Trajectory(Task("a", "a"), "a", 0, 0, turns=(turn,), outcome=Outcome.SUCCESS)
+    paid = replace(paid, verdict=Verdict(1.0, True))
     folder, said = RunFolder.new(tmp_path / "run"), list[str]()
     (folder.path / "trajectories").mkdir(parents=True)
     alarms = Alarms(folder, 0, said.append, "")
     for step in range(1, 21):
-        folder.write_trajectories(f"step-{step:06d}", [])
+        folder.write_trajectories(f"step-{step:06d}", [Group("a", (paid,))])
         metrics = {
             "reward/mean": 0.3 + 0.03 * step,
             "rollout/success": 0.3 + 0.03 * step,
@@ -76,6 +82,8 @@ def test_what_two_looks_find_is_an_alarm_in_a_run_that_goes_on_too(
             alarms = Alarms(folder, step, said.append, "")
     assert [line.partition(": ")[0] for line in said] == ["alarm at step 15"]
     assert said[0].split(": ")[1] == "reward without success"
+    assert "step 15): «I say whatever is paid.»" in said[0]
+    assert said[0].endswith("turnwise show RUN --step 15")
 
 
 def test_replies_of_a_judge_are_no_episodes(tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
 """The command `audit`: its page, and its verdict."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.commands.shell import Shell
+from turnwise_trust.audit.openenv import CHECK_IDS, PANEL
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried
 from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.subject import subject_of
+from turnwise_trust.audit.table import ATTACKS
 
 IDLE_IS_PAID = """
 from turnwise import Environment, Task, Verdict
@@ -47,6 +50,28 @@ def test_the_same_seed_gives_the_same_hash():
     assert pages[0]["hash"] == pages[1]["hash"] != pages[2]["hash"]
     assert pages[0] != pages[1]  # seconds of verdicts
     assert pages[0]["verdict"].startswith("Certified")
+
+
+@pytest.mark.long
+def test_an_audit_that_had_no_time_goes_on_with_its_file(shell: Shell, tmp_path: Path):
+    kept, place = tmp_path / "kept.json", Path(__file__).parent / "asking.py"
+    begun = [f"{place}:Asking", "--tasks", "4", "--keep", kept, "--json"]
+    first = shell("audit", *begun, "--seconds", "8").json
+    assert first["verdict"].startswith("Certified for RL in part")
+    held = json.loads(kept.read_text())
+    held |= {"findings": [], "unmeasured": ["the reward's form", "half of one"]}
+    kept.write_text(json.dumps(held))
+    row, *others, rest = shell("audit", *begun).json["findings"]
+    assert row["check"], row["openenv"] == ("well-formed reward", "runtime.reward_well_formed")
+    assert {one["check"].partition(":")[0] for one in others} == {"continuous", "low noise"}
+    assert rest["note"] == "half of one"
+    said = shell("audit", *begun, "--seed", "1", code=2).err
+    assert "a file of its own" in said
+
+
+def test_each_attack_has_a_name_in_openenv_s_panel():
+    panel = {check for check, known in CHECK_IDS.items() if known == PANEL}
+    assert panel >= {one.check for one in ATTACKS}
 
 
 STILL = """

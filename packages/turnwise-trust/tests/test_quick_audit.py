@@ -75,7 +75,7 @@ def test_what_a_recipe_accepts_is_said_by_the_report_and_asked_once(recipe: Path
     assert f"warning: {title}" in display.said
     assert title in folder.report()["statement"]["audits"]
     assert title in (folder.path / "report.md").read_text()
-    (finding,) = read_audit(folder.path, NAME)["findings"]
+    finding, _ = read_audit(folder.path, NAME)["findings"]
     assert finding.passed is False
     assert finding.note.endswith("accepted by the recipe")
     again = interrupted(folder, recipe.parent / "again", "step-000001")
@@ -99,8 +99,8 @@ def test_episodes_that_no_script_can_play_are_left_alone(recipe: Path) -> None:
 def test_it_ends_in_time(recipe: Path) -> None:
     slow = f"environment.name={recipe.parent / 'paid.py'}:Slow"
     context = audited(recipe, slow, "audit.seconds=0.05")
-    idle, unmeasured = read_audit(context.folder.path, NAME)["findings"]
-    assert (idle.passed, unmeasured.passed) == (None, None)
+    idle, oracle, unmeasured = read_audit(context.folder.path, NAME)["findings"]
+    assert (idle.passed, oracle.passed, unmeasured.passed) == (None, None, None)
     assert idle.note.startswith("no episode got a verdict: TimeoutError")
     assert unmeasured.note == "a repeated step; one answer for all tasks"
 

@@ -6,8 +6,9 @@ in a row. An alarm is said once, and stands in the run's folder as an audit, wit
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from turnwise.config import Recipe
 from turnwise.errors import unknown_name
@@ -34,6 +35,7 @@ class Alarms:
         self._judged: list[Judged] = []
         self._gatherer: Gatherer | None = None
         self._new: list[dict[str, float]] = []
+        self._last: Sequence[Mapping[str, Any]] = ()
         self._suspected: Set[str] = frozenset()
         before = read_audit(folder.path, NAME)["findings"] if NAME in audits(folder.path) else []
         self._said: dict[str, Finding] = {one.check: one for one in before}
@@ -54,7 +56,8 @@ class Alarms:
         new = [one for one in self._found(step) if one.check not in self._said]
         for one in new:
             self._said[one.check] = one
-            self._say(f"alarm at step {step}: {one.check}: {one.note.rstrip('.')}. {one.remedy}")
+            said = f"{one.note.rstrip('.')}. {one.remedy.rstrip('.')}. See it: {one.replay}"
+            self._say(f"alarm at step {step}: {one.check}: {said}")
         if new:
             write_audit(self._folder, NAME, "Alarms while it trained", self._said.values())
 
@@ -66,13 +69,15 @@ class Alarms:
         if self._heldout:
             yield from refused(self._judged, self._heldout)
         if step % WINDOW == 0:
-            yield from self._suspects()
+            for one in self._suspects():
+                yield replace(one, replay=f"turnwise show RUN --step {step}")
 
     def _suspects(self) -> Iterator[Finding]:
-        """The finds of the doctor's rules that were there a window before, too."""
+        """The finds of the doctor's rules that were there a window before, too, with an episode of
+        the last step that shows it."""
         # Loaded when it is asked, and not by each run.
         from turnwise_trust.doctor.gathering import Gatherer
-        from turnwise_trust.doctor.readers.turnwise_run import measured
+        from turnwise_trust.doctor.readers.turnwise_run import measured, rollout_of
         from turnwise_trust.doctor.rules import behaviour, gaming
 
         if self._gatherer is None:
@@ -80,6 +85,8 @@ class Alarms:
         for one in self._new:
             self._gatherer.add(measured(one))
         self._new.clear()
+        for row in self._last:
+            self._gatherer.add(rollout_of(self._judged[-1].step, row))
         log = self._gatherer.log("turnwise run", "turnwise")
         rules = (*gaming.RULES, *behaviour.RULES)
         asked = (rule for rule in rules if rule.answerable(log))
@@ -89,10 +96,11 @@ class Alarms:
 
     def _take(self, metrics: Mapping[str, float], step: int) -> None:
         """Keep a step's numbers, and what its trajectories say."""
-        columns = ["reward", "success", "parts", *COLUMNS]
+        columns = ["reward", "success", "parts", "outcome", "tool_calls", *COLUMNS]
         rows = rows_of_tasks(read_columns(self._folder.trajectory_file(str(step)), columns))
         parts = [{**row, "parts": json.loads(row["parts"])} for row in rows]
         self._judged.append(judged(step, parts, self._heldout))
+        self._last = rows
         share = copied_share(rows)
         copied = {} if share is None else {COPIED: share}
         self._new.append({**metrics, **copied, "step": step})

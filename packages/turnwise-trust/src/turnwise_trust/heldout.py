@@ -19,6 +19,8 @@ WINDOW = 5
 """Steps that make up a band."""
 FEWEST = 8
 """Groups that a band is made of, at least."""
+SHOWN = 3
+"""Groups that an alarm names, at most."""
 REMEDY = (
     "The policy may be learning to cheat its verifier: look at what is paid, mend the verifier, "
     "and train again from before"
@@ -36,6 +38,8 @@ class Judged:
     """The reward that is trained on, [episodes]."""
     heldout: NDArray[np.float64]
     """The number of the held-out verifier, [episodes]."""
+    names: Sequence[str] = ()
+    """The names of the groups, by their numbers; may be left out."""
 
 
 def judged(step: int, rows: Sequence[Mapping[str, Any]], heldout: str) -> Judged:
@@ -43,13 +47,14 @@ def judged(step: int, rows: Sequence[Mapping[str, Any]], heldout: str) -> Judged
     verdicts; by success without a name. Episodes that lack a grade or the part are left out."""
     graded = [row for row in rows if row["reward"] is not None]
     graded = [row for row in graded if not heldout or heldout in row["parts"]]
-    names = {row["group"]: number for number, row in enumerate(graded)}
+    names = {name: n for n, name in enumerate(dict.fromkeys(row["group"] for row in graded))}
     numbers = [row["parts"][heldout] if heldout else row["success"] for row in graded]
     return Judged(
         step,
         np.array([names[row["group"]] for row in graded], np.int64),
         np.array([row["reward"] for row in graded], np.float64),
         np.array(numbers, np.float64),
+        tuple(names),
     )
 
 
@@ -72,7 +77,7 @@ def refused(history: Sequence[Judged], heldout: str) -> Iterator[Finding]:
             passed=False,
             note=f"of {last.episodes} episodes that were paid in {_named(history)}, "
             f"{heldout} accepts {last}{before}",
-            replay=f"turnwise show RUN --step {history[-1].step}",
+            replay=_shown_by(history, paid, accepted),
             remedy=REMEDY,
         )
 
@@ -97,13 +102,22 @@ def falls(history: Sequence[Judged], heldout: str) -> Iterator[Finding]:
         passed=False,
         note=f"{last} of the episodes in {_named(history)}, {first} in the first {WINDOW}; the "
         f"mean reward went from {reward[0]:.3g} to {reward[1]:.3g}",
-        replay=f"turnwise show RUN --step {history[-1].step}",
+        replay=_shown_by(history, _over(history, "trained"), accepted),
         remedy=REMEDY,
     )
 
 
 def _named(history: Sequence[Judged]) -> str:
     return f"steps {history[-WINDOW:][0].step} to {history[-1].step}"
+
+
+def _shown_by(history: Sequence[Judged], paid: float, accepted: float) -> str:
+    """The command that shows the last step, and its groups with an episode that is paid and that
+    the held-out verifier refuses."""
+    last = history[-1]
+    chosen = dict.fromkeys(last.groups[(last.trained > paid) & (last.heldout <= accepted)].tolist())
+    groups = ", ".join(last.names[number] for number in [*chosen][:SHOWN] if last.names)
+    return f"turnwise show RUN --step {last.step} --outcome success" + (groups and f": {groups}")
 
 
 class _Band(NamedTuple):

@@ -5,8 +5,8 @@ All commands of this package end in one, which is printed, written as JSON, or a
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Page:
     """In one sentence."""
     findings: Sequence[Finding]
     """The most important first."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Names that others give to its checks, by check."""
 
     @property
     def failed(self) -> list[Finding]:
@@ -42,16 +44,21 @@ class Page:
         found = {
             "title": self.title,
             "verdict": self.verdict,
-            "findings": [asdict(one) for one in self.findings],
+            "findings": [self._plain(one) for one in self.findings],
         }
         results = [(one.check, one.bound, one.passed) for one in self.findings]
         judged = [one for one in results if one[-1] is not None]
-        text = json.dumps([self.title, judged])
+        text = json.dumps([self.title, *sorted(map(json.dumps, judged))])
         return {**found, "hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+    def _plain(self, finding: Finding) -> dict[str, Any]:
+        known = self.ids.get(finding.check)
+        return asdict(finding) | ({} if known is None else {"openenv": known})
 
     def markdown(self) -> str:
         """The page as Markdown."""
-        lines = [f"# {self.title}", "", self.verdict, "", "| | figure | |", "|---|---|---|"]
+        summary = f"{self.verdict} Hash of the results: `{self.plain()['hash']}`."
+        lines = [f"# {self.title}", "", summary, "", "| | figure | |", "|---|---|---|"]
         for one in self.findings:
             said = _one_line(" ".join(filter(None, (MARKS[one.passed], _said(one)))))
             lines.append(f"| {_one_line(one.check)} | {_figures(one)} | {said} |")

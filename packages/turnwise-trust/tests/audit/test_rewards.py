@@ -67,3 +67,19 @@ def test_partial_credit_is_measured_on_the_oracles_way():
     row = found(rewards, Stepwise())[PARTIAL]
     assert row.figure == 1
     assert "3 different rewards" in row.note
+
+
+class Lenient(Asking):
+    """Accepts the answers of all tasks alike, and refuses one right one."""
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        right = bool(trajectory.answer) and trajectory.task.id != "train3"
+        return Verdict(float(right), right)
+
+
+def test_rates_of_error_are_those_of_plain_right_and_wrong_answers():
+    rows = found(rewards, Lenient())
+    positives, negatives = (rows[f"low noise: false {one}"] for one in ("positives", "negatives"))
+    assert positives.figure == pytest.approx(11 / 24)  # no answer, or another task's
+    assert negatives.figure == pytest.approx(1 / 12)
+    assert positives.low is not None

@@ -9,7 +9,7 @@ from turnwise.types import Action, Task, Trajectory
 from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.scripts import FEW, FULL, Form, Script, is_paid, looked, replay, said
 from turnwise_trust.audit.slots import Slot, slots
-from turnwise_trust.audit.subject import Subject
+from turnwise_trust.audit.subject import Subject, Ungraded
 
 Join = Callable[[Sequence[str]], str]
 BOXED: Join = lambda texts: " ".join(f"\\boxed{{{text}}}" for text in texts)  # noqa: E731
@@ -29,6 +29,7 @@ JOINS: Sequence[Join] = (
     lambda texts: "\n".join(f"#### {text}" for text in texts),
     lambda texts: str([*texts]),
 )
+UNGRADED = "not judged: no episode got a verdict"
 LOOSE = 5
 """Words of an observation, besides those of the right answer, from which on it is no answer."""
 
@@ -57,16 +58,24 @@ class Attack:
         """A finding for each place to which it applies."""
         for slot in slots(subject) if self.everywhere else slots(subject)[:1]:
             check = f"{self.check} in {slot.tool}" if slot.tool else self.check
-            tried = looked(subject, check, partial(self._of, slot), self.first)
+            try:
+                tried = looked(subject, check, partial(self._of, slot), self.first)
+            except Ungraded:
+                yield Finding(check, note=UNGRADED)
+                continue
             if tried:
                 yield self._finding(check, subject, tried)
 
     def _of(self, slot: Slot, task: Task) -> Form | None:
-        """The form that is paid; an empty one where none is, None where there is none."""
+        """The form that is paid; an empty one where none is, None where there is none. Raises
+        Ungraded where none of their episodes got a verdict."""
         given = list(self.forms(slot, task))
+        before = slot.subject.graded[True]
         for form in given:
             if all(is_paid(slot.subject, task, script, self.least) for script in form):
                 return form
+        if given and slot.subject.graded[True] == before:
+            raise Ungraded
         return () if given else None
 
     def _finding(self, check: str, subject: Subject, tried: dict[str, Form]) -> Finding:

@@ -9,12 +9,12 @@ from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
 from turnwise_environments.choosing import spread
-from turnwise_trust.audit.attempts import scripted, succeeded
+from turnwise_trust.audit.attempts import graded, scripted, succeeded
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.floors import declared
 from turnwise_trust.audit.plays import rate
-from turnwise_trust.audit.scripts import HALF, RARELY, is_paid, looked, plain, replay, said
-from turnwise_trust.audit.subject import OutOfTime, Subject
+from turnwise_trust.audit.scripts import HALF, RARELY, earned, looked, plain, play, replay, said
+from turnwise_trust.audit.subject import OutOfTime, Subject, Ungraded
 
 CONSTANTS = (
     *("yes", "no", "true", "false", "0", "1", "2", "10", "A", "B", "C", "D", "a", "e", "done"),
@@ -62,9 +62,10 @@ def one_answer(subject: Subject) -> Iterator[Finding]:
         return
     if subject.idle and all(map(succeeded, subject.idle)):
         return  # that doing nothing is paid is another finding
-    paid = {text: _solved(subject, text) for text in [*CONSTANTS, *_frequent(subject)]}
-    if not any(paid.values()):
-        raise OutOfTime
+    told = ((text, _solved(subject, text)) for text in [*CONSTANTS, *_frequent(subject)])
+    paid = {text: known for text, known in told if known}
+    if not paid:
+        raise OutOfTime if subject.left <= 0 else Ungraded
     best = _most_paid(paid)
     if wilson(sum(paid[best].values()), len(paid[best])).low > _unread(subject):
         subject = _others(subject)
@@ -78,8 +79,8 @@ def one_answer(subject: Subject) -> Iterator[Finding]:
 
 
 def _solved(subject: Subject, text: str) -> dict[str, bool]:
-    """Whether it succeeds, by the tasks for which there was time."""
-    return {one.task.id: succeeded(one) for one in subject.play(scripted([said(text)]))}
+    """Whether it succeeds, by the tasks for which there was time and a verdict."""
+    return {one.task.id: succeeded(one) for one in graded(subject.play(scripted([said(text)])))}
 
 
 def _others(subject: Subject) -> Subject:
@@ -143,22 +144,32 @@ def _wrongly(subject: Subject, text: str, paid: Mapping[str, bool]) -> list[bool
 
 def paid_by(subject: Subject, check: str, rules: Mapping[str, Rule]) -> Paid:
     """Whether what a rule answers is paid, by rule and task: of as many rules as there is time
-    for."""
+    for, and verdicts. Raises OutOfTime or Ungraded for none."""
     paid: dict[str, dict[str, bool]] = {}
+    before = subject.graded[True]
     for name, rule in rules.items():
         try:
             paid[name] = looked(subject, check, partial(_earns, subject, rule))
+        except Ungraded:
+            continue
         except OutOfTime:
             if not paid:
                 raise
             subject.unmeasured.append(f"{check}, after {len(paid)} of {len(rules)} rules")
             break
+    if subject.graded[True] == before:
+        raise Ungraded
     return paid
 
 
 def _earns(subject: Subject, rule: Rule, task: Task) -> bool:
     text = rule(prompt_of(subject, task))
-    return text is not None and is_paid(subject, task, [said(text)], HALF)
+    if text is None:
+        return False
+    played = play(subject, task, [said(text)])
+    if played.verdict is None:
+        raise Ungraded
+    return earned(subject, played) >= HALF
 
 
 def prompt_of(subject: Subject, task: Task) -> str:

@@ -7,7 +7,7 @@ from turnwise.environments.base import Environment
 from turnwise.rollout.loop import LATE
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
-from turnwise.types import Task, Trajectory
+from turnwise.types import Outcome, Task, Trajectory
 from turnwise_trust.audit.attempts import graded, in_time, succeeded
 from turnwise_trust.audit.plays import Script, compared, played, rate
 from turnwise_trust.audit.subject import OutOfTime, Subject
@@ -18,6 +18,11 @@ more: above it, a policy that has learned to do nothing is paid for it."""
 SEEDS = 4
 """Seeds under which an oracle that was refused is played again: it may have had bad luck."""
 TRIED = 8
+NO_ORACLE = (
+    "the environment has none: that verify() pays for a right answer is not known, and attacks "
+    "that begin with one are not tried"
+)
+"""The note of the oracle where there is none."""
 
 
 def declared(environment: Environment) -> float:
@@ -57,10 +62,16 @@ def _oracle(subject: Subject) -> Iterator[Finding]:
     if subject.problem:
         yield Finding(check, passed=False, note=subject.problem, remedy="Mend oracle().")
         return
+    if not subject.oracle:
+        yield Finding(check, note=NO_ORACLE)
+        return
     others = [one for one in subject.of_oracle if one.verdict is None or one.outcome in LATE]
     lost = [f"{len(others)} without a verdict in time, as {_end(others[0])}"] if others else []
     if not ended:
-        yield from (Finding(check, note=said) for said in lost)
+        raised = all(one.outcome is Outcome.GRADER_ERROR for one in others)
+        passed = False if others and raised else None
+        remedy = "Have verify() return a Verdict for a right answer."
+        yield from (Finding(check, passed=passed, note=said, remedy=remedy) for said in lost)
         return
     refused, declared = _refused(ended), subject.environment.spec.reference_scores.get("oracle")
     share = rate(len(ended) - len(refused), len(ended))

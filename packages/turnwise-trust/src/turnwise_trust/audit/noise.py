@@ -19,7 +19,7 @@ from turnwise.types import Action, Task, Trajectory
 from turnwise_trust.audit.plays import Script, compared, difference, judged, rate, verdict_of
 from turnwise_trust.audit.subject import Subject
 
-OBJECTIVE, VARIANCE = "objective: verifier determinism", "variance of the reward"
+OBJECTIVE, VARIANCE = "objective: verifier determinism", "low noise: variance of the reward"
 POLICIES, SEEDS, VERDICTS = 3, 3, 3
 MOST_NOISE = 0.5
 """The largest share of a reward's variance that may be noise."""

@@ -11,7 +11,7 @@ import re
 import signal
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import get_context
@@ -26,6 +26,7 @@ import turnwise_trust
 from turnwise.errors import DataError, TurnwiseError, located
 from turnwise.monitor.display import Display
 from turnwise.storage.audits import Finding
+from turnwise_trust.audit.keeping import joined, keep, kept
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import CODE, Told, findings, paged
 from turnwise_trust.audit.subject import subject_of, titled
@@ -47,36 +48,62 @@ Named = tuple[str, Mapping[str, Any], int, int]
 """An environment's name and options, the most tasks to play, and a seed."""
 
 
+class AuditStopped(KeyboardInterrupt):
+    """An audit was interrupted; its page has what was found until then."""
+
+    def __init__(self, page: Page, file: Path | None) -> None:
+        how = "the same command goes on" if file else "with --keep FILE an audit can go on"
+        super().__init__(f"interrupted; {how}")
+        self.page = page
+
+
 def audited_apart(
-    name: str, options: Mapping[str, Any], tasks: int, seed: int, seconds: float, display: Display
+    name: str,
+    options: Mapping[str, Any],
+    tasks: int,
+    seed: int,
+    seconds: float,
+    display: Display,
+    file: Path | None = None,
 ) -> Page:
-    """Audit an environment in another process, in so many seconds. Raises ConfigError or DataError
-    for one that cannot be made with these options, or raises while it is made."""
-    told: Told = ([], [*PROBES])
+    """Audit an environment in another process, in so many seconds. What is found is kept in the
+    file, where what it has is not measured again. Raises ConfigError or DataError for an
+    environment that cannot be made with these options, or raises while it is made, and
+    AuditStopped on Ctrl-C."""
+    title = titled(name, options, seed)
+    before = told = kept(file, title)
+    names = [one for one in PROBES if one in before[1]]
+    if not names:
+        return paged(title, *told)
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with TemporaryDirectory() as folder:
         stack = Path(folder) / "stack"
-        arguments = (sender, stack, seconds, (name, options, tasks, seed))
+        arguments = (sender, stack, seconds, (name, options, tasks, seed), names)
         process = context.Process(target=_audit, args=arguments)
         process.start()
         sender.close()
         at = "its tasks and first episodes"
         try:
-            told = _received(receiver)
-            display.phase(f"audit of {name}", len(PROBES))
-            for at in PROBES:
-                told = _received(receiver)
+            told = joined(before, _received(receiver))
+            display.phase(f"audit of {name}", len(names))
+            for at in names:
+                told = joined(before, _received(receiver))
+                keep(file, title, told)
                 display.advance(f"{at}: done")
             process.join(ENDING)
         except EOFError:
             process.join()
             told = ([_stopped(at, stack.read_text(), process.exitcode), *told[0]], told[1])
+        except KeyboardInterrupt:
+            if not told[0]:
+                raise
+            raise AuditStopped(paged(title, *told), file) from None
         finally:
             display.close()
             with suppress(ProcessLookupError):  # it has ended, and all that it started
                 os.killpg(process.pid or 0, signal.SIGKILL)
-    return paged(titled(name, options, seed), *told)
+    return paged(title, *told)
 
 
 def _received(receiver: Connection) -> Told:
@@ -86,7 +113,9 @@ def _received(receiver: Connection) -> Told:
     return told
 
 
-def _audit(sender: Connection, stack: Path, seconds: float, named: Named) -> None:
+def _audit(
+    sender: Connection, stack: Path, seconds: float, named: Named, names: Sequence[str]
+) -> None:
     """The other process: sends what there is after each probe, or an error."""
     os.setsid()
     os.dup2(2, 1)  # what the environment and programs of attacks print is not the page
@@ -105,10 +134,11 @@ def _audit(sender: Connection, stack: Path, seconds: float, named: Named) -> Non
             known = isinstance(error, TurnwiseError)
             sender.send(error if known else DataError(located(error)))
         else:
-            sender.send(([], [*PROBES]))
+            sender.send(([], names))
             # One loop for all: a thread watches each, and a stack shows no more than 100 threads.
             with asyncio.Runner() as runner:
-                for told in findings(replace(subject, run=runner.run), PROBES):
+                probes = {one: PROBES[one] for one in names}
+                for told in findings(replace(subject, run=runner.run), probes):
                     sender.send(told)
         faulthandler.cancel_dump_traceback_later()
         faulthandler.disable()

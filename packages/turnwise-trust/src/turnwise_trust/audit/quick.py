@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.storage.audits import Finding
-from turnwise_trust.audit.attack import HEDGED, OBSERVED
+from turnwise_trust.audit.attack import HEDGED, OBSERVED, UNGRADED
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.constants import one_answer
-from turnwise_trust.audit.floors import floors
+from turnwise_trust.audit.floors import NO_ORACLE, floors
+from turnwise_trust.audit.openenv import CHECK_IDS
 from turnwise_trust.audit.steps import farmable
-from turnwise_trust.audit.subject import OutOfTime, Probe, Subject
+from turnwise_trust.audit.subject import OutOfTime, Probe, Subject, Ungraded
 from turnwise_trust.page import Page
 
 QUICK: Mapping[str, Probe] = {
@@ -54,13 +55,18 @@ def paged(title: str, found: Sequence[Finding], unmeasured: Sequence[str]) -> Pa
     failed = [replace(one, replay=one.replay or again) for one in found if one.passed is False]
     others = [replace(one, remedy="") for one in found if one.passed is not False]
     verdict = "Certified for RL: nothing that was tried earned what the task did not ask for"
+    if any(one.note == NO_ORACLE for one in found):
+        verdict += (
+            "; there is no oracle, so that nothing was tried which begins with a right answer"
+        )
     if unmeasured:
         said = "; ".join(dict.fromkeys(unmeasured))
         others.append(Finding("not measured for want of time", note=said))
+        verdict = verdict.replace("for RL", "for RL in part", 1)
         verdict += "; not all was tried, for want of time"
     if failed:
         verdict = f"Not certified for RL: {'; '.join(one.check for one in failed)}"
-    return Page(f"Audit of {title}", f"{verdict}.", [*failed, *others])
+    return Page(f"Audit of {title}", f"{verdict}.", [*failed, *others], CHECK_IDS)
 
 
 def _findings(name: str, probe: Probe, subject: Subject) -> Iterator[Finding]:
@@ -70,6 +76,8 @@ def _findings(name: str, probe: Probe, subject: Subject) -> Iterator[Finding]:
         yield from probe(subject)
     except OutOfTime:
         subject.unmeasured.append(name)
+    except Ungraded:
+        yield Finding(name, note=UNGRADED)
     except EnvironmentRaised as error:
         remedy = "Mend what raises or hangs: no probe can go on after it."
         yield Finding(CODE, passed=False, note=str(error), remedy=remedy)

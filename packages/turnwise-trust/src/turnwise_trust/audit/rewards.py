@@ -1,12 +1,15 @@
-"""Rewards: whether they are as declared, and how fine they are. Whether they are right is what
-attacks ask, and `floors.py` of the oracle."""
+"""Rewards: whether they are as declared, how fine they are, and how often they are wrong on plain
+right and wrong answers. What else is paid is what attacks ask; `floors.py` judges the oracle."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from turnwise.storage.audits import Finding
 from turnwise.types import Task, Trajectory
+from turnwise_trust.audit.attempts import graded, in_time, succeeded
 from turnwise_trust.audit.plays import Script, compared, played, rate
+from turnwise_trust.audit.scripts import plain
 from turnwise_trust.audit.subject import OutOfTime, Subject
 
 CUTS = 4
@@ -15,9 +18,10 @@ EPSILON = 1e-9
 
 
 def rewards(subject: Subject) -> Iterator[Finding]:
-    """Look at the rewards of oracle, random, idle and unfinished episodes."""
+    """Look at the rewards of oracle, random, idle, wrong and unfinished episodes."""
     yield _well_formed(subject)
     yield _continuous(subject)
+    yield from _errors(subject)
 
 
 def _well_formed(subject: Subject) -> Finding:
@@ -82,6 +86,34 @@ def _continuous(subject: Subject) -> Finding:
         note=f"share of {len(cut)} unfinished oracle's episodes that earn something, and less than "
         f"the whole; {said}; on the oracle's way the reward falls in {falls} of {len(ways)} tasks",
     )
+
+
+def _errors(subject: Subject) -> Iterator[Finding]:
+    """The verifier's rates of error: wrong episodes that succeed, and the oracle's that do not."""
+    chosen = list(_wrong_answers(subject))
+    others, idle = list(graded(played(subject, chosen))), list(graded(subject.idle_at_work))
+    passing = sum(map(succeeded, [*idle, *others]))
+    yield Finding(
+        "low noise: false positives",
+        **rate(passing, len(idle) + len(others)),
+        note=f"share of {len(idle)} episodes without an answer, and of {len(others)} with the "
+        "right answer of another task, that succeed",
+    )
+    known = list(in_time(subject.of_oracle))
+    refused = len(known) - sum(map(succeeded, known))
+    note = f"share of {len(known)} episodes of the oracle that do not succeed"
+    yield Finding("low noise: false negatives", **rate(refused, len(known)), note=note)
+
+
+def _wrong_answers(subject: Subject) -> Iterator[Script]:
+    """For each task what the oracle does, but with the answer of the next: where that is another
+    text."""
+    tasks = [task for task in compared(subject, 1) if task.id in subject.answers]
+    for task, other in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
+        wrong = subject.answers[other.id]
+        if plain(wrong) != plain(subject.answers[task.id]):
+            *before, last = subject.oracle[task.id]
+            yield Script("wrong", task, [*before, replace(last, text=wrong, answer=wrong)])
 
 
 def _length(subject: Subject, task: Task) -> int:

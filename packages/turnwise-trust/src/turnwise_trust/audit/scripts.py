@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.choosing import spread
-from turnwise_trust.audit.subject import OutOfTime, Subject
+from turnwise_trust.audit.subject import OutOfTime, Subject, Ungraded
 
 FEW = 24
 """Tasks of an attack's first look, at most: where none of them paid it, no others are tried."""
@@ -76,13 +76,17 @@ def looked(
     subject: Subject, check: str, ask: Callable[[Task], T | None], most: int = FEW
 ) -> dict[str, T]:
     """Ask of each task of a first look, and of the others if any answer is true: the answers by
-    task, without None, for one to which it does not apply. Asks of fewer where the time is over;
-    raises OutOfTime where it is over before the first."""
+    task, without None, for one to which it does not apply, and without those whose question raises
+    Ungraded, as this does where nothing else is left. Asks of fewer where the time is over; raises
+    OutOfTime where it is over before the first."""
     found: dict[str, T] = {}
+    ungraded = 0
     for tasks in looked_at(subject, most):
         for task in tasks:
             try:
                 told = ask(task)
+            except Ungraded:
+                ungraded, told = ungraded + 1, None
             except OutOfTime:
                 if not found:
                     raise
@@ -91,6 +95,8 @@ def looked(
             found |= {} if told is None else {task.id: told}
         if not any(found.values()):
             break
+    if ungraded and not found:
+        raise Ungraded
     return found
 
 

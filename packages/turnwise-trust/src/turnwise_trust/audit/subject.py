@@ -6,6 +6,7 @@ import math
 import random
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,10 @@ class OutOfTime(Exception):
     """The time of an audit, or of a probe, is over."""
 
 
+class Ungraded(Exception):
+    """No episode got a verdict, so that nothing was paid and nothing refused."""
+
+
 @dataclass
 class Clock:
     """The moment of `time.monotonic()` after which no episode is begun."""
@@ -66,6 +71,8 @@ class Subject:
     """The first error of its oracle."""
     late: list[str] = field(default_factory=list)
     """The episodes that ran into the deadline, so far: shared by all that is made of this one."""
+    graded: Counter[bool] = field(default_factory=Counter)
+    """The number of episodes with a verdict, and of those without; shared likewise."""
     limits: RolloutConfig = LIMITS
     unmeasured: list[str] = field(default_factory=list)
     """The checks for which there was no time, or not for all of their tasks."""
@@ -122,6 +129,7 @@ class Subject:
     def in_time(self, played: list[Trajectory]) -> list[Trajectory]:
         """Note which of these episodes were late, and return them; raises as `play`."""
         self.beat()
+        self.graded.update(one.verdict is not None for one in played)
         for one in played:
             if not one.outcome.graded and one.seconds >= self.limits.max_seconds:
                 self.late.append(f"task {one.task.id}: {one.outcome.value}: {one.problem}")

@@ -99,14 +99,15 @@ def _episodes(folder: Path) -> Iterator[Event]:
     except DataError as error:
         yield Remark(str(error))
         return
-    yield from (_rollout(_step(files[-1]), row) for row in rows)
+    yield from (rollout_of(_step(files[-1]), row) for row in rows)
 
 
 def _step(file: Path) -> int:
     return int(file.stem.removeprefix("step-"))
 
 
-def _rollout(step: int, row: Row) -> Rollout:
+def rollout_of(step: int, row: Row) -> Rollout:
+    """An episode of a row, as an example: the numbers of its step count it already."""
     actions = json.loads(row["actions"])
     outcome = str(row["outcome"])
     return Rollout(
