@@ -154,19 +154,20 @@ def test_broken_records_are_left_out_and_named_by_line(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the real questions are not here")
 def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
-    """Every annotation `<<sum=result>>` of the gold solutions, and no result that is off by one."""
+    """Annotations `<<sum=result>>` of the gold solutions, and no result that is off by one; of each
+    fifth question."""
     agreed = total = 0
-    for line in GSM8K.read_text().splitlines():
+    for line in GSM8K.read_text().splitlines()[::5]:
         for expression, result in re.findall(r"<<(.*?)=(.*?)>>", line):
             total += 1
             shown = calculate(expression).partition(" (")[0]
             agreed += matches(shown, result) and not matches(shown, f"{result}1")
-    assert total > 20000
+    assert total > 4000
     assert agreed == total
     environment = Mathematics(QuestionFile(str(GSM8K)))
     tasks = all_tasks(environment)
     assert len(tasks) == 7473
-    for task in tasks:
+    for task in tasks[::5]:
         answer = task.secret["answer"]
         assert matches(environment.oracle(task)[-1].answer, answer)
         assert matches(rf"\(\boxed{{{answer}}}\).", answer)

@@ -260,7 +260,7 @@ async def at_random(own: Session, stream: random.Random) -> None:
     st.integers(0, 2**32),
     st.lists(st.sampled_from(["trained", "frozen", "endpoint"]), min_size=0, max_size=3),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_each_token_of_trained_roles_is_in_the_batch_once_and_no_other(
     seed: int, others: list[str]
 ) -> None:
