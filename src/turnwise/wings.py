@@ -78,7 +78,7 @@ OWN: dict[str, dict[str, str]] = {
     "synthesis": {
         "command": "synthesise",
         "section": "cpt synthesis",
-        "synthesis_method": "first_order higher_order openapi tables webshaper",
+        "synthesis_method": "first_order higher_order openapi tables transitions webshaper",
     },
     "trust": {"command": "audit doctor preflight", "monitor": "alarms", "section": "alarms audit"},
     "view": {"command": "top view", "monitor": "trackers"},

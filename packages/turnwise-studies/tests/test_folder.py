@@ -14,11 +14,11 @@ from turnwise_studies.config import Study, load_study
 from turnwise_studies.folder import (
     check_folder,
     clear,
-    cold_weights,
     differences,
     is_begun,
     is_finished,
     prepare_folder,
+    weights_at_end,
 )
 from turnwise_studies.plan import planned_runs
 
@@ -116,6 +116,6 @@ def test_a_run_that_was_ended_before_it_began_leaves_nothing(tmp_path: Path) -> 
 
 def test_a_cold_start_without_a_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no checkpoint: delete"):
-        cold_weights(tmp_path, "cold_start-0")
+        weights_at_end(tmp_path, "cold_start-0")
     (tmp_path / "cold_start-0/checkpoints/cold_start/step-000009").mkdir(parents=True)
-    assert cold_weights(tmp_path, "cold_start-0").name == "step-000009"
+    assert weights_at_end(tmp_path, "cold_start-0").name == "step-000009"

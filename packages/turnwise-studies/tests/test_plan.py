@@ -43,6 +43,23 @@ def test_a_cold_start_comes_first_and_is_all_that_it_trains(tmp_path: Path) -> N
     assert (each["one-4"].after, each["one-4"].recipe.sft.steps) == (None, 400)
 
 
+def test_an_arm_that_continues_another_comes_after_it_and_has_no_cold_start(tmp_path: Path) -> None:
+    found = planned(tmp_path, cold_start={"each_seed": True}, continues={"two": "one"})
+    assert found["one-3"].after == "cold_start-3"
+    assert (found["two-4"].after, found["two-4"].recipe.sft.steps) == ("one-4", 0)
+
+
+@pytest.mark.parametrize(
+    ("continues", "error"),
+    [({"one": "two"}, "write that arm before"), ({"two": "on"}, "unknown arm 'on'")],
+)
+def test_an_arm_continues_one_that_is_written_before(
+    continues: dict[str, str], error: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=error):
+        planned(tmp_path, continues=continues)
+
+
 def test_later_settings_are_on_top_and_stages_left_out_stay_out(tmp_path: Path) -> None:
     small = {"seeds": [0], "settings": {"train": {"steps": 2}, "sft": {"steps": 5}}}
     arms = {"one": {}, "none": {"train": {"steps": 0}}, "longer": {"sft": {"steps": 50}}}

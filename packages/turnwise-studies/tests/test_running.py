@@ -29,6 +29,8 @@ if "bad" in folder.name:
 if "slow" in folder.name:
     time.sleep(60)
 (folder / "checkpoints/cold_start/step-000001").mkdir(parents=True, exist_ok=True)
+if "trained" in folder.name:
+    (folder / "checkpoints/step-000002").mkdir()
 time.sleep(0.05)
 (folder / "report.json").write_text("{}")
 (folder / "time.txt").write_text(f"{began} {time.monotonic()}")
@@ -63,6 +65,14 @@ def test_arms_begin_after_their_cold_start_with_its_weights(runs: Runs) -> None:
     given = load_recipe(str(runs.out / "one" / "config.toml"))
     assert given.model.name == str(runs.out / "cold/checkpoints/cold_start/step-000001")
     assert load_recipe(str(runs.out / "other" / "config.toml")).model.name == "tiny"
+
+
+@pytest.mark.long
+def test_an_arm_continues_from_the_weights_of_rl(runs: Runs) -> None:
+    runs.pending = [run("trained"), run("one", after="trained")]
+    assert runs.all() == []
+    given = load_recipe(str(runs.out / "one" / "config.toml"))
+    assert given.model.name == str(runs.out / "trained/checkpoints/step-000002")
 
 
 @pytest.mark.long

@@ -105,6 +105,8 @@ class StudyConfig(Section):
     """Without it every arm is a whole run of its own."""
     arms: dict[str, Settings] = Field(min_length=1)
     """Changes by which an arm differs from the others."""
+    continues: dict[str, str] = Field(default_factory=dict)
+    """Arms that begin with the weights with which another one, written before, has ended."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)
     effects: list[EffectConfig] = Field(default_factory=list)
     curves: list[str] = ["rollout/success"]
@@ -143,7 +145,8 @@ class Study:
         cold = self.config.cold_start
         if cold is None:
             return []
-        return list(self.config.arms) if cold.arms is None else cold.arms
+        arms = self.config.arms if cold.arms is None else cold.arms
+        return [arm for arm in arms if arm not in self.config.continues]
 
 
 def load_study(source: str, smallest: bool = False) -> Study:
@@ -192,6 +195,12 @@ def _contradictions(config: StudyConfig) -> Iterator[str]:
         for arm in cold.arms or ():
             if arm not in config.arms:
                 yield f"cold_start.arms: {unknown_name('arm', arm, config.arms)}"
+    written = list(config.arms)
+    for pair in config.continues.items():
+        for arm in set(pair) - set(written):
+            yield f"continues: {unknown_name('arm', arm, config.arms)}"
+        if set(pair) <= set(written) and written.index(pair[1]) >= written.index(pair[0]):
+            yield f"continues: {pair[0]!r} comes after {pair[1]!r}: write that arm before"
     if small is not None:
         tables["smallest.settings"] = small.settings
     for name, settings in tables.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 from turnwise.config import flattened
 from turnwise.errors import ConfigError, DataError
-from turnwise.storage.checkpoint import COLD_START, latest, root_of
+from turnwise.storage.checkpoint import COLD_START, REINFORCEMENT, latest, root_of
 from turnwise.storage.run_folder import RunFolder, mapped, with_whole_paths
 from turnwise.storage.run_lock import LOCK
 from turnwise_studies.config import Study
@@ -96,11 +96,13 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def cold_weights(out: Path, name: str) -> Path:
-    root = root_of(out / name / "checkpoints", COLD_START)
-    weights = latest(root)
+def weights_at_end(out: Path, name: str) -> Path:
+    """The newest weights of a run: of RL, or of a run without it those of its cold start."""
+    checkpoints = out / name / "checkpoints"
+    found = (latest(root_of(checkpoints, stage)) for stage in (REINFORCEMENT, COLD_START))
+    weights = next((one for one in found if one is not None), None)
     if weights is None:
-        raise DataError(f"{root} has no checkpoint: delete {out / name} to train it again")
+        raise DataError(f"{checkpoints} has no checkpoint: delete {out / name} to train it again")
     return weights
 
 

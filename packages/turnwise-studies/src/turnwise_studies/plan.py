@@ -29,7 +29,7 @@ class PlannedRun:
     recipe: Recipe
     """The whole recipe; of an arm that begins with a cold start, without those weights."""
     after: str | None = None
-    """The run whose cold start's weights it begins with."""
+    """The run whose weights, at its end, it begins with."""
 
 
 def planned_runs(study: Study, overrides: Sequence[str] = ()) -> list[PlannedRun]:
@@ -59,13 +59,16 @@ def _in_order(
         for arm, recipe in arms.items():
             seeded = recipe.model_copy(update={"seed": seed})
             after = shared if arm in beginning else None
+            if arm in study.config.continues:
+                after = f"{folder_name(study.config.continues[arm])}-{seed}"
             yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, seeded, after)
 
 
 def _arm_recipe(
     study: Study, arm: str, base: Mapping[str, Any], changes: Sequence[tuple[str, Any]]
 ) -> Recipe:
-    begun: Settings = {"sft": {"steps": 0}} if arm in study.beginning_with_cold_start else {}
+    trained = (*study.beginning_with_cold_start, *study.config.continues)
+    begun: Settings = {"sft": {"steps": 0}} if arm in trained else {}
     tables = [study.config.settings, begun, study.config.arms[arm]]
     return _recipe(study, f"arm {arm!r}", base, tables, changes)
 

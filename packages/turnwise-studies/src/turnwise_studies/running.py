@@ -18,7 +18,7 @@ from turnwise.monitor.display import Display
 from turnwise.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.storage.run_lock import is_locked
-from turnwise_studies.folder import clear, cold_weights, is_begun, is_finished
+from turnwise_studies.folder import clear, is_begun, is_finished, weights_at_end
 from turnwise_studies.plan import PlannedRun
 
 UPDATES = 10
@@ -113,7 +113,7 @@ class Runs:
     def _begun(self, run: PlannedRun) -> "_Work":
         folder, recipe = self.out / run.name, with_whole_paths(run.recipe)
         if run.after is not None:
-            weights = {"name": str(cold_weights(self.out, run.after).resolve())}
+            weights = {"name": str(weights_at_end(self.out, run.after).resolve())}
             recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=weights)})
         file = self.out / "recipes" / f"{run.name}.toml"
         file.write_text(dump_recipe(recipe), encoding="utf-8")

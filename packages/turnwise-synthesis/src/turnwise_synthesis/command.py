@@ -35,6 +35,9 @@ def synthesise(
     with material.resources:
         method = make_method(material)
         folder = Folder(out or Path("synthesised") / loaded.name, fixed_settings(material))
-        heldout = HeldOut(material.environment.tasks("heldout"))
+        # In games training tasks have the same prompt, which is then nothing that is held out.
+        trained = {task.prompt for task in material.environment.tasks("train")}
+        kept = [one for one in material.environment.tasks("heldout") if one.prompt not in trained]
+        heldout = HeldOut(kept)
         fill(settings, method, heldout, folder, terminal_display())
     print_line(f"{len(folder.items)} items in {folder.path} ({reasons(folder)})")

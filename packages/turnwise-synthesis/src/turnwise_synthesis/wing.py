@@ -26,6 +26,10 @@ WING = Wing(
                 "turnwise_synthesis.tables.method:Tables",
                 "questions about the tables of a SQLite file, for the environment sql",
             ),
+            "transitions": (
+                "turnwise_synthesis.transitions:Transitions",
+                "what the actions of a run brought, to be predicted (RWML)",
+            ),
             "webshaper": (
                 "turnwise_synthesis.webshaper.method:WebShaper",
                 "questions for the search environment out of formulas that are expanded by layers",
