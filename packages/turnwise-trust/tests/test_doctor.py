@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -356,6 +357,16 @@ def test_a_long_log_is_kept_as_means():
     log = gathered("long", "", events)
     assert len(log.values("reward/mean")) <= ROWS
     assert log.mean("reward/mean") == pytest.approx(0.5)
+
+
+def test_a_reading_that_is_interrupted_tells_of_what_was_read():
+    def events() -> Iterator[Measured]:
+        yield Measured(1, {"reward": 0.5})
+        raise KeyboardInterrupt
+
+    log = gathered("long", "", events())
+    assert log.mean("reward/mean") == 0.5
+    assert "interrupted" in log.remarks[0]
 
 
 def test_numbers_that_are_too_many_to_be_kept_are_said():

@@ -296,6 +296,14 @@ def test_what_was_played_before_it_is_stopped_is_kept():
     assert [len(wave.groups) for wave in asyncio.run(work())] == [2]
 
 
+def test_noise_of_the_verifier_leaves_a_perfect_policy_less():
+    turned = examined(Noisy(), sometimes(0.5), groups=24)
+    row = found(turned, "agreement of repeated verdicts")
+    seen = float(row.note.rpartition(" ")[2].rstrip("%")) / 100
+    assert row.figure == pytest.approx(seen**2 + (1 - seen) ** 2, abs=0.002)
+    assert 0.75 < seen < 0.92  # each sixth verdict is turned round
+
+
 def test_an_idle_agent_may_earn_what_the_environment_declares():
     class Declared(Idle):
         @property

@@ -40,10 +40,13 @@ SHOWN = 400
 
 
 def gathered(source: str, framework: str, events: Iterable[Event]) -> Log:
-    """Read a log's events once, in bounded memory."""
+    """Read a log's events once, in bounded memory; on Ctrl-C those that came before it."""
     gatherer = Gatherer()
-    for event in events:
-        gatherer.add(event)
+    try:
+        for event in events:
+            gatherer.add(event)
+    except KeyboardInterrupt:
+        gatherer.add(Remark("the rest: it was interrupted, so this is of the beginning alone"))
     return gatherer.log(source, framework)
 
 

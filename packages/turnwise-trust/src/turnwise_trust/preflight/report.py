@@ -1,5 +1,6 @@
 """The page of a preflight: the verdict, and each figure that it rests on."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -151,7 +152,8 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
         rate = facts["agreement"]
         beyond = facts.get("beyond chance")
         kappa = f", {beyond.figure:.2f} beyond chance (Cohen's kappa)" if beyond else ""
-        note = f"of {rate.number} episodes, the same actions under the same seed{kappa}"
+        note = f"of {rate.number} episodes, the same actions under the same seed{kappa}; a policy "
+        note += f"that is always right would be seen to succeed in {_ceiling(rate.figure):.1%}"
         yield Finding(
             "agreement of repeated verdicts", *rate[:3], passed=rate.high >= NOISY, note=note
         )
@@ -182,6 +184,16 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
             note=f"of {rate.number}",
             remedy=remedy if rate.figure else "",
         )
+
+
+def _ceiling(agreement: float) -> float:
+    """The success that noise leaves a perfect policy. A verifier that errs with probability e,
+    either way alike, agrees with itself in 1 - 2e(1 - e), and such a policy is seen at 1 - e.
+
+    >>> round(_ceiling(0.905), 3), _ceiling(0.4)
+    (0.95, 0.5)
+    """
+    return (1 + math.sqrt(max(0.0, 2 * agreement - 1))) / 2
 
 
 def _power(played: Rehearsal, effect: float) -> Iterator[Finding]:

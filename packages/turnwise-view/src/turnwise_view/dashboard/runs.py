@@ -49,7 +49,8 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
         if not inside:
             raise DataError(
                 f"{path} is no run folder and holds none: give the folder that `turnwise train` "
-                f"wrote, with a {CONFIG} in it"
+                f"wrote, with a {CONFIG} in it; of another framework's log `turnwise doctor {path} "
+                "--folder NEW` makes one"
             )
         for run in inside:
             name = run.relative_to(path).as_posix()
