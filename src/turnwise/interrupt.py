@@ -92,11 +92,11 @@ _watches: list[_Watch] = []
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
     """Inside, a user's code that blocks the loop for longer gets a DeadlineError; main thread."""
-    if not _installed():
-        yield
-        return
     loop = asyncio.get_running_loop()
     if not _watches or _watches[0].loop is not loop:
+        if not _installed():  # asked once for a loop: it takes longer than all the rest here
+            yield
+            return
         _watches[:] = [_Watch(loop)]
         thread = threading.get_ident()
         threading.Thread(target=_watches[0].run, args=(thread,), daemon=True).start()

@@ -18,20 +18,18 @@ AIMS: dict[str, Aim] = {
 
 def climb(ground: Ground, episodes: int) -> dict[str, Script]:
     """The best script for each aim, as the seen tasks say."""
-    found: dict[str, tuple[Script, Score]] = {}
+    found: set[str] = set()
+    leaders: dict[str, list[tuple[Script, Score]]] = {aim: [] for aim in AIMS}
     least = ground.left - episodes
     pool = list(ground.scripts())
 
-    def leaders(aim: str, count: int = LEADERS) -> list[Script]:
-        def rank(one: tuple[Script, Score]) -> tuple[float, float, int]:
-            return (*AIMS[aim](one[1]), -len(one[0]))
-
-        return [script for script, _ in sorted(found.values(), key=rank, reverse=True)[:count]]
-
     def tried(script: Script) -> None:
-        key = repr(script)
-        if key not in found:
-            found[key] = script, ground.tried(scripted(script))
+        if repr(script) not in found:
+            found.add(repr(script))
+            own = script, ground.tried(scripted(script))
+            for aim, best in leaders.items():
+                # The first of equals stays ahead.
+                best[:] = sorted([*best, own], key=_rank(AIMS[aim]), reverse=True)[:LEADERS]
 
     for script in pool:
         if ground.left > least and ground.open:
@@ -40,8 +38,15 @@ def climb(ground: Ground, episodes: int) -> dict[str, Script]:
     while ground.left > least and ground.open and attempts < episodes:
         attempts += 1
         aim = ground.stream.choice(sorted(AIMS))
-        tried(edited(ground.stream.choice(leaders(aim)), pool, ground.stream))
-    return {aim: _best(ground, leaders(aim), AIMS[aim]) for aim in AIMS}
+        script, _ = ground.stream.choice(leaders[aim])
+        tried(edited(script, pool, ground.stream))
+    scripts = {aim: [script for script, _ in best] for aim, best in leaders.items()}
+    return {aim: _best(ground, scripts[aim], AIMS[aim]) for aim in AIMS}
+
+
+def _rank(aim: Aim) -> Callable[[tuple[Script, Score]], tuple[float, float, int]]:
+    """Shorter scripts first of those that are as good."""
+    return lambda one: (*aim(one[1]), -len(one[0]))
 
 
 def _best(ground: Ground, leaders: list[Script], aim: Aim) -> Script:
