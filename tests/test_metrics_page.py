@@ -49,6 +49,7 @@ MEASURED = {
     "self-teacher": f"environment.name={FAKES}:Levels algorithm.name=sdpo reward.parts.judge=0.5 "
     'judge={form="rubric",rubric="self_critique",model={kind="scripted"}}',
     "information gain": "algorithm.name=igpo",
+    "acceptance": "algorithm.name=mipu",
     "agent": f"agent.run={ROOT}/packages/turnwise-gateway/tests/asking_agent.py:with_roles "
     "agent.roles.planner.policy=trained agent.roles.worker.policy=frozen agent.credit=role "
     "rollout.max_turn_tokens=12 sft.steps=0",

@@ -27,17 +27,17 @@ OWN: dict[str, dict[str, str]] = {
     "algorithms": {
         "algorithm": (
             "arpo arpo_soft counterfactual distillation fresh_replay gigpo hca hcapo hero igpo ipo "
-            "kpop mt_grpo otb paw prime remax score_centering sdpo tree_grpo"
+            "kpop mipu mt_grpo otb paw prime remax score_centering sdpo tree_grpo"
         ),
         "estimator": (
             "arpo arpo_soft counterfactual distillation gigpo hca hcapo information_gain mt_grpo "
             "otb process_rloo remax tree_grpo"
         ),
-        "objective": "centred ipo kpop observed_clip replayed_clip",
+        "objective": "accepted_clip centred ipo kpop observed_clip replayed_clip",
         "rollout": "entropy_branches greedy random_branches turn_replays",
         "signal": (
-            "feedback_teacher hindsight information_gain process_rewards replay sampler "
-            "score_norms self_teacher teacher world_model"
+            "acceptance feedback_teacher hindsight information_gain process_rewards replay "
+            "sampler score_norms self_teacher teacher world_model"
         ),
     },
     "cluster": {"section": "cluster"},

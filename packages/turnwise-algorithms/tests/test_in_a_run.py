@@ -38,7 +38,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "counterfactual",
         *(
             pytest.param(n, marks=pytest.mark.slow)
-            for n in ("remax", "hca", "igpo", "score_centering", "fresh_replay", "paw")
+            for n in ("remax", "hca", "igpo", "score_centering", "fresh_replay", "paw", "mipu")
         ),
     ],
 )
@@ -48,6 +48,8 @@ def test_a_run_that_was_stopped_goes_on_exactly(
     chosen = [f"algorithm.name={algorithm}"]
     if algorithm == "counterfactual":
         chosen.append("algorithm.replays=1")
+    if algorithm == "mipu":
+        chosen.append("algorithm.tolerance=9")  # each step is to make its update
     whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
     train(recipe, whole, *chosen)
     train(recipe, stopped, *chosen, "train.steps=1")
@@ -112,6 +114,10 @@ def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     sizes = ("algorithm.name=tree_grpo", "train.group_size=6")
     refused(recipe, run, r"2 x \(1 \+ 3 x 1\) = 8: make them equal", *sizes)
     refused(recipe, run, "give at least 2", "train.group_size=1")
+    stale = ("train.max_staleness=1", "engine.deterministic=false")
+    refused(recipe, run, "tests each update on episodes of", "algorithm.name=mipu", *stale)
+    compared = ("algorithm.name=mipu", "algorithm.estimator=otb")
+    refused(recipe, run, "accepted_clip compares rewards alone", *compared)
     hint = ("algorithm.name=hca", "rollout.max_tokens=512")
     refused(recipe, run, "telling the outcome takes", *hint)
 

@@ -40,6 +40,7 @@ class Requirement(StrEnum):
     SAMPLER = "sampler"
     REPLAY = "replay"
     WORLD_MODEL = "world_model"
+    ACCEPTANCE = "acceptance"
     RESTORABLE = "restorable"
     """An environment whose episodes can go on from a snapshot."""
     GREEDY = "greedy"

@@ -14,21 +14,14 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import measure
 from turnwise.learning.signals.makers import signals_of
+from turnwise.learning.signals.registry import signals_needed
 from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
 from turnwise.parts.first_checks import algorithm_of, check_environment
 from turnwise.parts.one_process import run_learner
 from turnwise.types import Group
 
-OTHER_MODELS = (
-    Requirement.CRITIC,
-    Requirement.PROCESS_REWARDS,
-    Requirement.TEACHER,
-    Requirement.SELF_TEACHER,
-    Requirement.SAMPLER,
-    Requirement.REPLAY,
-    Requirement.WORLD_MODEL,
-)
+OF_POLICY = (Requirement.HINDSIGHT, Requirement.INFORMATION_GAIN, Requirement.SCORE_NORMS)
 
 
 def learner_of(components: Components) -> PolicyLearner:
@@ -51,7 +44,8 @@ def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[
 
 def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
     check([*recipe.all_claims(), Claim("turnwise.make_learner", (Need.ONE_LEARNER,))])
-    beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
+    needed = [need for need in signals_needed(algorithm) if need not in OF_POLICY]
+    beside = [str(need).replace("_", " ") for need in needed]
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")
     if beside:

@@ -107,4 +107,12 @@ FRESH_REPLAY = Algorithm(
     differs="importance stays as it is, where there it rises to 1",
 )
 PAW = Algorithm("paw", "arXiv 2606.02388", objective="observed_clip")
+MIPU = Algorithm(
+    "mipu",
+    "arXiv 2606.29526",
+    objective="accepted_clip",
+    correction="truncated",
+    differs="the next step's episodes test an update, and teach nothing if it is undone; there "
+    "others do, also of the last one",
+)
 GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")

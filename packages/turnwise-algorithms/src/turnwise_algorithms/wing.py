@@ -29,8 +29,10 @@ ROWS = {
     "score_centering": "arXiv 2609.20807",
     "fresh_replay": "arXiv 2604.16918",
     "paw": "arXiv 2606.02388",
+    "mipu": "arXiv 2606.29526",
 }
 SIGNALS = {
+    "acceptance": ("acceptance:AcceptanceMaker", "what the sampler makes of the last update"),
     "feedback_teacher": (
         "feedback_teacher:FeedbackTeacherMaker",
         "the policy's average, shown a reply",
@@ -99,6 +101,11 @@ WING = Wing(
         | _of(
             "world_modelling",
             observed_clip="clip, and what uncertain actions bring is predicted (arXiv 2606.02388)",
+        )
+        | _of(
+            "acceptance",
+            accepted_clip="clip; updates that do not reach the sampler are undone (arXiv "
+            "2606.29526)",
         )
         | _of(
             "trust_regions",
