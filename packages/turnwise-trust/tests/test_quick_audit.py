@@ -103,6 +103,8 @@ def test_it_ends_in_time(recipe: Path) -> None:
     assert (idle.passed, oracle.passed, unmeasured.passed) == (None, None, None)
     assert idle.note.startswith("no episode got a verdict: TimeoutError")
     assert unmeasured.note == "a repeated step; one answer for all tasks"
+    title = audits(context.folder.path)[NAME]
+    assert "nothing could be judged: an agent that does nothing: no episode got" in title
 
 
 @pytest.mark.parametrize("override", ["audit.seconds=0", "train.steps=0"])

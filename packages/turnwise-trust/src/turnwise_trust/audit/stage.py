@@ -16,6 +16,7 @@ from turnwise_trust.audit.attempts import LIMITS
 from turnwise_trust.audit.calls import known_oracle
 from turnwise_trust.audit.quick import QUICK, tried
 from turnwise_trust.audit.subject import Clock, Subject
+from turnwise_trust.page import Page
 from turnwise_trust.settings import AuditConfig
 
 NAME = "environment"
@@ -42,12 +43,13 @@ class QuickAudit:
         accepted = [one.check for one in page.failed if one.check in settings.accept]
         refused = _refused(page.findings, settings.accept)
         title = f"Quick audit of {recipe.environment.name}, {page.plain()['hash']}"
-        said = _said(accepted, refused)
+        unknown = "" if any(one.passed is not None for one in page.findings) else _first(page)
+        said = unknown or _said(accepted, refused)
         findings = [_marked(one, accepted) for one in page.findings]
         write_audit(context.folder, NAME, f"{title}: {said}", findings)
         if refused:
             raise ConfigError(_reason(recipe.environment.name, refused))
-        if accepted:
+        if accepted or unknown:
             context.display.say(f"warning: {title}: {said}")
         return step
 
@@ -88,6 +90,12 @@ def _has_passed(context: RunContext, accept: Sequence[str]) -> bool:
 
 def _refused(findings: Sequence[Finding], accept: Sequence[str]) -> list[Finding]:
     return [one for one in findings if one.passed is False and one.check not in accept]
+
+
+def _first(page: Page) -> str:
+    """Why nothing could be judged, by the first finding that says it: a verifier may hang."""
+    notes = (f"{one.check}: {one.note}" for one in page.findings)
+    return f"nothing could be judged: {next(notes, 'there was no time')}"
 
 
 def _marked(finding: Finding, accepted: Sequence[str]) -> Finding:
