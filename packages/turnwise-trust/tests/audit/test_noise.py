@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from asking import Asking, failed, found
+from turnwise.environments.tasksets import TaskSet
 from turnwise.types import Observation, Task, Trajectory, Verdict
 from turnwise_trust.audit.noise import OBJECTIVE, VARIANCE, divided, noise
 
@@ -56,7 +57,8 @@ def test_a_sound_verifier_has_no_noise():
     rows = found(noise, Asking())
     assert rows[OBJECTIVE].figure == 0
     assert rows[VARIANCE].figure == 0
-    assert all(one.passed for one in rows.values())
+    assert rows["flakiness"].figure == 0
+    assert not [one for one in rows.values() if one.passed is False]
 
 
 @pytest.mark.parametrize("environment", [Moody(), Changing(), Sampling()])
@@ -65,10 +67,15 @@ def test_verdicts_that_change_are_not_objective(environment: Asking):
 
 
 def test_a_reward_of_luck_is_noise_unless_luck_is_declared():
-    row = failed(noise, Lucky())[VARIANCE]
-    assert (row.figure or 0) > 0.9
-    assert "in 0 of 12 tasks" not in row.note
+    rows = found(noise, Lucky())
+    assert rows[VARIANCE].passed is False
+    assert (rows[VARIANCE].figure or 0) > 0.9
+    assert 0.5 < (rows["flakiness"].figure or 0) < 1  # 3/4 of three tosses
+    assert rows["flakiness"].note.endswith("declared: nothing")
     declared = Lucky()
+    declared.task_set = TaskSet(reference_scores={"oracle": 0.5})
+    told = found(noise, declared)["flakiness"].note
+    assert told.endswith("the oracle succeeds in 50%, so 75% of its scripts at most")
     declared.same_splits = True
     assert found(noise, declared)[VARIANCE].passed is None
 

@@ -329,7 +329,7 @@ def test_an_overlap_of_train_and_heldout_is_a_failure_beside_the_verdict():
             tasks = super().tasks(split)
             return tasks if split == "train" else [*super().tasks("train")[:10], *tasks[10:]]
 
-    shared = found(examined(Same(), sometimes(0.3)), "held-out tasks that are training tasks")
+    shared = found(examined(Same(), sometimes(0.3)), "overlap of train and held-out tasks")
     assert (shared.figure, shared.passed) == (0.25, False)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from turnwise.environments.base import Environment
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
 from turnwise.types import Action, Task, Trajectory
@@ -43,6 +44,7 @@ def noise(subject: Subject) -> Iterator[Finding]:
     cells = [[_cell(subject, one) for one in _policies(subject, task)] for task in tasks]
     yield _objective([episode for task in cells for cell in task for episode in cell])
     yield _variance(subject, cells)
+    yield _flakiness(subject, cells)
 
 
 def _policies(subject: Subject, task: Task) -> list[Script]:
@@ -113,9 +115,7 @@ def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
         MOST_NOISE,
         passed,
         f"share of it within {len(rewards)} tasks that is noise: policy {shares.policy:.2f}, tools "
-        f"and environment (episode seed) {shares.seed:.2f}, judge {shares.judge:.2f}; "
-        f"flakiness: the same actions succeed under one seed and fail under another in "
-        f"{_flaky(cells)} of {len(cells)} tasks",
+        f"and environment (episode seed) {shares.seed:.2f}, judge {shares.judge:.2f}",
         remedy="Take luck out of the reward, or declare it: same_splits = True.",
     )
 
@@ -181,9 +181,29 @@ def _interval(rewards: np.ndarray) -> tuple[float | None, float | None]:
     return float(low), float(high)
 
 
-def _flaky(cells: Sequence[Sequence[Cell]]) -> int:
-    """Tasks in which a script succeeds under one seed and fails under another."""
-    return sum(any(len(_endings(cell)) > 1 for cell in task) for task in cells)
+def _flakiness(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
+    """The share of scripts that succeed under one seed and fail under another, beside what the
+    success that is declared of the oracle leaves to luck. That success is judged in `floors.py`."""
+    endings = [found for task in cells for cell in task if (found := _endings(cell))]
+    flaky = sum(len(found) > 1 for found in endings)
+    return Finding(
+        "flakiness",
+        **rate(flaky, len(endings)),
+        note=f"share of {len(endings)} scripts that succeed under one of {SEEDS} seeds and fail "
+        f"under another; declared: {_declared(subject.environment)}",
+    )
+
+
+def _declared(environment: Environment) -> str:
+    """The luck that an environment declares, in words: success of the oracle in a share p makes
+    1 - p^n - (1 - p)^n of its tasks flaky under n seeds, or fewer where tasks differ."""
+    if environment.same_splits:
+        return "luck tells its episodes apart (same_splits)"
+    share = environment.spec.reference_scores.get("oracle")
+    if share is None:
+        return "nothing"
+    most = 1 - share**SEEDS - (1 - share) ** SEEDS
+    return f"the oracle succeeds in {share:.0%}, so {most:.0%} of its scripts at most"
 
 
 def _endings(cell: Cell) -> set[bool]:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import successes_by_task
 from turnwise.evaluation.intervals import clustered, wilson
 from turnwise.rewards.answer import states
-from turnwise.types import Group, Task, Trajectory
+from turnwise.types import Group, Trajectory
 from turnwise_trust.audit.attempts import graded, in_time
 from turnwise_trust.preflight.rehearsal import Rehearsal
 
@@ -72,7 +71,6 @@ def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:
     yield "oracle", _of_tasks(played.oracle)
     yield "agreement", _agreement(played)
     yield "beyond chance", _beyond_chance(played)
-    yield "shared", _shared(played)
     yield "groups of a step", exactly(train.tasks_per_step)
 
 
@@ -220,11 +218,3 @@ def _verdicts(played: Rehearsal) -> list[tuple[bool, bool]]:
         for first, second in played.again
         if first.verdict is not None and second.verdict is not None
     ]
-
-
-def _shared(played: Rehearsal) -> Rate:
-    """The share of held-out tasks that are training tasks."""
-    heldout: Sequence[Task] = played.heldout
-    if played.runner.environment.same_splits or not heldout:
-        return exactly(0, 0)
-    return exactly(shared_tasks(played.train, heldout) / len(heldout), len(heldout))

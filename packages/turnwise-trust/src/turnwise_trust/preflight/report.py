@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from turnwise.config import ScriptedDemonstrations
 from turnwise.evaluation.evaluate import successes_by_task
@@ -10,6 +11,7 @@ from turnwise.evaluation.intervals import powers_of_two, reliability
 from turnwise.evaluation.paired import POWER
 from turnwise.storage.audits import Finding
 from turnwise.types import Trajectory
+from turnwise_trust.audit.data import overlap
 from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.costs import costs, step_seconds
@@ -173,17 +175,8 @@ def _trust(played: Rehearsal, facts: Facts, bounds: Mapping[str, float]) -> Iter
         yield Finding(
             "the oracle", *rate[:3], passed=rate.high >= bounds["least oracle"], note=note
         )
-    if "shared" in facts:
-        rate = facts["shared"]
-        remedy = "Leave them out: on these an evaluation measures what was learned by heart."
-        yield Finding(
-            "held-out tasks that are training tasks",
-            rate.figure,
-            bound=0,
-            passed=not rate.figure,
-            note=f"of {rate.number}",
-            remedy=remedy if rate.figure else "",
-        )
+    found = overlap(played.runner.environment, {"train": played.train, "heldout": played.heldout})
+    yield replace(found, remedy="" if found.passed is not False else found.remedy)
 
 
 def _ceiling(agreement: float) -> float:
