@@ -17,6 +17,7 @@ from cluster_tests.learners.comparing import (
     row_by_row,
 )
 from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import algorithm_names, row_of
 from turnwise.config import Recipe
 from turnwise.learning.credits import Credits
@@ -60,7 +61,14 @@ def test_neither_split_nor_padding_nor_ranks_change_a_gradient(
     assert_same_updates(one, bench.pair(recipe)[1], [groups])
 
 
-DIFFERENT = {for_a_learner(row_of(name)): name for name in algorithm_names()}.values()
+OF_ONE_PROCESS = {
+    Requirement.SAMPLER,
+    Requirement.REPLAY,
+    Requirement.WORLD_MODEL,
+    Requirement.ACCEPTANCE,
+}
+ROWS = [row for row in map(row_of, algorithm_names()) if not row.needs & OF_ONE_PROCESS]
+DIFFERENT = {for_a_learner(row): row.name for row in ROWS}.values()
 
 
 @pytest.mark.slow
@@ -68,7 +76,8 @@ DIFFERENT = {for_a_learner(row_of(name)): name for name in algorithm_names()}.va
 def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(bench: Bench, name: str) -> None:
     """Objective, denominators, clip, correction, filter on tokens, other losses; of rows that have
     all of these in common, one. Of advantages, which are estimated before ranks are asked for
-    anything, each token has some. A self-teacher's loss is left out here."""
+    anything, each token has some. A self-teacher's loss is left out here, and so are rows that one
+    process alone learns by."""
     recipe = named(bench.recipe("qwen3", {"name": "grpo"}), name)
     one, two = bench.pair(recipe)
     groups, generator = bench.groups(REWARDS), np.random.default_rng(3)
