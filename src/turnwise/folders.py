@@ -8,8 +8,6 @@ def cache_folder() -> Path:
     """The folder of everything that can be made again: `$TURNWISE_CACHE`,
     `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`. It need not exist, and can be deleted at any
     time."""
-    own = os.environ.get("TURNWISE_CACHE")
-    if own:
+    if own := os.environ.get("TURNWISE_CACHE"):
         return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "turnwise"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turnwise"

@@ -99,8 +99,8 @@ class Wing:
     takes it, or a typer application for several."""
     parts: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
     """Parts that a recipe names, by kind ("environment") and name: `package.module:Name`, and a
-    line about it. A `first_check` is by what it is of ("engine.vllm"): a function from a recipe
-    that raises ConfigError, before a model library is imported, for what is missing."""
+    line about it. A `first_check` is by its choice or section ("engine.vllm", "agent"): a function
+    of a recipe that raises ConfigError for what is missing, before a model library is imported."""
     reward_parts: Sequence[str] = ()
     """Modules that declare parts of rewards (`turnwise.reward_part`)."""
     claims: str = ""

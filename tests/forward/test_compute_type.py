@@ -124,15 +124,26 @@ def test_a_card_without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     card = torch.device("cuda")
     chosen = choose_compute_type(Sized(), "auto", card)
     assert (chosen.name, chosen.why) == ("float32", "An Old Card has no bfloat16")
-    with pytest.raises(ConfigError, match="which An Old Card does not have: leave it out"):
+    with pytest.raises(ConfigError, match="which An Old Card lacks: leave it out"):
         choose_compute_type(Sized(), "bfloat16", card)
 
 
-def test_a_slow_type_that_is_forced_is_said(cache: Path) -> None:
-    kept(cache, 0.01)
-    chosen = choose_compute_type(Sized(), "bfloat16", CPU)
-    assert chosen.name == "bfloat16"
-    assert chosen.why.endswith("it is 100 times as slow here: float32 is faster")
+@pytest.mark.parametrize(
+    ("gain", "parameters", "name", "said"),
+    [
+        (0.01, 10**6, "bfloat16", "says; it is 100 times as slow here: float32 is faster"),
+        (4.0, 10**9, "float32", "as the recipe says; bfloat16 is 4.0 times as fast here"),
+        (1.1, 10**9, "float32", "as the recipe says"),
+        (4.0, 10**6, "float32", "fewer than 20M parameters"),
+    ],
+)
+def test_a_slow_type_that_is_forced_is_said(
+    cache: Path, gain: float, parameters: int, name: str, said: str
+) -> None:
+    kept(cache, gain)
+    chosen = choose_compute_type(Sized(parameters), name, CPU)
+    assert chosen.name == name
+    assert chosen.why.endswith(said)
 
 
 def test_weights_in_bfloat16_are_computed_in_it(cache: Path) -> None:

@@ -40,6 +40,9 @@ class Bare(Own):
     def tasks(self, split):
         return [{"id": "one"}]
 
+def run(task, model):
+    return None
+
 class Known(Own):
     def tasks(self, split):
         return super().tasks("train")
@@ -67,10 +70,19 @@ MISTAKES = {
     "evaluation.during_rl={{every=1,tasks=2}}": "have no task in common, and there are 3",
     "rollout.max_tokens=5000": "rollout.max_tokens is 5000, but the model's context is 1024",
     "model.name=/nowhere": "model /nowhere: there is no such folder",
+    "evaluation.base=/nowhere": "model /nowhere: there is no such folder",
 }
 OF_WINGS = {
     "algorithms": {"algorithm.name=tree_grpo": "no snapshot() and restore()"},
     "environments": {"scaffold.name=native": "has no chat template"},
+    "gateway": {
+        "agent={file}:nobody": "unknown function 'nobody'",
+        'agent={{command=["nowhere"]}}': "there is no program 'nowhere'",
+        "agent={file}:run agent.roles.a.policy=trained "
+        'agent.roles.b.policy={{kind="frozen",checkpoint="/nowhere"}}': (
+            "agent.roles.b.policy.checkpoint /nowhere: there is no such folder"
+        ),
+    },
     "vllm": {"engine=vllm engine.servers.python=/nowhere": "/nowhere cannot be run"},
 }
 SCRIPT = """

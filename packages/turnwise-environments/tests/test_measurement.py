@@ -12,7 +12,7 @@ from environment_playing import module
 from turnwise.config import check_recipe
 from turnwise.environments.random_actions import random_script, random_value
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Task
@@ -55,6 +55,14 @@ class Counter(Environment):
         return [call] * task.secret["n"] + [Action("", answer="done")]
     def snapshot(self): return json.dumps(self.total).encode()
     def restore(self, state): self.total = json.loads(state)
+
+class Wordy(Counter):
+    def reset(self, task, seed):
+        return task.prompt
+
+class Silent(Counter):
+    def step(self, action):
+        pass
 
 class Printing(Counter):
     @tool
@@ -118,6 +126,12 @@ def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
     found = {key for key in ("deterministic", "snapshot", "concurrent") if not getattr(row, key)}
     assert found == {defect}
     assert row.oracle == 1.0
+
+
+@pytest.mark.parametrize(("name", "method"), [("Wordy", "reset"), ("Silent", "step")])
+def test_a_method_that_returns_something_else_is_named(own: Path, name: str, method: str) -> None:
+    with pytest.raises(DataError, match=f"{name}.{method} returned .*: return "):
+        measure(f"{own}:{name}", {}, COMPARED)
 
 
 @pytest.mark.long

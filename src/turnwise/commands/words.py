@@ -21,8 +21,7 @@ def words_text(row: Mapping[str, Any], styles: Mapping[Source, str]) -> Text:
         calls = [f"{call['name']}({json.dumps(call['arguments'])})" for call in action["calls"]]
         said = "\n".join(filter(None, [action["text"], *calls]))
         text.append(visible(f"«{said}»\n"), styles[Source.MODEL])
-        shown = step["observation"] if step is not None else None
-        if shown is not None:
+        if step is not None and (shown := step["observation"]) is not None:
             content, source = shown
             text.append(visible(f"{content}\n"), styles[Source(source)])
     return text

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from turnwise.config.section import Choice, Section
+from turnwise.config.section import IS_MODEL, Choice, Section
 from turnwise.conflicts import Claim, Need
 
 
@@ -193,7 +193,7 @@ class EvaluationConfig(Section):
     beside pass@k; empty for none."""
     temperature: float = Field(0.0, ge=0)
     """The temperature of evaluations: see `rollout.temperature`."""
-    base: bool | str = False
+    base: Annotated[bool | str, IS_MODEL] = False
     """Evaluate the weights that the run begins with, too, before the cold start; or, given the name
     of a model, that one: what a cold start of an earlier run, with which this one begins, was made
     of. It has the same tokenizer."""

@@ -51,7 +51,7 @@ class Section(BaseModel):
                 changes[name] = {key: one.with_texts(mark, change) for key, one in value.items()}
             elif mark in field.metadata and isinstance(value, dict):
                 changes[name] = {key: change(one) for key, one in value.items()}
-            elif mark in field.metadata:
+            elif mark in field.metadata and isinstance(value, str):
                 changes[name] = change(value)
             elif isinstance(value, tuple) and mark in _marks_of_entries(field):
                 changes[name] = tuple(map(change, value))

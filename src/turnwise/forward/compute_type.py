@@ -58,19 +58,15 @@ def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeT
                 "model.dtype=float32, or leave learning.compute_dtype out"
             )
         return ComputeType(own, f"the weights' own type{_warning(base, device)}")
-    if asked == "float32":
-        return ComputeType(asked, "as the recipe says")
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        if asked == "auto":
-            return ComputeType("float32", f"{torch.cuda.get_device_name(device)} has no bfloat16")
-        raise ConfigError(
-            f"learning.compute_dtype is bfloat16, which {torch.cuda.get_device_name(device)} does "
-            "not have: leave it out"
-        )
-    if asked == "bfloat16":
-        return ComputeType(asked, f"as the recipe says{_warning(base, device)}")
-    if base.num_parameters() < SMALL:
+    if asked != "bfloat16" and base.num_parameters() < SMALL:
         return ComputeType("float32", f"the model has fewer than {SMALL / 1e6:.0f}M parameters")
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        card = torch.cuda.get_device_name(device)
+        if asked != "bfloat16":
+            return ComputeType("float32", f"{card} has no bfloat16")
+        raise ConfigError(f"learning.compute_dtype is bfloat16, which {card} lacks: leave it out")
+    if asked != "auto":
+        return ComputeType(asked, f"as the recipe says{_warning(base, device, asked)}")
     gain, note = speed_of_bfloat16(base, device)
     told = f"bfloat16 is {_times(gain)} here{note}"
     if gain < FASTER:
@@ -111,9 +107,8 @@ def _measured(width: int, inner: int, device: torch.device) -> float:
     while seconds < LONG and rows < MOST:
         rows *= 4
         tries = [[_seconds(rows, weights, lower) for _ in range(2)] for lower in (False, True)]
-        exact, rounded = map(
-            min, tries
-        )  # the first try gets it warm, or a neighbour interrupts one
+        # The first try gets it warm, or a neighbour interrupts one.
+        exact, rounded = map(min, tries)
         # Where bfloat16 is emulated, more trials would take seconds to confirm what is plain.
         if rounded > max(LONG, CLEAR * exact):
             return exact / rounded
@@ -148,9 +143,11 @@ def _distance(model: Any) -> float:
     return float((exact - rounded).abs().mean())
 
 
-def _warning(base: Any, device: torch.device) -> str:
-    """Say how much slower bfloat16 is than float32; nothing where it is not."""
+def _warning(base: Any, device: torch.device, taken: str = "bfloat16") -> str:
+    """Say how much slower a type is than the other one; nothing where it is not."""
     gain, _ = speed_of_bfloat16(base, device)
+    if taken == "float32":
+        return f"; bfloat16 is {_times(gain)} here" if gain >= FASTER else ""
     return "" if gain >= 1 else f"; it is {_times(gain)} here: float32 is faster"
 
 

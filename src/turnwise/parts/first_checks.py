@@ -11,6 +11,7 @@ from pathlib import Path
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
+from turnwise.config.section import IS_MODEL
 from turnwise.conflicts import check
 from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.base import Environment, Split
@@ -41,8 +42,7 @@ class Known:
     algorithm: Algorithm
     environment: Environment
     reward: Reward | None
-    """The reward in place of the environment's own; of parts that models measure it has the
-    ranges."""
+    """The reward in place of the environment's own; of parts that models measure, with ranges."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def known_of(recipe: Recipe) -> Known:
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
     # What wings know of a choice of theirs, such as whether this machine has what it needs.
-    chosen = {f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}"}
+    own = f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}"
+    chosen = {*own, *recipe.added()}
     for name in chosen & wings().parts("first_check").keys():
         wings().part("first_check", name)(recipe)
     check_scaffold(recipe.scaffold)
@@ -99,7 +100,10 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     Raises ConfigError or DataError, in one line, for whatever of it is wrong.
     """
     algorithm = algorithm_of(recipe, fresh)
-    check_model(recipe.model, recipe.rollout.max_tokens)
+    named = dict[str, str]()
+    recipe.with_texts(IS_MODEL, lambda name: named.setdefault(name, name))
+    for name in named:  # the policy's, a teacher's, that of `evaluation.base`
+        check_model(recipe.model.model_copy(update={"name": name}), recipe.rollout.max_tokens)
     known = _known(recipe, algorithm)
     environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates

@@ -172,10 +172,12 @@ async def played(prototype: Environment, task: Task, script: Sequence[Action]) -
     play = Play(Trajectory(task, "measured", 0, derive("measured", task.id)))
     try:
         prompt = await environment.reset(task.public(), play.trajectory.seed)
+        _check_kind(prompt, Observation, environment, "reset")
         play.trajectory = replace(play.trajectory, first=prompt)
         play.seen.append(prompt.content)
         for action in script[:MOST_STEPS]:
             step = await environment.step(action)
+            _check_kind(step, Step, environment, "step")
             _record(play, action, step)
             if step.done or step.abort:
                 break
@@ -183,6 +185,12 @@ async def played(prototype: Environment, task: Task, script: Sequence[Action]) -
     finally:
         await environment.close()
     return play
+
+
+def _check_kind(found: object, kind: type, environment: Environment, method: str) -> None:
+    if not isinstance(found, kind):
+        own = f"{type(environment).__name__}.{method}"
+        raise DataError(f"{own} returned {found!r:.40}: return {kind.__name__}(…)")
 
 
 def fingerprint(environment: Environment) -> str:

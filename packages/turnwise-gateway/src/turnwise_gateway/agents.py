@@ -3,12 +3,14 @@
 import asyncio
 import inspect
 import math
+import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from turnwise.config import Recipe
 from turnwise.errors import ConfigError, located
 from turnwise.interrupt import calls_user_code
 from turnwise.registry import load_function
@@ -23,7 +25,14 @@ from turnwise_gateway.remote import RemotePlayer
 from turnwise_gateway.requests import RefusedError
 from turnwise_gateway.sandboxed import SandboxedPlayer
 from turnwise_gateway.session import MODEL, Session
-from turnwise_gateway.settings import AnyAgentConfig, FunctionAgent, RemoteAgent
+from turnwise_gateway.settings import (
+    AgentConfig,
+    AnyAgentConfig,
+    CommandAgent,
+    FrozenPolicy,
+    FunctionAgent,
+    RemoteAgent,
+)
 
 RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 """Runs one of the environment's tools, by its name, with arguments."""
@@ -100,6 +109,24 @@ def make_agent(config: AnyAgentConfig) -> Agent:
     if config.sandbox is not None:
         return SandboxedPlayer(config.command, config.sandbox)
     return CommandPlayer(config.command)
+
+
+def check_agent(recipe: Recipe) -> None:
+    """Raise ConfigError for an agent that is not there: a function, a program, a sandbox, or a
+    checkpoint of one of its roles."""
+    config = recipe.find(AgentConfig)
+    if config is None:
+        return
+    make_agent(cast(AnyAgentConfig, config))
+    for name, role in config.roles.items():
+        if isinstance(role.policy, FrozenPolicy) and not Path(role.policy.checkpoint).is_dir():
+            where = f"agent.roles.{name}.policy.checkpoint {role.policy.checkpoint}"
+            raise ConfigError(f"{where}: there is no such folder")
+    if isinstance(config, CommandAgent) and config.sandbox is None:
+        program = config.command[0]
+        # One with a slash may lie in the folder of an episode.
+        if "/" not in program and shutil.which(program) is None:
+            raise ConfigError(f"agent.command: there is no program {program!r} (PATH)")
 
 
 class FunctionPlayer:

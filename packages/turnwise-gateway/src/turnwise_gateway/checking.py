@@ -21,6 +21,7 @@ from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.settings import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 
 if TYPE_CHECKING:
+    from turnwise.parts.first_checks import Known
     from turnwise.storage.audits import Finding
 
 app = typer.Typer(help="Agents of your own, which talk to the policy.", no_args_is_help=True)
@@ -68,7 +69,7 @@ def check(
     """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
     and where they part, which sampled tokens would be trained, and what had no bearing. The exit
     code is 1 where the agent raised, or the episode has no grade."""
-    from turnwise.parts.first_checks import configure
+    from turnwise.parts.first_checks import configure, known_of
     from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
 
@@ -76,8 +77,9 @@ def check(
     loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
     if loaded.find(AgentConfig) is None:
         raise ConfigError("give the agent after --, as in: turnwise agent check -- node agent.mjs")
+    known = known_of(loaded)  # before a model library is imported
     configure(loaded)
-    found = asyncio.run(_check(loaded, task))
+    found = asyncio.run(_check(loaded, known, task))
     if folder is not None:
         title = f"The agent, on the held-out task {task}"
         write_audit(folder, f"agent-{task}", title, _findings(found))
@@ -114,12 +116,12 @@ def _agent(command: list[str]) -> list[str]:
     return [f"agent={json.dumps(command)}"]
 
 
-async def _check(recipe: Recipe, number: int) -> Check:
+async def _check(recipe: Recipe, known: "Known", number: int) -> Check:
     from turnwise.parts.components import build_components
     from turnwise.rollout.runner import new_member
     from turnwise_gateway.agent_episode import AgentEpisode
 
-    parts = build_components(recipe)
+    parts = build_components(recipe, known=known)
     try:
         tasks = parts.environment.tasks("heldout")
         if number >= len(tasks):

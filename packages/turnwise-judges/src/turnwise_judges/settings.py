@@ -305,6 +305,9 @@ class PreferencesConfig(WingSection):
     def check_new_run(self, folder: Path) -> None:
         if self.steps and self.file:
             check_sources("preferences.file", [self.file], folder)
+            from turnwise_judges.reward_model.data import check_pairs
+
+            check_pairs(Path(self.file))
 
     def claims(self) -> Iterator[Claim]:
         if self.steps:

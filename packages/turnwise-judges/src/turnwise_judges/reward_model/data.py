@@ -96,8 +96,16 @@ def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
 def read_pairs(file: Path, scaffold: Scaffold) -> list[tuple[Tokens, Tokens]]:
     """The better and the worse episode of each line of a file. Raises DataError, with file and
     line, for a line that is no pair, and for a file without any."""
-    values = _read("preferences.file", file)
-    found = [_pair(value, scaffold, place) for place, value in values]
+    return [_pair(value, scaffold, place) for place, value in check_pairs(file)]
+
+
+def check_pairs(file: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """The lines of a file of pairs, each with its place. Raises DataError as `read_pairs` does,
+    but for what a scaffold cannot write."""
+    found = list(_read("preferences.file", file))
+    for place, value in found:
+        for name in ("chosen", "rejected"):
+            _messages(value, name, place)
     if not found:
         raise DataError(f"preferences.file: {file} has no pair")
     return found
