@@ -4,7 +4,9 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +22,7 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.decision import Verdict as Advice
+from turnwise_trust.preflight.keeping import folder_of, keep, kept
 from turnwise_trust.preflight.rehearsal import Rehearsal, Wave, play, rehearsal
 from turnwise_trust.preflight.report import page_of
 from turnwise_trust.preflight.updating import Update
@@ -294,6 +297,35 @@ def test_what_was_played_before_it_is_stopped_is_kept():
         return await playing
 
     assert [len(wave.groups) for wave in asyncio.run(work())] == [2]
+
+
+def test_a_preflight_goes_on_with_the_waves_of_its_folder(tmp_path: Path):
+    environment, played = Looking(), list[str]()
+    recipe, tasks = recipe_of(), environment.tasks("train")
+
+    def policy(session: str, prompt: list[int]) -> list[int]:
+        played.append(session)
+        return encode(RIGHT)
+
+    def go_on(most: int) -> list[Wave]:
+        folder = folder_of(tmp_path / "kept", recipe, None)
+        before, runner = kept(folder, tasks), rolling(environment, policy, recipe.rollout)
+        work = play(recipe, runner, tasks, 60, most, before, partial(keep, folder))
+        return asyncio.run(work)
+
+    first = go_on(2)
+    count = len(played)
+    both = go_on(4)
+    assert len(played) == 2 * count
+    names = [group.id for wave in both for group in wave.groups]
+    assert names[:2] == [group.id for group in first[0].groups]
+    assert len({*names}) == 4
+    again = both[0].groups[0].trajectories[0]
+    assert again.task.secret == {"answers": ["yes"]}
+    assert again.reward == first[0].groups[0].trajectories[0].reward == 1
+    assert len(again.tokens) == len(first[0].groups[0].trajectories[0].tokens) > 0
+    with pytest.raises(ConfigError, match="another recipe"):
+        folder_of(tmp_path / "kept", recipe, Path("weights"))
 
 
 def test_noise_of_the_verifier_leaves_a_perfect_policy_less():

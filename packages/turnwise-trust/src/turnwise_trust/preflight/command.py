@@ -27,6 +27,10 @@ def preflight(
     effect: Annotated[
         float, typer.Option(min=0.1, max=50, help="Points that evaluations are to show.")
     ] = 5,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Keep the episodes in this folder; a preflight that it holds goes on."),
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the page, as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +45,7 @@ def preflight(
     display = terminal_display()
     policy = None if run is None else Path(recipe)
     with redirect_stdout(sys.stderr):  # what the environment prints is not the page
-        found = examined(loaded, policy, display, seconds, groups, effect)
+        found = examined(loaded, policy, display, seconds, groups, effect, keep)
     found.tell(page, as_json)
     if not found.verdict.startswith(tuple(f"{one}:" for one in GO)):
         raise typer.Exit(1)
@@ -54,9 +58,11 @@ def examined(
     seconds: float,
     most: int,
     effect: float,
+    keep: Path | None = None,
 ) -> "Page":
-    """Play, measure and decide. `policy` is a run's folder or a checkpoint; `effect` in points.
-    Raises ConfigError or DataError for a recipe that cannot work or has no tasks."""
+    """Play, measure and decide. `policy` is a run's folder or a checkpoint; `effect` in points;
+    `keep` the folder of a preflight that goes on. Raises ConfigError or DataError for a recipe
+    that cannot work or has no tasks."""
     from turnwise import event_loop
     from turnwise.errors import DataError
     from turnwise.evaluation.policies import checkpoint_of
@@ -75,6 +81,7 @@ def examined(
     from turnwise.parts.components import build_components
     from turnwise.parts.resources import resources_of
     from turnwise.rollout.order import RolloutSchedule
+    from turnwise_trust.preflight import keeping
     from turnwise_trust.preflight.rehearsal import play, rehearsal
     from turnwise_trust.preflight.report import page_of
     from turnwise_trust.preflight.updating import measure_update
@@ -84,15 +91,22 @@ def examined(
     with resources_of(recipe.model_copy(update=alone), None) as resources:
         parts = build_components(recipe, weights, None, resources, known)
         limits = RolloutSchedule(recipe.rollout).limits(0)
+        folder = None if keep is None else keeping.folder_of(keep, recipe, weights)
+        before = [] if folder is None else keeping.kept(folder, train)
         until = f"stops after {seconds:g} s"
         runner = parts.runner(limits, progress=lambda _: display.advance(until))
+
+        def new(wave: "Wave") -> None:
+            if folder is not None:
+                keeping.keep(folder, wave)
 
         async def work() -> "list[Wave]":
             try:
                 await parts.check()
                 await parts.freeze()
-                display.phase("episodes", most * recipe.train.group_size)
-                return await play(recipe, runner, train, seconds, most)
+                done = sum(len(wave.groups) for wave in before)
+                display.phase("episodes", max(most - done, 0) * recipe.train.group_size)
+                return await play(recipe, runner, train, seconds, most, before, new)
             finally:
                 await parts.stop()
 

@@ -6,7 +6,7 @@ Groups are those with which training begins: its tasks in its order, its group s
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.config import Recipe, RolloutConfig
@@ -74,22 +74,32 @@ class Rehearsal:
 
 
 async def play(
-    recipe: Recipe, runner: RolloutRunner, tasks: Sequence[Task], seconds: float, most: int
+    recipe: Recipe,
+    runner: RolloutRunner,
+    tasks: Sequence[Task],
+    seconds: float,
+    most: int,
+    before: Sequence[Wave] = (),
+    keep: Callable[[Wave], None] = lambda wave: None,
 ) -> list[Wave]:
     """Play at most `most` groups of training tasks, in waves of a step's size, as long as the next
     wave is likely to end within `seconds`, or until it is cancelled after the first wave. Ungraded
-    episodes stay in. Raises ConfigError where not even the first wave ends."""
+    episodes stay in. Waves that were played `before` are part of it; each new one is given to
+    `keep`. Raises ConfigError where not even the first wave ends."""
     # A preflight counts the ungraded, where a run would stop.
     runner = replace(runner, limits=runner.limits.model_copy(update={"max_ungraded_share": 1.0}))
     size, seed = recipe.train.group_size, recipe.seed
     planned = new_groups(tasks_of_step(tasks, 0, most, seed), size, seed, "preflight")
+    done = {group.id for wave in before for group in wave.groups}
+    planned = [group for group in planned if group.id not in done]
     end = time.monotonic() + seconds
-    waves: list[Wave] = []
+    waves = [*before]
     wanted = FIRST_WAVE
     while planned and wanted:
         try:
             async with asyncio.timeout(None if waves else seconds):
                 waves.append(await _wave(runner, planned[:wanted]))
+            keep(waves[-1])
         except TimeoutError:
             raise ConfigError(
                 f"{size * len(planned[:wanted])} episodes did not end within {seconds:g} seconds: "
