@@ -11,6 +11,8 @@ from turnwise.types import ToolCall, encodable
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["stop", "calls", "length"]
 Key = tuple[Any, ...]
+MOST_SAID, MOST_NAMED = 2_000, 200
+"""Characters of a refusal's reason, and of the field that it names."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class RefusedError(Exception):
         self, message: str, status: int = 400, field: str = "", kind: str = "invalid_request_error"
     ) -> None:
         super().__init__(message)
-        self.message, self.field = encodable(message), encodable(field)
+        # It is kept with the episode, and the agent may have written megabytes of it.
+        self.message, self.field = encodable(message)[:MOST_SAID], encodable(field)[:MOST_NAMED]
         self.status, self.kind = status, kind
 
 

@@ -1,6 +1,7 @@
 """What one agent sends to stop or stall a run is refused in bounded time, and the run goes on."""
 
 import asyncio
+import base64
 import json
 import socket
 import time
@@ -61,6 +62,25 @@ async def test_a_request_that_would_end_or_stall_a_run_is_refused(name: str) -> 
         assert time.monotonic() - begun < 5
         assert at.session.bug is None
         assert (await at.post()).is_success
+
+
+HEADER = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (60_000).to_bytes(4, "big") * 2
+BOMB = {"url": "data:image/png;base64," + base64.b64encode(HEADER).decode()}
+
+
+async def test_an_image_of_too_many_pixels_and_a_name_of_a_megabyte_are_refused_shortly() -> None:
+    shown = {"role": "user", "content": [{"type": "image_url", "image_url": BOMB}]}
+    async with served() as at:
+        for body, said in (
+            ({"model": "policy", "messages": [shown]}, "pixels"),
+            (QUESTION | {"x" * 1_000_000: 1}, "xxx"),
+        ):
+            answer = await at.post(json=body)
+            assert (answer.status_code, said in answer.text) == (400, True)
+            assert len(answer.text) < 5_000
+        await at.gateway.close(at.address)
+        _, _, capture = at.session.record()
+        assert max(map(len, capture.refused)) < 1_000
 
 
 LONG = "x" * 100_000
@@ -124,7 +144,8 @@ async def test_others_are_served_while_a_long_prompt_is_rendered(method: str) ->
 
 @pytest.mark.long
 async def test_others_are_served_while_a_large_body_is_read() -> None:
-    content = json.dumps(QUESTION | {"tools": TOOLS * 2})
+    parts = [{"type": "text", "text": "word"}] * 150_000
+    content = json.dumps(QUESTION | {"messages": [{"role": "user", "content": parts}]})
     async with served() as at:
         asking = asyncio.create_task(at.post(json=None, content=content))
         served_meanwhile = 0

@@ -8,11 +8,14 @@ from typing import Any
 
 from turnwise.strict_json import DECODER
 from turnwise.types import encodable
-from turnwise_gateway.bounds import check_depth
+from turnwise_gateway.bounds import MOST_MESSAGES, MOST_TOOLS, check_depth
 from turnwise_gateway.requests import RefusedError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_URL = "data:image/png;base64,"
+MOST = {"tools": MOST_TOOLS, "messages": MOST_MESSAGES}
+MOST_PIXELS = 1 << 25
+"""More than any model reads of an image."""
 
 
 class Fields:
@@ -97,6 +100,8 @@ class Fields:
         value = self._left.pop(name, [])
         if not isinstance(value, list):
             raise self.refused(name, "must be a list")
+        if len(value) > MOST.get(name, len(value)):  # before each of them is read
+            raise self.refused(name, f"{len(value)} are more than {MOST[name]}")
         return [self._child(one, f"{name}[{number}]") for number, one in enumerate(value)]
 
     def text_or_object(self, name: str, default: str) -> "str | Fields":
@@ -137,6 +142,10 @@ class Fields:
             raise self.refused(name, "is not base64") from None
         if not image.startswith(PNG):
             raise self.refused(name, "is not a PNG image")
+        # Its header's width and height: half a megabyte may be an image of a gigabyte.
+        pixels = int.from_bytes(image[16:20], "big") * int.from_bytes(image[20:24], "big")
+        if pixels > MOST_PIXELS:
+            raise self.refused(name, f"has more than {MOST_PIXELS} pixels")
         return image
 
     def png_url(self, name: str) -> bytes:
