@@ -65,7 +65,7 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     shell("train", recipe, "--run", run, "--overwrite", "algorithm.name=echo")
     legend = " ".join(shell("show", run, "--step", "1").out.split())
     assert "masked in the policy loss" in legend
-    assert "observation_coefficient = 0.1" in legend
+    assert "observation_coefficient = 0.05" in legend
     assert (
         "did you mean 'evaluation-trained'"
         in shell("show", run, "--step", "evaluation-traind", code=2).err
@@ -78,7 +78,7 @@ def test_algorithms(shell: Shell) -> None:
     rows = {row["name"]: row for row in shell("algorithms", "--json").json}
     assert rows["dapo"]["numbers"] == {"clip_high": 0.28}
     assert rows["ppo"]["needs"] == ["critic"]
-    assert rows["echo"]["observation_coefficient"] == 0.1
+    assert rows["echo"]["observation_coefficient"] == 0.05
     assert shell("algorithms", "vapo", "--json").json["success_coefficient"] == 0.1
     dapo = shell("algorithms", "dapo", "--json")
     assert "Infinity" not in dapo.out

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tests import small_runs
+from tests.learning.building import make_groups
 from tests.rollout.playing import TOKENIZER, encode
 from turnwise.commands.results import report_tables
 from turnwise.commands.terminal import (
@@ -19,6 +20,7 @@ from turnwise.commands.terminal import (
 from turnwise.config import check_recipe
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
 
 SHORT = """
@@ -46,6 +48,19 @@ def test_a_run_without_evaluations_has_no_tables() -> None:
 )
 def test_what_is_shown_is_the_agent_and_no_sabotaged_one(names: list[str], chosen: str) -> None:
     assert default_file(names) == chosen
+
+
+@pytest.mark.wing("algorithms")
+def test_a_loss_on_observations_is_told(tmp_path: Path) -> None:
+    folder, console = RunFolder.new(tmp_path / "run"), Console(record=True, width=300)
+    algorithm = {"name": "paw"}
+    recipe = {"name": "x", "environment": {"name": "search"}, "algorithm": algorithm}
+    folder.begin(check_recipe(recipe, "test"))
+    TOKENIZER.save_pretrained(folder.tokenizer)
+    folder.write_trajectories("step-000001", make_groups([[1.0]]))
+    rows = read_rows(folder.trajectory_file("step-000001"))
+    show_rows(console, folder.path, "step-000001", rows)
+    assert "are predicted in a loss of their own (observed_clip)" in console.export_text()
 
 
 def test_the_other_files_are_listed(tmp_path: Path) -> None:

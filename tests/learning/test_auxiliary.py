@@ -101,7 +101,7 @@ def test_metrics_are_means_over_all_tokens_of_all_updates() -> None:
 def test_they_are_off_unless_asked_for() -> None:
     metrics = update(learner(grpo()), make_groups(REWARDS), MIXED).metrics
     assert not [name for name in metrics if name.startswith("auxiliary")]
-    assert make_algorithm("echo", {}).observation_coefficient == 0.1
+    assert make_algorithm("echo", {}).observation_coefficient == 0.05
     assert make_algorithm("vapo", {}).success_coefficient == 0.1
 
 

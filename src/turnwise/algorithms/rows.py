@@ -106,7 +106,12 @@ ALGORITHMS: dict[str, Algorithm] = {
             entropy_coefficient=0.001,
             numbers={"clip_high": 0.28},
         ),
-        Algorithm("echo", "GRPO and predicted observations", observation_coefficient=0.1),
+        Algorithm(
+            "echo",
+            "arXiv 2605.24517",
+            observation_coefficient=0.05,
+            differs="every observed token counts the same, where there every sequence does",
+        ),
         Algorithm("turn_rloo", "RLOO over turns", estimator="turn_rloo", aggregation=PLAIN_SUM),
         Algorithm(
             "ppo",

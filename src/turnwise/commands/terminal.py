@@ -17,7 +17,7 @@ from rich.text import Text
 from tokenizers import Tokenizer
 
 from turnwise.algorithms.algorithm import COEFFICIENTS
-from turnwise.algorithms.parts import PARTS
+from turnwise.algorithms.parts import PARTS, Requirement
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.commands.words import words_text
 from turnwise.config import Recipe
@@ -165,10 +165,11 @@ def _legend(name: str, recipe: Recipe) -> Text:
         consequence = "; nothing of an evaluation is trained."
     elif not recipe.learning.mask_observations and name != "demonstrations":
         consequence = ": trained, and so are observations (learning.mask_observations=false)."
-    elif coefficient and name.startswith("step-"):
+    elif name.startswith("step-") and (coefficient or Requirement.WORLD_MODEL in algorithm.needs):
+        by = f"observation_coefficient = {coefficient:g}" if coefficient else algorithm.objective
         consequence = (
             ": trained. All other tokens are masked in the policy loss; observations are predicted "
-            f"in a loss of their own (observation_coefficient = {coefficient:g})."
+            f"in a loss of their own ({by})."
         )
     else:
         consequence = ": trained. All other tokens are masked."
