@@ -1,4 +1,4 @@
-"""The rooms of the studies gigpo and agent_rlvr, and their demonstrations."""
+"""The rooms of the studies gigpo, agent_rlvr and hero, and their demonstrations."""
 
 import sys
 
@@ -54,6 +54,40 @@ def test_after_a_trap_a_demonstration_follows_the_hint() -> None:
         assert all(
             sign in hint.content for hint in hints for sign in play.trajectory.task.data["signs"]
         )
+
+
+@pytest.mark.wing("algorithms")
+def test_at_a_lock_an_error_names_the_door_and_the_walk_is_lost() -> None:
+    from turnwise_studies.shipped import hero
+
+    locks = hero.Locks(count=40)
+    task = locks.tasks("heldout")[0]
+    right = list(task.data["doors"])
+    wrong = next(door for door in hero.DOORS if door != right[0])
+    scripts = [[gigpo.going(door) for door in doors] for doors in (right, [wrong, *right])]
+    good, bad = (play.trajectory for play in played_all(locks, [task, task], scripts))
+    assert (good.reward, bad.reward, len(bad.turns)) == (1.0, 0.0, 4)
+    (result,) = bad.turns[0].step.results
+    assert (result.ok, result.content) == (False, f"Error: {task.data['signs'][0]}: {right[0]}")
+
+
+@pytest.mark.wing("algorithms")
+def test_errors_retold_are_followed_in_demonstrations() -> None:
+    from turnwise_studies.shipped import hero
+
+    locks = hero.Locks(count=40, retold=True)
+    tasks = all_tasks(locks)
+    scripts = [list(locks.oracle(task)) for task in tasks]
+    pairs = zip(scripts, scripts[::-1], strict=True)
+    plays = played_all(locks, tasks, [hero.trying(*pair) for pair in pairs])
+    turns = [turn for play in plays for turn in play.trajectory.turns]
+    wrong = [turn for turn in turns if not turn.step.results[0].ok]
+    assert len(turns) - len(wrong) == 6 * len(tasks)
+    assert all(turn.step.observation.content.startswith(hero.SAID[0]) for turn in wrong)
+    assert 0.6 < len(wrong) / (3 * len(tasks)) < 0.9
+    for play in plays:
+        shown = [turn.step.observation.content for turn in play.trajectory.turns]
+        assert (shown[-4], shown[-1]) == ("Now the task from the beginning.", "Out.")
 
 
 def test_without_the_games_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
