@@ -51,7 +51,7 @@ class Locks(Rooms):
         return "Out."
 
     async def step(self, action: Action) -> Step:
-        """Move; a wrong door is told as the feedback teacher is told of it, if `retold`."""
+        """Move; with `retold` an error comes in the words in which a feedback teacher reads it."""
         step = await super().step(action)
         if not self.retold or all(result.ok for result in step.results):
             return step
