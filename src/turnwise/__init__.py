@@ -7,11 +7,9 @@ a function needs one.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False  # `typing` takes longer to import than all else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from turnwise.api import (
         build,
         close,
@@ -120,7 +118,7 @@ SEAMS = (
 """Modules that parts of one's own build on: what they have is kept, as the public names are."""
 
 
-def __getattr__(name: str) -> "Any":
+def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'turnwise' has no attribute {name!r}")
     found = getattr(import_module(f"turnwise.{_MODULES[name]}"), name)

@@ -57,6 +57,12 @@ def test_a_method_that_nothing_waits_for_is_refused_as_async() -> None:
         type("Mine", (Environment,), {"oracle": oracle})
 
 
+def test_a_method_that_takes_other_arguments_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Mine\.reset has to take \(self, task, seed\)"):
+        type("Mine", (Environment,), {"reset": lambda self, task: Observation(task.prompt)})
+    type("Mine", (Environment,), {"reset": lambda self, *given: Observation("")})
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [

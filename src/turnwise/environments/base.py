@@ -137,8 +137,10 @@ class Environment:
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Make plain methods awaitable where they are awaited, and have its tasks checked. Raises
-        ConfigError for an `async def` where nothing waits."""
+        ConfigError for an `async def` where nothing waits, and for other arguments than here."""
         super().__init_subclass__(**options)
+        for name in (*AWAITED, *CALLED):
+            _check_arguments(cls, name)
         for name in AWAITED:
             found = inspect.getattr_static(cls, name)
             if inspect.isfunction(found) and not inspect.iscoroutinefunction(found):
@@ -277,6 +279,17 @@ class Environment:
         except ToolError as error:
             return ToolResult(call, f"Error: {error}", False, time.monotonic() - start)
         return ToolResult(call, content, True, time.monotonic() - start)
+
+
+def _check_arguments(kind: type, name: str) -> None:
+    own, given = inspect.getattr_static(kind, name), getattr(Environment, name)
+    if inspect.isfunction(own):
+        names = [*inspect.signature(given).parameters]
+        try:
+            inspect.signature(own).bind(*names)
+        except TypeError:
+            called = f"{kind.__name__}.{name}"
+            raise ConfigError(f"{called} has to take ({', '.join(names)})") from None
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:

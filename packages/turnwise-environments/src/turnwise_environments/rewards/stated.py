@@ -18,6 +18,8 @@ LEAST_WORDS = 3
 MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_OR_BOX, _BOX_OR = re.compile(r"\bor[\s$(\[\\*]*$"), re.compile(r"[\s$)\]\\,*]*or\b")
+"""What stands before or behind the box of a hedge, as of `$\\boxed{42}$ or 43`."""
 _VERBS = (
     "is|are|was|were|equals|measures|weighs|has|have|had|gets?|got|gives?|gave|finds?|obtains?|"
     "takes?|took|makes?|made|needs?|costs?|earns?|earned|pays?|paid|spends?|spent|sells?|sold"
@@ -64,12 +66,13 @@ def stated(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         return text
     boxes = _boxes(text)
-    if len(set(boxes)) > 1:
+    if len(set(boxes.values())) > 1 or any(_is_hedged(text, *place) for place in boxes):
         return text
     if boxes:
-        words = _TEXT.fullmatch(boxes[0].strip())
+        box = next(iter(boxes.values()))
+        words = _TEXT.fullmatch(box.strip())
         if words is None or len(words[1].split()) < LEAST_WORDS:
-            return boxes[0]
+            return box
         text = words[1]
     for _ in range(MAX_LEADS):
         found = _LED.fullmatch(_HOPE.sub("", text.replace("**", "")))
@@ -115,14 +118,18 @@ def names(text: str, value: str) -> bool:
     return not own and re.fullmatch(r"[\\ '|+{}-]*[a-zA-Z][a-zA-Z\\ '|+{}-]*", bare) is not None
 
 
-def _boxes(text: str) -> list[str]:
-    """The contents of boxes, as far as their braces are closed."""
-    found = []
+def _is_hedged(text: str, start: int, end: int) -> bool:
+    return bool(_OR_BOX.search(text[max(0, start - 20) : start]) or _BOX_OR.match(text, end))
+
+
+def _boxes(text: str) -> dict[tuple[int, int], str]:
+    """The contents of boxes, as far as their braces are closed, by where those begin and end."""
+    found = {}
     for box in _BOX.finditer(text):
         depth, place = 1, box.end()
         while depth and place < len(text):
             depth += {"{": 1, "}": -1}.get(text[place], 0) * (text[place - 1] != "\\")
             place += 1
         if not depth:
-            found.append(text[box.end() : place - 1])
+            found[box.start(), place] = text[box.end() : place - 1]
     return found
