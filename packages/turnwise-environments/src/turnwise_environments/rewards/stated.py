@@ -19,7 +19,7 @@ MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _OR_BOX, _BOX_OR = re.compile(r"\bor[\s$(\[\\*]*$"), re.compile(r"[\s$)\]\\,*]*or\b")
-"""What stands before or behind the box of a hedge, as of `$\\boxed{42}$ or 43`."""
+"""The words before or behind the box of a hedge, as in `$\\boxed{42}$ or 43`."""
 _VERBS = (
     "is|are|was|were|equals|measures|weighs|has|have|had|gets?|got|gives?|gave|finds?|obtains?|"
     "takes?|took|makes?|made|needs?|costs?|earns?|earned|pays?|paid|spends?|spent|sells?|sold"
