@@ -68,6 +68,7 @@ def test_a_run_is_told_when_its_own_estimator_compares_what_is_equal(
     assert len([one for one in found if "rewards are all equal" in one]) == len(found) == warned
 
 
+@pytest.mark.wing("algorithms")
 def test_a_run_is_told_which_environments_have_no_teacher(made: Made) -> None:
     tasks = [Task(name, "?", info={"environment": name}) for name in ("sums", "desk", "sums")]
     one = "algorithm.name=distillation algorithm.teacher.model.sums=somewhere"
