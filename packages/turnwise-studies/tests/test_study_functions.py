@@ -75,6 +75,7 @@ def judged(environment: webgpt.References, task: Task, given: str) -> Verdict:
     return asyncio.run(environment.verify(replace(played, task=task)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "right"),
     [

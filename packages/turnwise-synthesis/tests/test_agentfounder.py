@@ -19,6 +19,7 @@ def test_the_loss_is_that_of_the_first_and_of_the_last_steps(tmp_path: Path) -> 
     assert agentfounder.last_loss(tmp_path) == 5.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["first_order", "higher_order"])
 def test_shipped_texts_are_each_there_once_and_hold_no_held_out_question(name: str) -> None:
     texts = list(read_texts(STUDIES / f"agentfounder_{name}.jsonl"))

@@ -40,6 +40,7 @@ def test_first_order_texts_have_a_call_that_is_not_executed_or_an_answer_from_kn
     assert again.propose(7).data == items[7]
 
 
+@pytest.mark.long
 def test_a_model_that_is_malformed_is_refused_and_the_oracle_has_one_analysis() -> None:
     script = {"kind": "scripted", "script": f"{__file__}:says_nothing"}
     method = FirstOrder(material("first_order", model=script), analyses=3, by="model")

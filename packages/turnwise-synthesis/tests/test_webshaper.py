@@ -205,6 +205,7 @@ def test_formulas_about_ones_own_documents_become_tasks_that_the_oracle_solves(
     assert outcomes == [True] * len(items)
 
 
+@pytest.mark.long
 def test_a_file_of_formulas_is_expanded_in_its_order(tmp_path: Path) -> None:
     file = written(tmp_path / "world.jsonl", WORLD)
     lines = ['person.town(novel.author("Emma"))', 'person.town(novel.author("Persuasion"))']

@@ -436,6 +436,7 @@ def test_control_characters_of_a_text_do_not_reach_the_terminal(shell: Shell, tm
     assert "gone ?" in page.read_text()
 
 
+@pytest.mark.long
 def test_the_dashboard_opens_a_log_of_another_framework(tmp_path: Path, shell: Shell):
     words = SICK["verl rollouts, none succeeds"][1](tmp_path, SEED)
     shell("doctor", *words, "--folder", tmp_path / "shown", code=1)

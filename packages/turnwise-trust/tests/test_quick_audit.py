@@ -55,6 +55,7 @@ def audited(recipe: Path, *overrides: str, player: object = None) -> RunContext:
     return context
 
 
+@pytest.mark.long
 def test_what_fails_refuses_the_run_also_when_it_goes_on(recipe: Path) -> None:
     folder = RunFolder.new(recipe.parent / "run")
     problem = 'paid.py:Paid may not .*does nothing: 1, .*audit.accept=."an agent that does nothing"'
@@ -85,6 +86,7 @@ def test_what_a_recipe_accepts_is_said_by_the_report_and_asked_once(recipe: Path
     assert title in again.report()["statement"]["audits"]
 
 
+@pytest.mark.long
 def test_a_sound_environment_is_trained_on_with_its_audit(recipe: Path) -> None:
     context = audited(recipe, f"environment.name={FAKES}:Capitals")
     assert audits(context.folder.path)[NAME].endswith("nothing that was tried failed")

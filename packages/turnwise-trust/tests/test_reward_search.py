@@ -123,6 +123,7 @@ def test_one_script_for_all_tasks_is_found(kind: type[Environment], episodes: in
     assert one.replay.startswith("ask(")
 
 
+@pytest.mark.long
 def test_reward_without_success_is_found() -> None:
     one = found(reward_search, subject(PaidFailure), EPISODES)["reward without success"]
     assert (one.passed, one.figure) == (False, 1)
@@ -153,6 +154,7 @@ def test_a_small_policy_learns_to_read_a_sound_environment() -> None:
     assert findings["one script for all tasks"].passed
 
 
+@pytest.mark.long
 def test_tasks_that_differ_by_luck_alone_are_measured_only() -> None:
     one = found(reward_search, subject(Alike), EPISODES)["one script for all tasks"]
     assert (one.passed, one.figure) == (None, 1)

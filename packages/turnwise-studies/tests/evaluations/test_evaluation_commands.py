@@ -42,6 +42,7 @@ def wrote_something(trajectory):
 """
 
 
+@pytest.mark.long
 def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(VERIFIER)

@@ -32,6 +32,7 @@ class Options(Environment):
         return Verdict(float(right), right)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("often", "declared", "passed"),
     [(0.5, 0.0, True), (0.75, 0.0, True), (1.0, 0.0, False), (1.0, 1.0, True)],
@@ -60,6 +61,7 @@ class Unknown(Options):
         return Verdict(1.0, True) if always else await super().verify(trajectory)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("often", "lenient", "wrong"), [(0.5, False, False), (0.75, False, False), (0.5, True, True)]
 )
