@@ -141,15 +141,12 @@ class Environment:
         super().__init_subclass__(**options)
         for name in (*AWAITED, *CALLED):
             _check_arguments(cls, name)
-        for name in AWAITED:
             found = inspect.getattr_static(cls, name)
-            if inspect.isfunction(found) and not inspect.iscoroutinefunction(found):
+            waits = inspect.iscoroutinefunction(found)
+            if name in AWAITED and inspect.isfunction(found) and not waits:
                 setattr(cls, name, _awaitable(found))
-        for name in CALLED:
-            if inspect.iscoroutinefunction(inspect.getattr_static(cls, name)):
-                raise ConfigError(
-                    f"{cls.__name__}.{name} is `async def`, and nothing waits for it: write `def`"
-                )
+            if name in CALLED and waits:
+                raise ConfigError(f"{cls.__name__}.{name} is `async def`, not awaited: write `def`")
         if inspect.isfunction(vars(cls).get("tasks")):
             setattr(cls, "tasks", _checking(vars(cls)["tasks"]))  # noqa: B010 - mypy sees a method
 
@@ -282,14 +279,13 @@ class Environment:
 
 
 def _check_arguments(kind: type, name: str) -> None:
-    own, given = inspect.getattr_static(kind, name), getattr(Environment, name)
+    own = vars(kind).get(name)
     if inspect.isfunction(own):
-        names = [*inspect.signature(given).parameters]
+        names = [*inspect.signature(getattr(Environment, name)).parameters]
         try:
             inspect.signature(own).bind(*names)
         except TypeError:
-            called = f"{kind.__name__}.{name}"
-            raise ConfigError(f"{called} has to take ({', '.join(names)})") from None
+            raise ConfigError(f"{kind.__name__}.{name} has to take ({', '.join(names)})") from None
 
 
 def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -206,9 +206,7 @@ def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
                 f"{name.replace('_', ' ')}: leave it out, or choose an algorithm that has one"
             )
     if has["teacher"] and not (config.teacher and config.teacher.model):
-        raise ConfigError(
-            f"algorithm {algorithm.name} needs a teacher: set algorithm.teacher.model"
-        )
+        raise ConfigError(f"{algorithm.name} needs a teacher: set algorithm.teacher.model")
 
 
 def _check_sizes(recipe: Recipe, algorithm: Algorithm) -> None:

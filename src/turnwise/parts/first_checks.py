@@ -81,8 +81,7 @@ def known_of(recipe: Recipe) -> Known:
 
 def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
     # What wings know of a choice of theirs, such as whether this machine has what it needs.
-    own = f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}"
-    chosen = {*own, *recipe.added()}
+    chosen = {f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}", *recipe.added()}
     for name in chosen & wings().parts("first_check").keys():
         wings().part("first_check", name)(recipe)
     check_scaffold(recipe.scaffold)
@@ -100,10 +99,12 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     Raises ConfigError or DataError, in one line, for whatever of it is wrong.
     """
     algorithm = algorithm_of(recipe, fresh)
-    named = dict[str, str]()
-    recipe.with_texts(IS_MODEL, lambda name: named.setdefault(name, name))
-    for name in named:  # the policy's, a teacher's, that of `evaluation.base`
+
+    def checked(name: str) -> str:
         check_model(recipe.model.model_copy(update={"name": name}), recipe.rollout.max_tokens)
+        return name
+
+    recipe.with_texts(IS_MODEL, checked)  # the policy's, a teacher's, that of `evaluation.base`
     known = _known(recipe, algorithm)
     environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates

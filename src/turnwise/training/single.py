@@ -44,8 +44,7 @@ def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[
 
 def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
     check([*recipe.all_claims(), Claim("turnwise.make_learner", (Need.ONE_LEARNER,))])
-    needed = [need for need in signals_needed(algorithm) if need not in OF_POLICY]
-    beside = [str(need).replace("_", " ") for need in needed]
+    beside = [need.words for need in signals_needed(algorithm) if need not in OF_POLICY]
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")
     if beside:
