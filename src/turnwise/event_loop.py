@@ -23,6 +23,8 @@ def finish(work: Coroutine[Any, Any, Result]) -> Result:
     """Do work in the one event loop that the process keeps in the background, where what an engine
     does between two calls goes on. Ctrl-C cancels it, and is raised when it has ended."""
     loop = _background()
+    # A task of its own: the future of `work` would be done as soon as it is cancelled, and not when
+    # the work has ended.
     begun = asyncio.run_coroutine_threadsafe(_begun(work), loop)
     try:
         asyncio.run_coroutine_threadsafe(asyncio.wait({begun.result()}), loop).result()

@@ -13,6 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def prctl(option: int, value: int) -> None:
     """prctl(PR_…, value, 0, 0, 0)."""
+    # The call is variadic and reads whole registers: no argument may be a narrower int.
     zero = ctypes.c_ulong(0)
     if _libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero) == -1:
         number = ctypes.get_errno()

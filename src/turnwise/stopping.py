@@ -38,8 +38,7 @@ def name_main_task() -> None:
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, SIGTERM and SIGUSR1 cancel the task that `name_main_task` has named, or else whatever
-    this thread does; they leave as Stopped. For the main thread. A second signal does not disturb
-    the saving."""
+    this thread does; they leave as Stopped. For the main thread. A second one disturbs nothing."""
     received: list[int] = []
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -51,7 +50,7 @@ def stoppable() -> Iterator[None]:
         if task is None:
             raise Stopped(number)
         task.cancel()
-        task.get_loop().call_soon_threadsafe(lambda: None)  # wakes it up
+        task.get_loop().call_soon_threadsafe(lambda: None)  # wakes a loop that waits for input
 
     before = {number: signal.signal(number, receive) for number in EXIT_CODES}
     try:

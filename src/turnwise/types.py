@@ -174,8 +174,7 @@ class Step:
     reward: float | None = None
     """Reward of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
     forgets: bool = False
-    """The policy's next context begins anew, with the episode's first message and what comes back
-    now."""
+    """The policy's next context has the episode's first message and what comes back now alone."""
 
 
 @dataclass(frozen=True)

@@ -179,8 +179,7 @@ class Wings:
         return dict(sorted(found.items()))
 
     def part(self, kind: str, name: str) -> Any:
-        """A part of a kind that has no registry. Raises MissingExtraError where its wing is not
-        installed."""
+        """A part of a kind without a registry. MissingExtraError where its wing is not there."""
         found = self.parts(kind)
         if name not in found:
             raise missing(kind, name) or ConfigError(f"no wing has the {kind} {name}")
@@ -200,8 +199,7 @@ class Wings:
         return loaded(places[section]) if section in places else None
 
     def resources_of(self, section: str) -> Callable[..., Any]:
-        """The function that makes the resources of a section. Raises ConfigError where no wing has
-        one."""
+        """The function that makes a section's resources. ConfigError where no wing has one."""
         places = self._all("resources")
         if section not in places:
             raise ConfigError(f"no wing has the resources that the section {section} asks for")
@@ -210,8 +208,7 @@ class Wings:
 
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
         """The stages that a recipe asks for, each with the place of its class and its own place in
-        the run: a section asks for the stage of its name where the recipe has it, unless its
-        `steps` are 0."""
+        the run: a section asks for the stage of its name unless its `steps` are 0."""
         sections = {name: getattr(recipe, name, None) for name in self.all_stages()}
         return {
             name: stage

@@ -104,7 +104,7 @@ class EstimatorInput:
         """int64[K], the first sampled token of each turn; -1 for a turn without one."""
         starts = np.full(self.turns, -1, np.int64)
         sampled = np.flatnonzero(self.mask)[::-1]
-        starts[self.turn[sampled]] = sampled
+        starts[self.turn[sampled]] = sampled  # reversed, so that the first one wins
         return starts
 
     def on_tokens(self, per_turn: Floats) -> Floats:

@@ -190,6 +190,7 @@ def clip_cov(
         covariance = covariances(advantages, logprobs)
         inside = (covariance > covariance_low) & (covariance < covariance_high)
         chosen = _largest(np.where(inside, covariance, -np.inf), share)
+        # Where fewer than the share are inside, some of the chosen are not.
         treatment.loss_scale[chosen[inside[chosen]]] = 0.0
     return treatment
 

@@ -58,8 +58,7 @@ def k3_plus(sampler: "Tensor", other: "Tensor") -> "Tensor":
 @part("divergence", "unbiased", "k3 times the importance ratio: right in both (arXiv 2512.02556)")
 def unbiased(policy: "Tensor", other: "Tensor", behaviour: "Tensor") -> "Tensor":
     """r k3, r = e^(policy - behaviour) with its gradient, for tokens that `behaviour` sampled:
-    right in value and gradient, however far the policy has moved (DeepSeek-V3.2, arXiv 2512.02556,
-    3.1)."""
+    right in value and gradient, however far the policy has moved (arXiv 2512.02556, 3.1)."""
     ratio = (policy - behaviour).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     return ratio * k3(policy, other)
 

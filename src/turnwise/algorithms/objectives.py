@@ -61,7 +61,7 @@ def clip(
     plain = -ratio * advantage
     clipped = -ratio.clamp(1 - clip_low, 1 + clip_high) * advantage
     losses = plain.maximum(clipped)
-    bound = -dual_clip * advantage
+    bound = -dual_clip * advantage  # inf * 0 is NaN: `beyond` leaves it out
     beyond = (advantage < 0) & (losses > bound)
     return bound.where(beyond, losses), (clipped > plain) | beyond
 
@@ -195,7 +195,7 @@ def binary_kl(first: "Tensor", second: "Tensor") -> "Tensor":
     """KL(first || second) of "this token or another one", from two probabilities of it, [n]."""
     import torch
 
-    tiny = torch.finfo(first.dtype).tiny
+    tiny = torch.finfo(first.dtype).tiny  # 0 log 0 is 0
     yes = first * (first.clamp(min=tiny) / second.clamp(min=tiny)).log()
     rest_first, rest_second = 1 - first, 1 - second
     no = rest_first * (rest_first.clamp(min=tiny) / rest_second.clamp(min=tiny)).log()

@@ -93,7 +93,7 @@ def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
         return np.zeros(n)
     mean = 1 - comb(n - c, k) / comb(n, k)
     std = (mean * (1 - mean)) ** 0.5
-    if std == 0:
+    if std == 0:  # each subset has a right one
         return np.zeros(n)
     fails = comb(n - c - 1, k - 1) / comb(n - 1, k - 1)
     advantages: Floats = np.where(right, (1 - mean) / std, (1 - mean - fails) / std)
@@ -102,8 +102,7 @@ def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
 
 def opo(rewards: Floats, lengths: Floats) -> Floats:
     """R_i - sum l_j R_j / sum l_j: the baseline of least variance if a trajectory's squared
-    gradient grows with its l sampled tokens; it holds the own reward, as in the paper (arXiv
-    2505.23585)."""
+    gradient grows with its l sampled tokens; it holds the own reward (arXiv 2505.23585)."""
     check_finite(rewards)
     if not differing(rewards) or not lengths.sum():
         return np.zeros(len(rewards))
@@ -112,6 +111,7 @@ def opo(rewards: Floats, lengths: Floats) -> Floats:
 
 def differing(rewards: Floats) -> bool:
     """Whether the rewards are not all the same number; False for fewer than two."""
+    # Not by deviations: the mean of equal rewards is rounded, and would leave some.
     return len(rewards) > 1 and bool(rewards.min() != rewards.max())
 
 

@@ -234,7 +234,7 @@ class PartRegistry(Registry[Part]):
         return self._declared.get(name)
 
     def _all_declared(self) -> dict[str, Part]:
-        self._find_declared("")
+        self._find_declared("")  # no part has this name: all modules are imported
         return self._declared
 
     def _accepted(self, target: str, found: Any) -> Part:

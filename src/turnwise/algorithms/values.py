@@ -16,7 +16,7 @@ from turnwise.ranges import Positive, Share
 def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:
     """float64[m]: A_t = d_t + discount decay A_{t+1}, d_t = r_t + discount V_{t+1} - V_t; 0 after
     the end (Schulman et al., arXiv 1506.02438, equation 16)."""
-    following = np.append(values[1:], 0.0)[: len(values)]
+    following = np.append(values[1:], 0.0)[: len(values)]  # none without values
     deltas = rewards + discount * following - values
     advantages = np.zeros(len(values))
     running = 0.0

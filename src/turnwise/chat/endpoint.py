@@ -202,6 +202,7 @@ def _tokens(answer: httpx2.Response, content: Mapping[str, Any]) -> int:
 def read_turn(answer: httpx2.Response) -> ChatTurn | None:
     """The turn of an answer of `/chat/completions`; None for an answer that is none."""
     try:
+        # By way of its text, in which half a character can be replaced wherever it stands.
         content = json.loads(encodable(json.dumps(answer.json(), ensure_ascii=False)))
         choice = content["choices"][0]
         message = choice["message"]

@@ -63,6 +63,7 @@ def _before_and_after(folder: RunFolder, report: Mapping[str, Any], before: str)
     files = [folder.trajectory_file(f"evaluation-{name}") for name in names.values()]
     played = [{row["task"]: row for row in read_rows(file)} for file in files]
     tasks = [task for task in played[0] if task in played[1]]
+    # False comes first: tasks that failed before and succeeded after.
     tasks.sort(key=lambda task: [rows[task]["outcome"] == "success" for rows in played] != [0, 1])
     for when, rows in zip(names, played, strict=True):
         for task in tasks[:1]:

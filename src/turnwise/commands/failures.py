@@ -48,8 +48,7 @@ def exit_code(error: BaseException) -> int:
 
 
 PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""Substitutes for characters that a terminal without Unicode cannot show; "?" replaces all
-others."""
+"""Substitutes for characters that a terminal without Unicode cannot show; "?" for all others."""
 
 
 def plainer(error: UnicodeError) -> tuple[str, int]:

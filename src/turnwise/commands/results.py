@@ -150,8 +150,7 @@ def size_text(summary: Mapping[str, Any]) -> str:
 
 
 def _reliability_table(parts: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Give pass@k, pass^k and the best of k, where they were measured, a row for each
-    evaluation."""
+    """Give pass@k, pass^k and the best of k, where measured, a row for each evaluation."""
     several = {name: part for name, part in parts.items() if "pass@k" in part}
     if not several:
         return []

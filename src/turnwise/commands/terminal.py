@@ -67,8 +67,7 @@ def default_file(names: Sequence[str]) -> str:
 
 
 def others_line(run: Path, chosen: str) -> str:
-    """A line on the other files that `--step` may name: steps by number, the first and the last of
-    them."""
+    """A line on the other files that `--step` may name: the first and the last step, and names."""
     names = [file.stem for file in RunFolder.open(run).trajectory_files() if file.stem != chosen]
     steps = sorted(int(name[5:]) for name in names if name.startswith("step-"))
     found = [name for name in names if not name.startswith("step-")]

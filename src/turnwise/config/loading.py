@@ -65,8 +65,7 @@ def _added(kind: Any) -> tuple[Any, Any]:
 
 
 def _widened(section: str, more: Sequence[type[Section]]) -> tuple[Any, Any]:
-    """A section that is one of several kinds, as a field that may be of more; kinds of any name are
-    tried last."""
+    """A section of several kinds, as a field that may be of more; kinds of any name come last."""
     field = Recipe.model_fields[section]
     kinds, choice = choice_of(field)
     assert choice is not None
@@ -244,8 +243,7 @@ def _spell_out(values: dict[str, Any]) -> None:
 
 
 def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:
-    """Delete the keys of a table that only other kinds than its own have, but for those that begin
-    one of `kept`."""
+    """Delete the keys that only other kinds of the table have, unless they begin one of `kept`."""
     for name in table.split("."):
         values = values[name]
     kinds, choice = _choices()[table]

@@ -67,6 +67,7 @@ class Recipe(Section):
     reward: RewardConfig | None = None
     """The reward that the recipe puts together; without it, the environment's own."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
+    # validate_default: its rate is set by the model, also where the table is left out.
     learning: LearningConfig = Field(LearningConfig(), validate_default=True)
     sft: SftConfig = SftConfig()
     train: TrainConfig = TrainConfig()
@@ -148,6 +149,7 @@ class Recipe(Section):
     def _sections_go_together(self) -> "Recipe":
         # The claims of all sections (`section.py`), those of wings, and numbers that do not fit.
         of_wings = (section.misfits(self) for section in self.added().values())
-        for sentence in chain(conflicts(self.all_claims()), misfits(self), *of_wings):
+        found = chain(conflicts(self.all_claims()), misfits(self), *of_wings)
+        if sentence := next(found, ""):
             raise ValueError(sentence)
         return self

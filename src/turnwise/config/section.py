@@ -88,8 +88,7 @@ class Choice:
         return next((kind for kind in kinds if self._fits(kind, values)), None)
 
     def names(self, kind: type[Section]) -> str:
-        """The values of the key that a kind is for, as in "'off' or 'warn'"; empty where it takes
-        any."""
+        """The values of the key that a kind is for, as "'off' or 'warn'"; empty for any value."""
         field = kind.model_fields.get(self.key)
         literal = field is not None and get_origin(field.annotation) is Literal
         return " or ".join(map(repr, get_args(field.annotation))) if field and literal else ""

@@ -43,8 +43,7 @@ class WingSection(Section):
         return False
 
     def misfits(self, recipe: "Recipe") -> Iterator[str]:
-        """Each number or use that does not fit the rest of a recipe, as a sentence that says what
-        to do."""
+        """Each misfit with the rest of a recipe, as a sentence that says what to do."""
         yield from ()
 
     def group_sizes(self) -> Mapping[str, int]:

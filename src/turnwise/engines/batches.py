@@ -75,8 +75,7 @@ def _alike(one: np.ndarray, other: np.ndarray) -> int:
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
     """Batch the uncached tokens of the request with most to do, and of similar ones. Of requests
-    with one history, as in a group, the first is computed and the others get its keys, values and
-    logits."""
+    with one history, as in a group, one is computed; the others get its keys, values, logits."""
     twins = _twins(fresh)
     chosen = _similar(list(twins))
     width = min(chosen[0].missing, PREFILL_TOKENS)
@@ -227,6 +226,7 @@ def _is_same(request: Request, other: Request) -> bool:
 def _same(request: Request, session: Session, length: int) -> int:
     """Number of common first tokens, `length` at most; 0 if too few to copy."""
     own, other, start = request.session.history, session.history, request.session.length
+    # Two tokens tell most histories apart, before they are compared as a whole.
     for place in (start, start + WORTH - 1):
         if own[place] != other[place]:
             return 0

@@ -77,8 +77,7 @@ class CacheAllocator:
 
     def grow(self, running: Sequence[Request], waiting: Sequence[Request]) -> list[Request]:
         """Give running requests, in order, runs that all their tokens fit in; if need be the last
-        ones give theirs up, and are returned. With whole turns they have such runs since they were
-        admitted."""
+        ones give theirs up, and are returned. With whole turns they have had such runs before."""
         if self._whole_turns:
             return []
         left = list(running)

@@ -163,7 +163,7 @@ class EmbeddedEngine:
         try:
             return await future
         finally:
-            self._wake.set()
+            self._wake.set()  # one that was cancelled is dropped, though lockstep waits for others
 
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, images: Sequence[Image] = ()
@@ -329,6 +329,7 @@ class EmbeddedEngine:
         close depends on the clock."""
         running = [request.session for request in self._schedule.running]
         donors = running if self._deterministic else self._allocator.seated
+        # The last token is computed in any case, for its logits: one alone is not worth a copy.
         for request in self._schedule.running:
             if request.missing > 1 and (found := find_donor(request, donors)):
                 donor, length = found

@@ -251,10 +251,10 @@ def truncate(logprobs: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> T
     ranks = torch.arange(logprobs.shape[1], device=logprobs.device)
     most = torch.where(top_k > 0, top_k, len(ranks))[:, None]
     kept = ranks < most
-    mass = ordered.exp().double() * kept
+    mass = ordered.exp().double() * kept  # sums over a large vocabulary in float32 drift
     before = mass.cumsum(-1) - mass
     share = top_p[:, None]
-    kept &= (before < share * mass.sum(-1, keepdim=True)) | (share >= 1)
+    kept &= (before < share * mass.sum(-1, keepdim=True)) | (share >= 1)  # 1: however it rounds
     kept &= ordered >= ordered[:, :1] + min_p.log()[:, None]
     kept[:, 0] = True
     left = ordered.masked_fill(~kept, -math.inf).log_softmax(-1)

@@ -55,7 +55,8 @@ class Schedule:
         self.waiting = [request for request in self.waiting if request not in ended]
 
     def admission_due(self) -> bool:
-        """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
+        """Whether to admit requests now; lockstep counts ended turns, since when others begin to
+        wait depends on the clock."""
         running = len(self.running)
         free = self._max_sequences - running
         ready = self._ended if self._deterministic else min(len(self.waiting), free)

@@ -107,8 +107,7 @@ class Environment:
 
     truncate: Callable[[str, int], str] = staticmethod(cut_words)
     """Shorten a text to a number of tokens, for tools whose results may be long: nothing here calls
-    it. Set by the rollout to the policy tokenizer's own count; until then a token is a word between
-    spaces."""
+    it. Set by the rollout to the policy tokenizer's own count; until then a token is a word."""
 
     shows_images: bool = False
     """Whether its observations have images, which the policy's model has to take."""
@@ -141,6 +140,7 @@ class Environment:
         super().__init_subclass__(**options)
         for name in (*AWAITED, *CALLED):
             _check_arguments(cls, name)
+            # Inherited ones too: a mixin that is no Environment has not been through this.
             found = inspect.getattr_static(cls, name)
             waits = inspect.iscoroutinefunction(found)
             if name in AWAITED and inspect.isfunction(found) and not waits:
@@ -190,8 +190,7 @@ class Environment:
         return copy.copy(self)
 
     def tools(self) -> list[Tool]:
-        """The action space, all that a call may name: the methods marked @tool, in alphabetical
-        order."""
+        """The action space, all that a call may name: the methods marked @tool, sorted by name."""
         return list(tools_of(self).values())
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -218,8 +217,7 @@ class Environment:
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """The actions of an agent that knows the tools and nothing else, drawn from `stream`;
-        `task` comes without its secret. Default: some calls and an answer, with the prompt's
-        words."""
+        `task` comes without its secret. Default: calls and an answer, with the prompt's words."""
         return random_script(self.tools(), task, stream)
 
     def ablations(self) -> Mapping[str, "Environment"]:
@@ -230,7 +228,7 @@ class Environment:
 
     def variant(self, kind: type[Variant]) -> Variant:
         """This environment's data in a class derived from its own."""
-        made = kind.__new__(kind)
+        made = kind.__new__(kind)  # no constructor, which would load the data again
         vars(made).update(vars(self))
         return made
 

@@ -179,7 +179,7 @@ class Guarded(Environment):
 
     @property
     def restorable(self) -> bool:
-        return self._book.restorable
+        return self._book.restorable  # this class itself has both methods
 
     def fresh(self) -> Self:
         """A new episode: nothing was called yet."""

@@ -14,9 +14,8 @@ _WORD = re.compile(r"\w[\w.-]*\w|\w")
 
 
 def random_script(tools: Sequence[Tool], task: Task, stream: random.Random) -> list[Action]:
-    """Up to MOST_CALLS calls with arguments of the right types, then an answer. Strings are words
-    of the prompt, and an answer is one of them; numbers are those of the prompt or drawn up to
-    LARGEST."""
+    """Up to MOST_CALLS calls with arguments of the right types, then an answer. Strings and the
+    answer are words of the prompt; numbers are those of the prompt, or drawn up to LARGEST."""
     words = _WORD.findall(task.prompt) or ["nothing"]
     script = [
         Action("", calls=(random_call(stream.choice(list(tools)), words, stream),))

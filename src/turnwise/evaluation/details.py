@@ -151,8 +151,7 @@ def price_sentence(cost: Mapping[str, Any]) -> str:
 
 def cautions_of(name: str, parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The cautions of one of several evaluations of the same tasks, without those of floor and
-    ceiling where its interval is apart from that of another one, which these tasks then told from
-    it."""
+    ceiling where its interval is apart from another's: these tasks then told the two apart."""
     part = parts[name]
     apart = any(part["low"] > one["high"] or part["high"] < one["low"] for one in parts.values())
     return [said for said in part["cautions"] if not (apart and said.startswith("at the "))]

@@ -101,8 +101,7 @@ def calls(succeeded: Sequence[Trajectory], oracle: Oracle | None) -> dict[str, f
 
 def without_evidence(succeeded: Sequence[Trajectory]) -> dict[str, int] | None:
     """Successes in which no observation held an accepted answer: `successes` that were looked at,
-    and `without` it. Such an answer was known, derived or guessed. None where no task's secret has
-    `answers`."""
+    and `without` it. Such an answer was known, derived or guessed. None where no task has one."""
     found = []
     for trajectory in succeeded:
         answers = trajectory.task.secret.get("answers")
@@ -127,6 +126,7 @@ def plot_budgets(evaluations: Mapping[str, Mapping[str, Any]], file: Path) -> No
         most = max((curve[-1][0] for curve in curves.values() if curve), default=1)
         for name, curve in curves.items():
             highest = curve[-1][1] if curve else 0.0
+            # From nothing allowed, to as far as the longest of all curves goes.
             budget, success = zip((0, 0.0), *curve, (most, highest), strict=True)
             panel.step(budget, success, where="post", label=name)
         panel.xaxis.get_major_locator().set_params(integer=True)

@@ -81,7 +81,7 @@ def student_t(probability: float, degrees: int) -> float:
     low, high = 0.0, 1.0
     while student_t_probability(high, degrees) < probability:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(60):  # to the last digit of a float
         middle = (low + high) / 2
         if student_t_probability(middle, degrees) < probability:
             low = middle
@@ -111,7 +111,7 @@ def _score(share: float, count: float, quantile: float) -> Interval:
     centre = share + quantile**2 / (2 * count)
     spread = quantile * math.sqrt(share * (1 - share) / count + quantile**2 / (4 * count**2))
     scale = 1 + quantile**2 / count
-    low = 0.0 if share == 0 else (centre - spread) / scale
+    low = 0.0 if share == 0 else (centre - spread) / scale  # 0 but for rounding
     high = 1.0 if share == 1 else (centre + spread) / scale
     return Interval(low, high)
 

@@ -99,6 +99,7 @@ def played_in(folder: RunFolder, evaluation: str, name: str) -> Played:
     if "environment" not in summary:
         raise DataError(f"{folder.path} was written by an earlier version of turnwise")
     rows = read_columns(files[chosen], COLUMNS)
+    # A group is called evaluation/NAME/TASK, and a task's id may have slashes of its own.
     episodes = {
         Key(row["group"].split("/", 2)[-1], row["episode"]): Episode(
             row["success"], row["seed"], row["task_prompt"]

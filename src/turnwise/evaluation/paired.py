@@ -88,9 +88,8 @@ class Comparison:
     """The 95% interval of the difference, clustered by task."""
     high: float
     p: float
-    """The probability of so large a difference, in either direction, between policies that do
-    equally well: McNemar's exact test for one episode a task, else Student's t of the clustered
-    error."""
+    """The probability of so large a difference, in either direction, between equal policies:
+    McNemar's exact test for one episode a task, else Student's t of the clustered error."""
     p_corrected: float
     """`p` with Holm's correction for all comparisons that are made together."""
     detectable: float

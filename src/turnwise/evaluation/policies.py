@@ -87,8 +87,7 @@ async def evaluate_parts(
     weights: Path | None = None,
 ) -> dict[str, Any]:
     """The summary of the policy as the engine has it now, with the reward of a step of RL; with
-    `check` see `Components.check`. All of it is kept in `out`; `weights` is the checkpoint that
-    they are of."""
+    `check` see `Components.check`. All is kept in `out`; `weights` is the policy's checkpoint."""
     from turnwise.evaluation.kept import write_evaluations
     from turnwise.evaluation.statement import model_text, weights_text
 

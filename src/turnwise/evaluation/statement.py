@@ -80,6 +80,7 @@ def commit() -> str:
     """The source's git commit, `+changes` when files differ; "unknown" where git has none."""
     folder = Path(__file__).parent
     try:
+        # Else an installed copy inside somebody's repository would be given its commit.
         _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")

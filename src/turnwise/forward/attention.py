@@ -145,4 +145,5 @@ def _changes(kind: Any) -> bool:
 def _turn(module: Any, longest: int, *layers: str) -> None:
     device = next(module.buffers()).device
     places = torch.tensor([[longest - 1]], device=device)
+    # transformers changes the angles when a module is called with a place so far on.
     module(torch.zeros(1, device=device), places, *layers)

@@ -48,8 +48,7 @@ class ComputeType:
 
 def choose_compute_type(base: Any, asked: str, device: torch.device) -> ComputeType:
     """Choose the type of a model's updates on a device: `asked`, or with "auto" the faster one.
-    Weights in bfloat16 are computed in it. Raises ConfigError for a type that weights or device
-    lack."""
+    Weights in bfloat16 are computed in it. ConfigError for a type that weights or device lack."""
     own = str(base.dtype).removeprefix("torch.")
     if own != "float32":
         if asked == "float32":

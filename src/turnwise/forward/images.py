@@ -246,7 +246,7 @@ class ImageReader:
         device = self._model.device
         given = {name: inputs[name].to(device) for name in self._wanted & set(inputs)}
         lower = torch.autocast(device.type, enabled=False)
-        with torch.inference_mode(False), torch.no_grad(), lower:
+        with torch.inference_mode(False), torch.no_grad(), lower:  # the learner reads them as well
             output = self._model.get_image_features(**given, return_dict=True)
         layers = getattr(output, "deepstack_features", None) or ()
         features = Features(

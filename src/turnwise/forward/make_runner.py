@@ -97,8 +97,7 @@ def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
 
 def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
     """Whether attention over spans of the pool gives, up to the rounding of both, what it gives
-    over copies: seen best in float32, for short histories. False where the model's own code
-    fails."""
+    over copies: seen best in float32, for short histories. False where the model's code fails."""
     twin = copy.deepcopy(twin).float()
     size, histories = _places(twin, longest), _histories(twin, min(SHORT, longest))
     try:

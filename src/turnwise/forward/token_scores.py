@@ -63,7 +63,7 @@ class _TokenScores(torch.autograd.Function):
             mean = torch.linalg.vecdot(masses, logits) / totals[piece].exp()
             entropies[piece] = totals[piece] - mean
         ctx.save_for_backward(hidden, weight, targets, entropies, totals)
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # None for entropies that are only measured
         ctx.space, ctx.rows, ctx.held = space, rows, True
         return logprobs, entropies
 
@@ -78,6 +78,7 @@ class _TokenScores(torch.autograd.Function):
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         of_logprobs = torch.zeros_like(totals) if of_logprobs is None else of_logprobs
+        # The last piece first: the forward pass has left its logits in the workspace.
         for piece in reversed(list(_pieces(len(hidden), ctx.rows))):
             space = ctx.space
             logits, masses = space.held() if ctx.held else space.fill(hidden[piece], piece)

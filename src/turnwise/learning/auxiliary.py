@@ -90,9 +90,7 @@ def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[E
     return [
         example
         for member, mask in members
-        for example in supervised_examples(
-            member.tokens, f"{member.group} episode {member.episode}", mask
-        )
+        for example in supervised_examples(member.tokens, str(member.id), mask)
     ]
 
 

@@ -47,7 +47,7 @@ class Certainty:
     def _mean(self, trajectory: Trajectory, measure: Measure) -> float:
         temperature = self.temperature or 1.0
         scored = scored_by(self.model, self.learning, temperature)
-        with self._busy:
+        with self._busy:  # parts are measured in threads, several at once
             (found,) = score_contexts(scored, [trajectory], measure)
         known = torch.from_numpy(found).double()
         known = known[~known.isnan()]

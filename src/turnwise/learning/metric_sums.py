@@ -120,7 +120,7 @@ class MetricSums:
 
     def add(self, other: "MetricSums") -> None:
         for name, value in vars(other).items():
-            if isinstance(value, int | float):
+            if isinstance(value, int | float):  # weights_changed_rounded may be None
                 setattr(self, name, (getattr(self, name) or 0) + value)
         self._merge(other.sums, other.maxima, other.minima)
         for term, tokens in other.auxiliary_tokens.items():
@@ -138,8 +138,7 @@ class MetricSums:
             metrics["policy/gradient_norm"] = self.gradient_norm / self.updates
             metrics["policy/weights_changed"] = self.weights_changed / self.updates
         if self.updates and self.weights_changed_rounded is not None:
-            share = self.weights_changed_rounded / self.updates
-            metrics["policy/weights_changed_rounded"] = share
+            metrics["policy/weights_changed_rounded"] = self.weights_changed_rounded / self.updates
         if self.gap_tokens:
             metrics["policy/logprob_gap"] = self.gap / self.gap_tokens
         if self.replayed:

@@ -137,8 +137,7 @@ async def check_parity(
 
 def measure_rounding(model: nn.Module, histories: Sequence[Played]) -> float:
     """How far rounding to bfloat16 moves the model's own log-probabilities, in nats: the mean
-    absolute difference over sampled tokens, or from the first of them on, whichever is more; of the
-    worst history."""
+    absolute difference over sampled tokens, or from the first on, if more; of the worst history."""
     device, found = base_model(model).device, []
     for each in histories:
         try:
@@ -228,9 +227,8 @@ def _compare(model: nn.Module, histories: Sequence[Played], autocast: bool) -> P
             f"texts of different lengths side by side ({type(error).__name__}: {first_line(error)})"
         ) from error
     engine = [torch.tensor(each.logprobs) for each in histories]
-    return Parity(
-        _furthest(engine, own), _furthest(learner, own), max(len(each.ids) for each in histories)
-    )
+    longest = max(len(each.ids) for each in histories)
+    return Parity(_furthest(engine, own), _furthest(learner, own), longest)
 
 
 def _furthest(found: Sequence[Tensor], own: Sequence[Tensor]) -> float:

@@ -237,6 +237,7 @@ class PolicyLearner:
         for members, batch in self._micro_batches(examples):
             with torch.no_grad():
                 logprobs, _ = self._logprobs(batch)
+            # Of a batch that has no members here (`own_micro_batches`) nothing is known.
             counts = [int(member.trained.sum()) for member in members]
             known = logprobs[: sum(counts)].cpu()
             for member, own in zip(members, torch.split(known, counts), strict=True):

@@ -109,7 +109,7 @@ class SupervisedLearner:
         logprob, _ = self._compute(self._scores, batch, 1.0, self.learning)
         loss = -(logprob * batch.weight).sum()
         add_gradient(loss)
-        return float(loss.detach()) * is_leader(self._ranks)
+        return float(loss.detach()) * is_leader(self._ranks)  # one of those that share its rows
 
     def _batch(self, step: int) -> list[Example]:
         size, count = self.config.batch_size, len(self._examples)

@@ -70,7 +70,7 @@ def keep_in_files(model: PreTrainedModel, device: torch.device) -> None:
     for layer in layers:
         visit = _Visit(device)
         layer.register_forward_pre_hook(visit.begin)
-        layer.register_forward_hook(visit.end, always_call=True)
+        layer.register_forward_hook(visit.end, always_call=True)  # after an error too
 
 
 def is_in_files(model: Any) -> bool:

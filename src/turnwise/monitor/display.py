@@ -44,7 +44,7 @@ def curve(values: Sequence[float], width: int, height: int = 1) -> list[str]:
     """Draw values as bars, in lines from the top: one column a value, or the mean of as many
     neighbours as it takes to need no more than `width`. Bars begin at 0 and end at 1, or at the
     least and the greatest value where one lies outside."""
-    share = -(-len(values) // width)
+    share = -(-len(values) // width)  # rounded up
     means = [fmean(values[at : at + share]) for at in range(0, len(values), share or 1)]
     low, high = min([0.0, *means]), max([1.0, *means])
     filled = [(mean - low) / (high - low) * height * (len(BLOCKS) - 1) for mean in means]

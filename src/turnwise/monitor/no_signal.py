@@ -168,7 +168,7 @@ def _unmoved(metrics: Mapping[str, float], expected: Expected) -> str | None:
     """Why updates that were made have come to nothing."""
     if metrics["policy/gradient_norm"] == 0:
         whole = (why for name, why in WHOLE.items() if metrics.get(name, 0.0) >= 1)
-        # a critic that expects just what all episodes got leaves updates without an advantage
+        # A critic that expects just what all episodes got leaves updates without an advantage.
         equal = metrics.get("groups/all_equal") == 1
         why = next(whole, _all_equal(metrics) if equal else NO_GRADIENT)
         return TOO_OLD if why == REJECTED and metrics.get("staleness/max", 0.0) > 0 else why

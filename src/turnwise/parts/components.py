@@ -59,8 +59,7 @@ class Components:
     reward_sources: Mapping[str, RewardSource] = field(default_factory=dict)
     """Models of wings that measure parts of the reward, by their sections."""
     player: Player | None = None
-    """Plays the episodes in place of turnwise's own loop: a wing's, such as an agent of one's
-    own."""
+    """Plays the episodes in place of turnwise's own loop: a wing's, such as a user's own agent."""
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
     why_compute_dtype: str = ""
@@ -78,8 +77,7 @@ class Components:
         step: int = 0,
     ) -> RolloutRunner:
         """Rollouts under the given limits, in an ablation of the environment if one is given, with
-        its name; `progress` is called with each finished trajectory, and the reward is that of a
-        step."""
+        its name; `progress` is called with each finished trajectory; the reward is a step's."""
         name, environment = variant or ("", self.environment)
         return RolloutRunner(
             environment,
@@ -196,6 +194,7 @@ def build_components(
     recipe = recipe.model_copy(update={"learning": learning})
     if recipe.rollout.routing_replay:
         check_routing(base_model(model))
+    places = recipe.token_engine.max_concurrent_episodes or recipe.token_engine.max_sequences
     components = Components(
         recipe,
         environment,
@@ -203,7 +202,7 @@ def build_components(
         tokenizer,
         scaffold,
         _engine(recipe, model, tokenizer, folder, resources),
-        _semaphore(recipe),
+        PrioritySemaphore(places),
         workers=resources.workers,
         why_compute_dtype=chosen.why,
         weights=weights,
@@ -214,6 +213,7 @@ def build_components(
             components = make(section, components)
     if resources.workers is not None:
         resources.workers.set_up(recipe, tokenizer, environment)
+    # After the sections: the models that they add measure parts of the reward.
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, components.reward_sources, certainty)
     return replace(components, reward=reward_of(recipe, known.algorithm, environment, models))
@@ -232,18 +232,11 @@ def _engine(
     folder: Path | None,
     resources: Resources,
 ) -> Engine:
-    """The engine of the policy."""
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
     asked = recipe.rollout.routing_replay, resources.colocated, resources.servers
     materials = (recipe.token_engine, base_model(sampled), tokenizer, limit, own_files)
     return make_engine(EngineSetup(*materials, *asked))
-
-
-def _semaphore(recipe: Recipe) -> PrioritySemaphore:
-    """The bound on episodes under way."""
-    engine = recipe.token_engine
-    return PrioritySemaphore(engine.max_concurrent_episodes or engine.max_sequences)
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -44,10 +44,9 @@ def read_conversations(file: Path) -> list[tuple[str, list[Message]]]:
 
 
 def _read(file: Path, files: Collection[Path]) -> Iterator[tuple[str, list[Message]]]:
-    """The conversations of one of several files; in a folder other JSON than ATIF is passed
-    over."""
+    """The conversations of one of several files; in a folder, other JSON than ATIF is left out."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = file.read_text(encoding="utf-8-sig")  # some editors write a mark before it
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
     try:
@@ -181,8 +180,7 @@ def _observation(
     shown: Sequence[tuple[str, Message]], calls: Sequence[ToolCall]
 ) -> tuple[Observation, tuple[ToolResult, ...]]:
     """The observation of the assistant between two turns: results of its calls, in their order, or
-    what a user says. A user's words after results stand with the last of them: a scaffold shows one
-    observation."""
+    what a user says. A user's words after results stand with the last: a scaffold shows one."""
     said = [_text(message, place) for place, message in shown if message["role"] != "tool"]
     returned = [(place, message) for place, message in shown if message["role"] == "tool"]
     if not returned:
@@ -191,6 +189,7 @@ def _observation(
         raise DataError(f"{returned[0][0]}: results of tools stand where none was called")
     texts = [_text(message, place) for place, message in returned]
     names = [str(message.get("tool_call_id")) for _, message in returned]
+    # Else they are taken to be in the order of the calls.
     if sorted(names) == sorted(call.id for call in calls):
         texts = [texts[names.index(call.id)] for call in calls]
     texts[-1] = "\n".join([texts[-1], *said])

@@ -84,19 +84,15 @@ class RunLearner(OneProcess, PolicyLearner):
     ) -> None:
         super().__init__(model, reference, config, algorithm, temperature, ranks)
         self.second = None if second is None else second(self)
-        """The second model, of an algorithm that has one."""
         self.teacher = teacher
-        """The teacher, where there is one."""
 
     def set_temperature(self, temperature: float) -> None:
-        """Score tokens, in all models, at the temperature that they were sampled at."""
         self.temperature = temperature or 1.0
         for model in (self.second, self.teacher):
             if model is not None:
                 model.temperature = self.temperature
 
     def auxiliary_loss(self, signals: Signals) -> AuxiliaryLoss | None:
-        """The loss of the second model that goes into the policy's updates; None without one."""
         return None if self.second is None else self.second.auxiliary_loss(signals)
 
     def state(self) -> dict[str, Any]:
@@ -125,24 +121,19 @@ class OfflineRunLearner(OneProcess):
 
     @property
     def steps_done(self) -> int:
-        """The number of steps that are done."""
         return self._steps.steps_done
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are done."""
         return self._steps.finished
 
     def step(self) -> dict[str, float]:
-        """One update; returns its metrics."""
         return self._steps.step()
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs beside the weights."""
         return self._steps.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken, also one of a checkpoint."""
         self._steps.load_state(read(state))
 
 

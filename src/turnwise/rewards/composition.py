@@ -71,6 +71,7 @@ class Term:
         if gate in ("success", "failure") and success != (gate == "success"):
             return 0.0, 0.0
         weight = self.weight(step)
+        # An unknown range is infinite, and 0 times that is NaN.
         ends = sorted(weight * end if weight else 0.0 for end in self.part.bounds(turns))
         return (ends[0], ends[1]) if gate in GATES else (min(0.0, ends[0]), max(0.0, ends[1]))
 
@@ -120,6 +121,7 @@ class Reward:
     def steps_of_change(self) -> list[int]:
         """The steps between which all weights change in straight lines: extremes are among them."""
         schedules = [term.config.schedule for term in self.terms]
+        # to_step - 1: the last step before a change at once (from_step = to_step).
         changes = {at for s in schedules if s for at in (s.from_step, s.to_step - 1, s.to_step)}
         return sorted({0, *(step for step in changes if step > 0)})
 
@@ -177,6 +179,7 @@ class Reward:
             turn_parts[term.name] = await measured(
                 term.name, term.part, term.function, trajectory, len(trajectory.turns)
             )
+        # (): turns have the rewards of the recipe's parts, and not the environment's.
         verdict = replace(verdict, parts=parts, turn_parts=turn_parts, turn_rewards=())
         graded = self._with_noise(verdict, trajectory)
         reward = self.outcome if graded.success else self.failure
@@ -195,7 +198,7 @@ class Reward:
 
     def _with_noise(self, verdict: Verdict, trajectory: Trajectory) -> Verdict:
         """The verdict that the reward is made of; the one that is kept stays true."""
-        wrong = derive(trajectory.seed, "noise") / 2**63 < self.noise
+        wrong = derive(trajectory.seed, "noise") / 2**63 < self.noise  # seeds have 63 bits
         return replace(verdict, success=bool(verdict.success) != wrong)
 
     async def judge_groups(

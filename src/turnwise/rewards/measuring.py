@@ -34,8 +34,8 @@ async def measured(
     count: int | None = None,
 ) -> Any:
     """The number of a part, or `count` numbers where that is given, of which those of a group can
-    be None; `function` has the part's
-    options already, and a plain one runs in a thread. It is for the caller to keep a deadline.
+    be None. A plain `function`, which has its options already, runs in a thread of its own; the
+    caller keeps a deadline.
 
     Raises PartError where the function raises, or returns anything else.
     """

@@ -15,8 +15,7 @@ from turnwise.types import Group, Outcome, Task
 
 Rollout = Callable[..., Awaitable[list[Group]]]
 """(runner, tasks, group size, seed, label, **numbers) -> groups; the run's seed and the label of
-the occasion determine every random number. Raises RunStoppedError for too many ungraded
-episodes."""
+the occasion determine every random number. RunStoppedError for too many ungraded episodes."""
 
 
 independent = part("rollout", "independent", "each episode from the beginning, by itself")(
@@ -52,6 +51,7 @@ async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, fi
     try:
         while running and graded < wanted:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            # A set has no order: of those that end at once the lowest numbers count.
             for task in sorted(done, key=lambda task: running[task].planned.episode):
                 del running[task]
                 played = task.result()  # a bug ends the run
@@ -61,8 +61,9 @@ async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, fi
     finally:
         for task in running:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)  # environments are closed
     for episode in running.values():
+        # One that was cancelled while it was graded has an outcome.
         episode.outcome, episode.verdict = Outcome.CANCELLED, None
     ended = [episode.trajectory for episode in episodes]
     return replace(

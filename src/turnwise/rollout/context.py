@@ -44,6 +44,7 @@ def truncate(tokens: Tokens, room: int) -> Places:
     into `room` tokens. What a user said stays."""
     prompt, later = _parts(tokens)
     observed = np.isin(tokens.source[later], OBSERVED)
+    # Where an observation begins, where it ends, where the next one begins, and so on.
     edges = np.flatnonzero(np.diff(np.concatenate([[False], observed, [False]]).astype(np.int8)))
     kept = np.ones(len(later), np.bool_)
     for start, end in zip(edges[::2], edges[1::2], strict=True):

@@ -66,6 +66,7 @@ def hasty(script: Script, other: Script) -> Script:
     del other
     if len(script) < 2:  # no tool is needed
         return script
+    # What the first call found is what the next action uses, or answers.
     named = (action for action in script[1:] if action.answer is not None or _names(action))
     second = next(named)
     found = second.answer if second.answer is not None else _argument(second)
@@ -142,6 +143,7 @@ async def demonstrate(
 
     def policy(session: str, prompt: list[int]) -> Sequence[int]:
         del prompt
+        # Sessions begin with the episode's number: see `RolloutRunner.episode`.
         index = int(session.partition("-")[0])
         action = scripts[index][min(places[index], len(scripts[index]) - 1)]
         places[index] += 1

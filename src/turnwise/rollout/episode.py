@@ -70,6 +70,7 @@ class Episode(EpisodeLoop):
     def _truncate(self, text: str, max_tokens: int) -> str:
         """The beginning of a text; notes right answers that are cut away meanwhile."""
         left = self.scaffold.truncate(text, max_tokens)
+        # CANCELLED is what an episode is until it ends: a verifier may shorten texts after that.
         if len(left) < len(text) and self.outcome == Outcome.CANCELLED:
             self._cut_away |= {one for one in self._answers if one in text and one not in left}
         return left
@@ -172,7 +173,7 @@ class Episode(EpisodeLoop):
     async def _ask(
         self, prompt: Sequence[int], sampling: Sampling, shown: Sequence[Image] = ()
     ) -> Completion:
-        images = {"images": shown} if shown else {}
+        images = {"images": shown} if shown else {}  # an engine of words may lack the argument
         try:
             async with asyncio.timeout(PATIENCE * self.limits.max_seconds):
                 with self._doing(Doing.SAMPLING):
@@ -227,7 +228,7 @@ class Episode(EpisodeLoop):
     def _fits(self, segments: Sequence[Segment]) -> bool:
         """Whether the context has room for them and what follows: a token, a whole turn, or also a
         request for a summary, and the summary."""
-        reserve = {"fail": 1}.get(self.limits.context, self.limits.max_turn_tokens)
+        reserve = 1 if self.limits.context == "fail" else self.limits.max_turn_tokens
         if self.limits.context == "summarise":
             reserve += _length(self._request(())) + self.limits.max_turn_tokens
         return self._context_length + _length(segments) + reserve <= self.limits.max_tokens

@@ -33,7 +33,7 @@ from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Outcome, Step, ToolCall, Trajectory, Turn, Verdict
 
 Result = TypeVar("Result")
-LATE = (Outcome.TRUNCATED_TIME, Outcome.AGENT_RESOURCE_LIMIT)  # of a script: its machine's time
+LATE = (Outcome.TRUNCATED_TIME, Outcome.AGENT_RESOURCE_LIMIT)  # of a script: a slow machine
 
 
 class EpisodeEnded(Exception):
@@ -154,7 +154,7 @@ class EpisodeLoop(ABC):
 
     async def _reset(self) -> Observation:
         async def reset() -> Observation:
-            self._environment = self._fresh()
+            self._environment = self._fresh()  # inside the guard: `fresh` may be a user's
             seed = derive(self.planned.seed, "environment")
             return await self._environment.reset(self.planned.task.public(), seed)
 
@@ -217,7 +217,7 @@ class EpisodeLoop(ABC):
             self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
         else:
             self.verdict = verdict
-            if self.outcome == Outcome.FAILURE and verdict.success:
+            if self.outcome == Outcome.FAILURE and verdict.success:  # what is truncated stays so
                 self.outcome = Outcome.SUCCESS
 
     async def _verify(self, trajectory: Trajectory) -> Verdict:

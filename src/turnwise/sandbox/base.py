@@ -33,8 +33,7 @@ class Session(ABC):
 
 
 class CodeSandbox(ABC):
-    """A sandbox: the place where code is run. All functions block, and may be called from many
-    threads."""
+    """A sandbox: the place where code is run. Functions block, and any thread may call them."""
 
     settings: SandboxSettings
 

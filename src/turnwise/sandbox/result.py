@@ -95,6 +95,7 @@ class Result:
         return self
 
 
+# Escape sequences: CSI (colours, the cursor), OSC (titles, links), and those of two characters.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 

@@ -82,8 +82,7 @@ class SandboxSettings:
     url: str = ""
     """Address of the service, for kind sandbox_fusion, as http://127.0.0.1:8080."""
     answer_seconds: float = 30.0
-    """Time, for kind sandbox_fusion, that the service may take beyond the code's own, for its queue
-    and its start."""
+    """Time, for kind sandbox_fusion, beyond the code's own, for the service's queue and start."""
 
     def __post_init__(self) -> None:
         self._check_kind()

@@ -71,7 +71,7 @@ class TagsScaffold(TextScaffold):
         escaped = map(re.escape, self._names)
         self._tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in escaped]
         closing = tuple(f"</{name}>" for name in self._names)
-        self.stop: tuple[str, ...] = closing[-1:] if parallel_calls else closing
+        self.stop: tuple[str, ...] = closing[-1:] if parallel_calls else closing  # last: </answer>
         self._opening = Segment(self._encode("\n<information>"), Source.TEMPLATE)
         self._closing = Segment(self._encode("</information>\n"), Source.TEMPLATE)
 

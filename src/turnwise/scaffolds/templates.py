@@ -91,6 +91,7 @@ def _split(rest: str, messages: Sequence[Said]) -> list[str]:
     found = []
     for place, (_, before) in enumerate(messages):
         piece, _, after = rest.partition(_marker(place))
+        # Templates may strip the blanks that a message begins with.
         if rest.count(_marker(place)) != 1 or not piece.endswith(before.lstrip()):
             raise ValueError
         found.append(piece)
@@ -100,8 +101,7 @@ def _split(rest: str, messages: Sequence[Said]) -> list[str]:
 
 def day_written(day: str) -> str:
     """A macro in place of the `strftime_now` that templates are given: the beginning of a day, in
-    English wherever it runs; nothing without a day. transformers hands templates no functions of
-    ours."""
+    English wherever it runs; nothing without a day. A function of ours would not get there."""
     if not day:
         return ""
     at = datetime.combine(date.fromisoformat(day), datetime.min.time())

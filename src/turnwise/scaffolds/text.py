@@ -1,6 +1,5 @@
 """The base of scaffolds whose syntax is text: instructions before the task, two ways to encode, for
-the scaffold's own words and for what others wrote, and images after the words that they come
-with."""
+the scaffold's own words and for what others wrote, and images after their words."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -168,7 +167,7 @@ class TextScaffold:
 
     def _encode_foreign(self, text: str) -> list[int]:
         """Text that others wrote: a special token's name in it is only text."""
-        return list(self._encoded(text))
+        return list(self._encoded(text))  # a copy: what is kept is shared
 
     def _encode_anew(self, text: str) -> tuple[int, ...]:
         encoded = self._foreign_tokenizer(text, add_special_tokens=False, split_special_tokens=True)

@@ -48,10 +48,8 @@ def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
 
 def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") -> None:
     """Write the recipe with which a run goes on, and what has changed; the file keeps its time."""
-    before, now = (
-        flattened(folder.recipe().model_dump(mode="json")),
-        flattened(recipe.model_dump(mode="json")),
-    )
+    before = flattened(folder.recipe().model_dump(mode="json"))
+    now = flattened(recipe.model_dump(mode="json"))
     changes = {
         key: {"before": before.get(key), "now": now.get(key)}
         for key in sorted(before.keys() | now.keys())
@@ -62,6 +60,7 @@ def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") ->
         file = folder.path / "config.toml"
         begun = file.stat().st_mtime_ns
         folder.write_text(file.name, dump_recipe(recipe))
+        # The dashboard shows its time as the beginning of the run.
         os.utime(file, ns=(begun, begun))
         folder.append(NOTES, place | {"changes": changes})
 

@@ -55,8 +55,7 @@ class Run:
     def plot(self, *names: str) -> Any:
         """Draw metrics over the steps of RL, a panel for each: a figure of matplotlib, which a
         notebook shows. Without names it is of reward, success, groups that are all equal, and
-        entropy. Raises ConfigError for a metric that the run has not, MissingExtraError without
-        matplotlib."""
+        entropy. ConfigError for a metric that the run has not, MissingExtraError for matplotlib."""
         try:
             from matplotlib.figure import Figure
         except ImportError:

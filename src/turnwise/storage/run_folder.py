@@ -308,6 +308,7 @@ def _whole_model(name: str) -> str:
 
 def _whole_path(text: str) -> str:
     path = Path(text)
+    # A word alone is not taken for a path, also where a folder has its name.
     there = "\n" not in text and ("/" in text or path.suffix) and os.path.exists(path)
     return str(path.resolve()) if there else text
 

@@ -45,7 +45,7 @@ def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, f
     ]
     for episode, times in timed:
         rows += _rows(episode, times, zero, whole=spans > MOST_SPANS)
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)  # zip makes none of no rows
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
         schema=SCHEMA,

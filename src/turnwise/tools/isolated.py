@@ -131,7 +131,7 @@ class _Worker:
         self._socket.close()
 
     def _send(self, data: bytes, until: float) -> None:
-        self._socket.settimeout(max(until - time.monotonic(), 1e-3))
+        self._socket.settimeout(max(until - time.monotonic(), 1e-3))  # 0 would not block at all
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def _exactly(self, count: int, until: float) -> bytes:
@@ -204,6 +204,7 @@ def _module(name: str, file: str) -> ModuleType:
     """A module by its name, or by its file where that was imported as one."""
     if name != "__main__" and importlib.util.find_spec(name) is not None:
         return importlib.import_module(name)
+    # Not by the name __main__, under which the program in the file would run.
     spec = importlib.util.spec_from_file_location(name.strip("_"), file)
     assert spec is not None  # it has been imported once
     assert spec.loader is not None

@@ -165,6 +165,7 @@ class Tool:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ToolError(f"{self.name}: argument {where!r}: {first['msg']}") from None
+        # Not model_dump: an argument whose type is a model arrives as one.
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
@@ -183,8 +184,7 @@ def readable(text: str) -> str:
 
 async def in_thread(function: Callable[[], Any]) -> Any:
     """Run a blocking function in a thread of its own. Not `asyncio.to_thread`: a few hung tools
-    would fill its pool, and the program could not end before they do. A daemon thread does not keep
-    it alive."""
+    would fill its pool, and the program could not end before they do, as daemon threads let it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -235,6 +235,7 @@ def _schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 @functools.cache
 def _model_of(function: Callable[..., Any]) -> Any:
     fields: dict[str, Any] = {}
+    # eval_str: a file may begin with `from __future__ import annotations`.
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if name == "self":
             continue

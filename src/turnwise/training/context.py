@@ -70,8 +70,7 @@ class RunContext:
         best: int | None = None,
     ) -> None:
         """Let a learner write a checkpoint of its weights, and of a state that is to be kept beside
-        them; older ones of the stage are deleted, but for the newest few and the one of step
-        `best`."""
+        them; older ones of the stage are deleted, but for the newest few and that of `best`."""
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
 

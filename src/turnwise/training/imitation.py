@@ -25,17 +25,15 @@ class Imitation:
         recipe, components = context.recipe, context.components
         if not context.heldout or context.folder.evaluation("sft") is not None:
             return step
-        await components.engine.sleep()
+        await components.engine.sleep()  # the learner may need its memory
         root = checkpoint.root_of(context.folder.checkpoints, checkpoint.IMITATION)
         saved, damaged = checkpoint.newest_of_stage(root)
         set_aside(damaged, context.display)
         folder = saved.folder if saved else None
         begun, _ = load_model(recipe.model, folder, recipe.seed, in_files=recipe.policy_in_files)
         put_weights(components.model, begun)
-        learning = recipe.learning
-        updates = (
-            recipe.sft.steps + recipe.train.steps * learning.updates_per_step * learning.epochs
-        )
+        learning, train = recipe.learning, recipe.train
+        updates = recipe.sft.steps + train.steps * learning.updates_per_step * learning.epochs
         config = recipe.sft.model_copy(update={"steps": updates + recipe.policy_updates})
         demonstrations = await context.demonstrations.tokens()
         with supervised_learner(context, demonstrations, config, saved) as learner:
@@ -43,5 +41,6 @@ class Imitation:
             every = config.checkpoint_every
             await learn_offline(context, learner, checkpoint.IMITATION, "imitation.jsonl", every)
         await Evaluation("sft", components.environment).run(context, step)
+        # Its evaluation says that the stage is done: nothing goes on from these checkpoints.
         shutil.rmtree(root, ignore_errors=True)
         return step

@@ -108,8 +108,7 @@ class Learners:
         return Learned(groups, signals, credits, report)
 
     def compared(self, groups: Sequence[Group]) -> Sequence[Group]:
-        """The groups whose members are compared: of episodes, or of their parts as the player
-        divides them."""
+        """The groups whose members are compared: of episodes, or of the parts a player has made."""
         player = self._context.components.player
         return groups if player is None else player.compared(groups)
 
@@ -117,7 +116,7 @@ class Learners:
         """The number of groups of which something would be learned from."""
         names = [group.id for group in kept_groups(self.compared(groups), self.algorithm)]
         return sum(
-            group.id in names or any(name.startswith(f"{group.id}@") for name in names)
+            group.id in names or any(name.startswith(f"{group.id}@") for name in names)  # its roles
             for group in groups
         )
 

@@ -17,10 +17,8 @@ async def learn_offline(
 ) -> None:
     """Do all steps that are left, with a line in `file` for each. Cancelled, it saves and ends."""
     folder, display = context.folder, context.display
-    no_signal, skipped = (
-        NoSignalAlarm(display, str(stage).replace("_", " ")),
-        SkippedUpdates(display),
-    )
+    no_signal = NoSignalAlarm(display, stage.replace("_", " "))
+    skipped = SkippedUpdates(display)
     folder.rewind(file, learner.steps_done)
     for _ in range(learner.steps_done):
         display.advance()
@@ -42,5 +40,4 @@ async def learn_offline(
 
 
 def save_offline(context: RunContext, learner: OfflineLearner, stage: str) -> None:
-    """Write a checkpoint of what is learned."""
     context.save(learner, stage, learner.steps_done, learner.state())

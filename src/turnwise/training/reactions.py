@@ -84,7 +84,7 @@ def roll_back(situation: Situation) -> str:
     """
     assert situation.best is not None  # check_reaction has seen to it
     kept = checkpoint.load(situation.best)
-    weights, _ = load_model(situation.model, situation.best, in_files=True)
+    weights, _ = load_model(situation.model, situation.best, in_files=True)  # copied at once
     situation.learners.rollback(kept, weights)
     return (
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "

@@ -114,7 +114,6 @@ class Recorder:
             monitor.log(dict(values), step)
 
     def close(self) -> None:
-        """Close the monitors: trackers' runs end."""
         for monitor in self._monitors:
             monitor.close()
 

@@ -59,6 +59,7 @@ class Reinforcement:
                         loop.pipeline.add(due, asyncio.create_task(loop.sample(due)))
                     played = await loop.learn()
                     with context.phases.of("validation"):
+                        # Before the save, which keeps the best step's checkpoint.
                         await loop.validate()
                     with context.phases.of("weights"):
                         await context.components.load(loop.step)
@@ -166,6 +167,7 @@ class ReinforcementLoop:
             rollout = partial(oversampled_groups, extra=train.oversample)
         groups: list[Group] = []
         for again in range(1 + train.dynamic_sampling_rounds):
+            # The first round is what a recipe without rounds plays.
             tasks = self._tasks(step, derive(seed, "round", again) if again else seed)
             label = f"train/{step}/round/{again}" if again else f"train/{step}"
             played = await rollout(runner, tasks, train.group_size, seed, label)
@@ -186,7 +188,6 @@ class ReinforcementLoop:
         )
 
     async def save(self) -> None:
-        """Write a checkpoint."""
         await self._beside_sampling(self._save)
 
     def save_unsaved(self) -> None:

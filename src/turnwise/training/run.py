@@ -110,7 +110,7 @@ async def _check_parity(context: RunContext) -> None:
     found = None
     if context.recipe.train.steps or context.recipe.policy_updates or context.heldout:
         found = await context.components.check()
-        await context.components.engine.sleep()
+        await context.components.engine.sleep()  # the first stage may learn, and need its memory
     write_before_run(context, found)
 
 

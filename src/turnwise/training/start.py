@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 def _known(recipe: Recipe, fresh: bool) -> "KnownRun":
-    """Refuse what can be known to be wrong, before anything heavy is imported; then set the
-    threads."""
+    """Refuse what is known to be wrong before anything heavy is imported; then set the threads."""
     set_variables()
     from turnwise.parts.first_checks import known_run
 

@@ -150,9 +150,8 @@ class SearchEnvironment(Environment):
         return self.truncate(text, self.result_tokens)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when the model's own answer is an accepted one, else 0. Where the way
-        is known, `gain` is the share of its searches whose facts a turn shows for the first
-        time."""
+        """1 when the model's own answer is an accepted one, else 0. Where the way is known, `gain`
+        is the share of its searches whose facts a turn shows for the first time."""
         answer, accepted = trajectory.answer, trajectory.task.secret["answers"]
         success = exact_match(answer, accepted)
         parts = {"exact_match": float(success), "f1": f1(answer, accepted)}

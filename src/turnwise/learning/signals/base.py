@@ -126,5 +126,5 @@ def together(parts: Sequence[TokenNumbers]) -> TokenNumbers:
     first, *others = parts
     for part in others:
         for name, row in part.items():
-            np.copyto(first[name], row, where=~np.isnan(row["loss_weight"]))
+            np.copyto(first[name], row, where=~np.isnan(row["loss_weight"]))  # its own
     return first

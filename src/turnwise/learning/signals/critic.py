@@ -70,7 +70,7 @@ class Critic(nn.Module):
         super().__init__()
         self._ranks = ranks
         self._share(policy)
-        object.__setattr__(self, "policy", base_model(policy))  # no part of it: it has the reader
+        object.__setattr__(self, "policy", base_model(policy))  # unregistered: it has the reader
         width = base_model(policy).get_input_embeddings().weight.shape[1]
         device = next(policy.parameters()).device
         self.head = nn.Linear(width, 1, device=device)
@@ -166,7 +166,7 @@ class Critic(nn.Module):
 
     def _backward(self, lessons: Sequence[ValueLesson], count: int, counts: bool) -> float:
         values = self._values([lesson.member for lesson in lessons])
-        loss = self._losses(values, lessons).sum() * counts / count
+        loss = self._losses(values, lessons).sum() * counts / count  # 0 where it only fills up
         add_gradient(loss)
         return float(loss.detach()) * is_leader(self._ranks)
 
@@ -226,8 +226,7 @@ class Critic(nn.Module):
 
     def _cut(self, members: Sequence[Trajectory], sampled: Sequence[int]) -> Iterator[list[int]]:
         """Cut places of trajectories, by their longest contexts, into micro-batches of at most
-        `tokens_per_micro_batch` padded tokens; a context is a row, and a longer trajectory is
-        alone."""
+        `tokens_per_micro_batch` padded tokens; a context is a row, a longer trajectory alone."""
         current: list[int] = []
         rows = 0
         for place in sorted(sampled, key=lambda place: _longest(members[place])):
