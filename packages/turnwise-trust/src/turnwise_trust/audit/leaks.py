@@ -3,8 +3,9 @@
 Looked for is what a task's secret and its oracle's answer hold, not marks put in their
 place: an environment makes its scene from what it has loaded, which marks in a copy of the task
 would not reach. Other tasks tell a coincidence from a leak: a place that shows the secrets of
-its own task more often than those of the next. What a tool returns on proper calls is not looked
-at: to give what is asked for is its purpose.
+its own task more often than those of the next, and not in a list with theirs, which does not say
+which of them is right. What a tool returns on proper calls is not looked at: to give what is asked
+for is its purpose.
 """
 
 import base64
@@ -13,7 +14,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ MOST_TEXT = 100_000
 """Characters that are read of each file."""
 MOST_TEXTS = 300
 """Texts of one secret that are looked for."""
+NEAR = 60
+"""Characters before and after a secret in which the others of a list stand."""
+BESIDE = r"\W*((and|or)\W+|\(\w+\)\W+)?"
+"""What may stand between two of a list, as in "Ana (in), Ben (out) and Cleo"."""
 ALWAYS = 0.9
 """The share of tasks in which public data holds the answer in one place, from which on that is
 no coincidence."""
@@ -68,11 +73,13 @@ def leaks(subject: Subject) -> Iterator[Finding]:
     """One finding of all places, or one for each that leaks; and one of public data."""
     seen: dict[str, Places] = {}
     watched = subject.environment.under(Watched, places=seen)
-    played = replace(subject, environment=watched).play(scripted(_mistakes(subject)))
+    mistakes = _mistakes(subject)
+    played = replace(subject, environment=watched).play(scripted(mistakes))
     if not played:
         raise OutOfTime
     for one in played:
-        seen.setdefault(one.task.id, {})["tool errors"] = "\n".join(one.observed)
+        errors = replace(one, turns=one.turns[: len(mistakes)]).observed  # then it only answers
+        seen.setdefault(one.task.id, {})["tool errors"] = "\n".join(errors)
         seen[one.task.id]["the first message"] = one.prompt.replace(one.task.prompt, "")
         for name in ENCODINGS:
             asked = re.search(ASKED, one.prompt, re.IGNORECASE)  # to decode is the task then
@@ -103,9 +110,12 @@ def _leak(
     tasks = [task for task in subject.tasks if secrets.get(task.id)]
     own: list[tuple[Task, str]] = []
     others = 0
+    known = {one for texts in secrets.values() for one in texts}
     for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
         text = seen[task.id].get(place, "")
-        hit = next((one for one in secrets[task.id] if _stands(one, text, encode)), None)
+        wrong = known.difference(secrets[task.id])
+        shown = (one for one in secrets[task.id] if _stands(one, text, encode))
+        hit = next((one for one in shown if encode is not str or _told(one, text, wrong)), None)
         own += [] if hit is None else [(task, hit)]
         others += any(_stands(one, text, encode) for one in secrets[after.id])
     low, high = wilson(len(own), len(tasks))
@@ -130,6 +140,22 @@ def _stands(text: str, where: str, encode: Callable[[str], str] = str) -> bool:
     if encode is not str:
         return len(text) >= 3 and encode(text) != text and encode(text) in where
     return text in where and bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", where))
+
+
+def _told(text: str, where: str, wrong: Collection[str]) -> bool:
+    """Whether a text that stands there does so at least once without a wrong one beside it.
+
+    >>> _told("Ana", "there are Ben, Ana and Cleo", {"Ben"}), _told("Ana", "not Ana", {"Ben"})
+    (False, True)
+    """
+    for one in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", where):
+        start, end = one.span()
+        before, after = where[max(0, start - NEAR) : start], where[end : end + NEAR]
+        near = "|".join(re.escape(other) for other in wrong if other in before or other in after)
+        left, right = rf"(?<!\w)({near}){BESIDE}\Z", rf"{BESIDE}({near})(?!\w)"
+        if not near or not (re.search(left, before) or re.match(right, after)):
+            return True
+    return False
 
 
 def _secrets(subject: Subject, task: Task, shown: str) -> list[str]:

@@ -1,0 +1,79 @@
+"""Secrets that are shown, and lists and later observations that only look like it."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from asking import Asking, failed
+from turnwise.errors import ToolError
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Observation, Step, Task, ToolCall
+from turnwise_trust.audit.leaks import leaks
+
+PEOPLE = ("Ana", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gus", "Hana")
+
+
+def _drawn(name: str) -> tuple[str, Sequence[str]]:
+    """The one who is at the door, and all three who are there."""
+    stream = random.Random(name)
+    here = stream.sample(PEOPLE, 3)
+    return stream.choice(here), here
+
+
+class Who(Asking):
+    """Asks who of three is at a door; a tool knows it."""
+
+    separator = ", "
+    said = "there is no such door; here are {}"
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        names = [f"{split}-{place}" for place in range(8)]
+        return [Task(name, "Who is at the door?", {"sum": _drawn(name)[0]}) for name in names]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.wanted, self.here = _drawn(task.id)
+        return await super().reset(task, seed)
+
+    @tool
+    def look(self, door: str) -> str:
+        """Look who is at a door."""
+        raise ToolError(self.said.format(self.separator.join(self.here), wanted=self.wanted))
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        look = ToolCall("look", {"door": "front"})
+        return [Action("", calls=(look,)), Action("", answer=task.secret["sum"])]
+
+
+class InLines(Who):
+    separator = "\n- "
+
+
+class WithPlaces(Who):
+    separator = " (inside), "
+
+
+class Told(Who):
+    said = "{wanted} is asked for; here are {}"
+
+
+class Asked(Who):
+    """Shows who is there when an answer is given; its errors show nothing."""
+
+    said = "there is no such door"
+
+    async def step(self, action: Action) -> Step:
+        step = await super().step(action)
+        self.answers = getattr(self, "answers", 0) + bool(step.done)
+        text = f"Here are {' and nobody else but '.join(self.here)}. Again!"
+        return Step(Observation(text)) if self.answers == 1 else step
+
+
+@pytest.mark.parametrize("kind", [Who, InLines, WithPlaces, Asked])
+def test_a_list_and_what_comes_after_the_errors_tell_nothing(kind: type[Who]) -> None:
+    assert "secrets in tool errors" not in failed(leaks, kind())
+
+
+def test_what_is_told_beside_a_list_is_found() -> None:
+    told = failed(leaks, Told())["secrets in tool errors"]
+    assert (told.figure, "16 of 16" in told.note) == (1.0, True)
