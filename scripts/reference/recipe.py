@@ -1,6 +1,7 @@
 """recipe.md: every key of a recipe, a section for each kind of a choice."""
 
 import dataclasses
+import itertools
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,12 +40,26 @@ def recipe_page() -> str:
 
 def _once(sections: Sequence[str]) -> Iterator[str]:
     """The sections, each once, though kinds of a choice have a table in common, as those of judges
-    their models; one that says what another one says names it."""
+    their models; one that says what another one says names it, for some of its keys too."""
     said: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for section in dict.fromkeys(sections):
         title, _, text = section.partition("\n\n")
         first = said.setdefault(text, title)
-        yield section if first == title else f"{title}\n\nAs {first}.\n"
+        again = f"{title}\n\n{''.join(_lines_once(text, title, keys))}"
+        yield again if first == title else f"{title}\n\nAs {first}.\n"
+
+
+def _lines_once(text: str, title: str, keys: dict[str, str]) -> Iterator[str]:
+    """The lines of a section; of two or more keys in a row that an earlier one has, their names."""
+    for first, lines in itertools.groupby(text.splitlines(True), lambda line: keys.get(line, "")):
+        found = list(lines)
+        if first and len(found) > 1:
+            names = ", ".join(f"`{line[3:].partition(' ')[0].strip('`')}`" for line in found)
+            yield f"- {names}: as in {first}.\n"
+        else:
+            yield from found
+            keys.update({line: title for line in found if line.startswith("- ") and not first})
 
 
 def _of_wings() -> str:

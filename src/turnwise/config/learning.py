@@ -41,9 +41,9 @@ class LearningConfig(Section):
     is less work. The gradient is the same; the model must have full attention."""
     compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """The type of an update's matrix products. `auto` takes bfloat16, by PyTorch's autocast, for
-    models of 20 million parameters and more where a trial on this machine says that it is faster
-    (by 1.2), and float32 otherwise; weights in bfloat16 are computed in it. The run's config has
-    what was chosen, for a run that is resumed."""
+    models of 20 million parameters and more where a trial on this machine finds it 1.2 times as
+    fast, and float32 otherwise; weights in bfloat16 are computed in it. The run's config has what
+    was chosen."""
     mask_observations: bool = True
     """False trains on tool output as if the model had written it: only to show what that does."""
 

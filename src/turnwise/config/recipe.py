@@ -55,8 +55,7 @@ class Recipe(Section):
         default_factory=physical_cores, ge=1, le=1024, json_schema_extra={"default": "auto"}
     )
     """Threads of the numerical library: `auto`, the physical cores that this process may use, or a
-    number; more than there are cores slows everything down. The run's config has the number, since
-    rounding depends on it."""
+    number. The run's config has the number, since rounding depends on it."""
     model: ModelConfig = ModelConfig()
     environment: EnvironmentConfig
     sandbox: dict[str, Any] = Field(default_factory=dict)

@@ -105,9 +105,8 @@ class RewardConfig(Finite):
     failure: float = 0.0
     """The reward of failure: -1 makes rewards of 1 and -1."""
     noise: float = Field(0.0, ge=0, le=1)
-    """The chance that an episode is graded wrongly, success as failure and failure as success, by
-    its seed: for experiments on bad verifiers. The success that is reported stays true, and
-    dominance is that of what is graded a success."""
+    """The chance that an episode is graded wrongly, success as failure and failure as success: for
+    experiments on bad verifiers. The success that is reported stays true."""
     dominance: bool = True
     """Whether every success has to have a higher reward than every failure, over all that the parts
     can be."""

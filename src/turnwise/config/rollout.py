@@ -16,9 +16,8 @@ class ModelConfig(Section):
     """`tiny` (embedded), a folder, a GGUF file, `smollm2-135m`, or a hub name: anything
     AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
-    optimizer keeps masters in float32: training then takes 18 bytes for each of them, and 16 in
-    float32."""
+    """The type that the model computes and samples in. Weights trained in bfloat16 have masters in
+    float32: training takes 18 bytes for each of them, and 16 in float32."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
     lora_rank: int = Field(0, ge=0)
@@ -27,8 +26,8 @@ class ModelConfig(Section):
     """Compute activations again in the backward pass in place of keeping them: less memory, a third
     more time."""
     offload_activations: bool = False
-    """Keep what `gradient_checkpointing` still keeps of each layer in the processor's memory until
-    the backward pass: less of a GPU's memory, and time to move it."""
+    """Keep what `gradient_checkpointing` keeps of each layer in the processor's memory: less of a
+    GPU's memory, and time to move it."""
 
     def claims(self) -> Iterator[Claim]:
         checkpoints = f"model.gradient_checkpointing = {str(self.gradient_checkpointing).lower()}"
@@ -63,8 +62,7 @@ class EnvironmentConfig(Section):
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment's constructor."""
     tools: list[str] = Field(default_factory=list)
-    """Functions marked `@tool`, such as `mine.py:convert`, that the agent has beside the
-    environment's own tools."""
+    """Functions marked `@tool`, such as `mine.py:convert`, beside the environment's own tools."""
     consequential: dict[str, Literal["allow", "confirm", "dry_run", "refuse"] | StrictInt] = Field(
         default_factory=dict
     )
@@ -121,8 +119,8 @@ class HorizonConfig(Section):
     window: int = Field(3, ge=1)
     """Steps that success is averaged over."""
     part: str = ""
-    """A number that the environment reports of an episode (`turnwise rewards ENVIRONMENT`), held
-    against `target` in place of success: for episodes that cannot succeed in fewer turns than
+    """A number that the environment reports (`turnwise rewards ENVIRONMENT`), held against `target`
+    in place of success, for episodes that cannot succeed in fewer turns than
     `rollout.max_turns`."""
 
 

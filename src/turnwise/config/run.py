@@ -20,11 +20,11 @@ class TrainConfig(Section):
     """Trajectories per task."""
     dynamic_sampling_rounds: int = Field(0, ge=0)
     """Times that a step may sample as many groups again because the algorithm's filter left fewer
-    than `tasks_per_step` (DAPO's dynamic sampling). All kept groups are trained on."""
+    than `tasks_per_step` (DAPO's dynamic sampling)."""
     max_staleness: int = Field(0, ge=0)
     """Updates between the weights that sampled a token and the update that trains on it, at most.
     0: sampling and learning take turns. More: so many steps are sampled ahead while learning goes
-    on, with a copy of the weights; which step ahead gets which weights depends on the clock."""
+    on, with a copy of the weights."""
     oversample: int = Field(0, ge=0)
     """Episodes of each task begun beyond `group_size`; when that many have a grade, the others are
     cancelled. No step waits for the slowest then, but short episodes are favoured."""
@@ -124,8 +124,7 @@ class MutualInformationConfig(Section):
     every: int = Field(ge=1)
     """Steps between two estimates."""
     tasks: int = Field(16, ge=2)
-    """Number N of tasks in an estimate: it costs N² forward passes of a prompt with a first turn,
-    and is at most log N."""
+    """Number N of tasks in an estimate: it costs N² forward passes, and is at most log N."""
 
     def claims(self) -> Iterator[Claim]:
         yield Claim("monitor.mutual_information", (Need.WORDS,))
@@ -138,8 +137,8 @@ class MonitorConfig(Section):
     mutual_information: MutualInformationConfig | None = None
     """None is made where this is left out."""
     gradient_variance_every: int = Field(0, ge=0)
-    """Steps between two measurements of how much of the gradient is noise; 0 makes none. One costs
-    a backward pass for each group, and memory for one more gradient."""
+    """Steps between two measurements of the gradient's noise; 0 makes none. One costs a backward
+    pass for each group, and memory for one more gradient."""
     trackers: tuple[str, ...] = ()
     """Trackers that get the metrics besides the run folder: `tensorboard`, `wandb`, `mlflow`,
     `trackio`, or your own class."""
@@ -173,7 +172,7 @@ class PriceConfig(Section):
     """Price of a million tokens that the model samples."""
     million_read_tokens: float = Field(0.0, ge=0)
     """Price of a million tokens that the model is given. Each counts once in an episode, as where
-    its cache is kept between turns; a server that reads all of them again in each turn takes more.
+    its cache is kept between turns.
     """
     tool_call: float = Field(0.0, ge=0)
     """Price of a tool call."""
@@ -194,9 +193,8 @@ class EvaluationConfig(Section):
     temperature: float = Field(0.0, ge=0)
     """The temperature of evaluations: see `rollout.temperature`."""
     base: Annotated[bool | str, IS_MODEL] = False
-    """Evaluate the weights that the run begins with, too, before the cold start; or, given the name
-    of a model, that one: what a cold start of an earlier run, with which this one begins, was made
-    of. It has the same tokenizer."""
+    """Evaluate the weights that the run begins with, too; or, given the name of a model with the
+    same tokenizer, that one: such as what an earlier cold start was made of."""
     sft: bool = False
     """Evaluate imitation alone: the weights that the run begins with, after as many updates on the
     cold start's demonstrations as the cold start and RL have together."""

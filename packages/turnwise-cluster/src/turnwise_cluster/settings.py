@@ -21,7 +21,7 @@ class ClusterConfig(WingSection):
 
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
-    on GPUs one for each. The run's own process is the first."""
+    the run's own is the first."""
     sequence_ranks: int = Field(1, ge=1)
     """Learners that compute each row together, a slice of its tokens each, and exchange heads for
     attention (Ulysses, arXiv 2309.14509): for contexts that are too long for one of them. Divides
@@ -30,25 +30,23 @@ class ClusterConfig(WingSection):
     """Whether each learner keeps its experts of a layer, to which the others send their tokens, in
     place of having all experts gathered for a pass. Learners divide the experts."""
     replicas: int = Field(1, ge=1)
-    """Copies of the divided model among the learners: each is divided over `learners / replicas` of
-    them, which alone gather its weights (HSDP). More memory on each, less to wait for over slow
-    connections."""
+    """Copies of the divided model, each over `learners / replicas` learners (HSDP): more memory on
+    each, less to wait for over slow connections."""
     seconds: float = Field(600.0, gt=0)
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
     """The Ray cluster of all processes beside this one: `auto` is the one that this machine belongs
-    to, `host:port` that of a head node. `local` starts one on this machine for servers and
-    workers, for as long as the run takes; learners are plain processes then."""
+    to, `host:port` that of a head node. `local` starts one here for servers and workers; learners
+    are plain processes then."""
     samplers: int = Field(0, ge=0)
     """Servers of vLLM on the nodes of the cluster, with `engine.name = "vllm"`. 0 starts them on
     the run's own machine; the embedded engine samples in its process."""
     colocated: bool = False
-    """Whether vLLM's servers share the learners' places, GPUs and all, and take turns with them:
-    the same number of `samplers` beside each learner, or the servers of this machine. They give
-    memory back while it is learned. Else they have places of their own."""
+    """Whether vLLM's servers share the learners' GPUs, and take turns with them: the same number of
+    `samplers` beside each learner, or the servers of this machine."""
     workers: int = Field(0, ge=0)
-    """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
-    sampled by the run's engine all the same. 0 plays them in the run's own process."""
+    """Processes that play episodes (resets, tools, sandboxes, verifiers), one CPU each. 0 plays
+    them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
     """Deadline of places on the cluster, and of the start of learners, servers and workers."""
 

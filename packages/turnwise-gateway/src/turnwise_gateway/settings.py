@@ -55,7 +55,7 @@ class AgentConfig(WingSection):
     its function returns or by `POST /reward`."""
     coverage: float = Field(0.95, ge=0, le=1)
     """Share of a step's sampled tokens that are in its trajectories, at least; the run stops where
-    more are lost, such as those of replies that an agent hangs up on."""
+    more are lost."""
     thoughts: Literal["keep", "template"] = "keep"
     """The model's thoughts in its following turns: kept as they were sampled, or left out before
     the last words of a user, as chat templates do; a conversation is several contexts then."""

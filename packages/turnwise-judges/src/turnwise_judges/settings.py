@@ -104,8 +104,8 @@ class JudgeConfig(WingSection):
     question: str = ""
     """The judge's question, after the record; empty for the form's own."""
     max_characters: int = Field(20_000, ge=200)
-    """Length of the record that the judge is shown, as it is quoted; longer texts in it are cut in
-    the middle. In a comparison each of the two has half of it."""
+    """Length of the record that the judge is shown, as it is quoted; longer texts are cut in the
+    middle. In a comparison each of the two has half."""
     seconds: float = Field(60.0, gt=0)
     """Deadline of one call."""
     max_concurrent: int = Field(8, ge=1)
