@@ -36,7 +36,7 @@ MOST_TEXTS = 300
 NEAR = 60
 """Characters before and after a secret in which the others of a list stand."""
 BESIDE = r"\W*((and|or)\W+|\(\w+\)\W+)?"
-"""What may stand between two of a list, as in "Ana (in), Ben (out) and Cleo"."""
+"""The text that may stand between two of a list, as in "Ana (in), Ben (out) and Cleo"."""
 ALWAYS = 0.9
 """The share of tasks in which public data holds the answer in one place, from which on that is
 no coincidence."""
