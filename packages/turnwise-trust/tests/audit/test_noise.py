@@ -1,14 +1,19 @@
 """Noise: verdicts that change when made again, and a reward's variance divided."""
 
 import random
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from asking import Asking, failed, found
 from turnwise.environments.tasksets import TaskSet
-from turnwise.types import Observation, Task, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Step, Task, Trajectory, Verdict
 from turnwise_trust.audit.noise import OBJECTIVE, VARIANCE, divided, noise
+
+PART = re.compile(r"(policy|tools and environment|judge|simulated user) (?:\(.*?\) )?(\d\.\d+)")
 
 
 class Moody(Asking):
@@ -48,6 +53,33 @@ class Lucky(Asking):
         return Verdict(float(self.wins), self.wins)
 
 
+class Talking(Asking):
+    """A user replies to the first answer; `moody` has the luck of the episode, which its words
+    show and which decides."""
+
+    moody = "user"
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.wins, self.asked = seed % 2 == 0, False
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        if action.answer is None or self.asked:
+            step = await super().step(action)
+            return step if self.moody == "user" else _shown(step, self.wins)
+        self.asked = True
+        said = f"I am {self.wins}." if self.moody == "user" else "Go on."
+        return Step(Observation(said, Source.USER))
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        return Verdict(float(self.wins), self.wins)
+
+
+def _shown(step: Step, wins: bool) -> Step:
+    results = tuple(replace(one, content=f"{one.content} {wins}") for one in step.results)
+    return replace(step, results=results)
+
+
 class Generous(Asking):
     def verify(self, trajectory: Trajectory) -> Verdict:
         return Verdict(1.0, True)
@@ -78,6 +110,21 @@ def test_a_reward_of_luck_is_noise_unless_luck_is_declared():
     assert told.endswith("the oracle succeeds in 50%, so 75% of its scripts at most")
     declared.same_splits = True
     assert found(noise, declared)[VARIANCE].passed is None
+
+
+@pytest.mark.parametrize("moody", ["user", "tool"])
+def test_a_users_noise_is_told_from_a_tools(moody: str):
+    environment = Talking()
+    environment.moody = moody
+    row = found(noise, environment)[VARIANCE]
+    parts = {name: float(figure) for name, figure in PART.findall(row.note)}
+    assert parts.pop("simulated user" if moody == "user" else "tools and environment") > 0.9
+    assert max(parts.values()) < 0.1
+    assert len(parts) == 3
+
+
+def test_where_no_user_replies_that_is_said():
+    assert found(noise, Lucky())[VARIANCE].note.endswith("no simulated user")
 
 
 def test_a_reward_that_is_always_the_same_teaches_nothing():

@@ -4,11 +4,15 @@ For each task some scripts (policies) are played under several episode seeds, an
 judged several times. The estimates are those of a nested analysis of variance: the variance
 between verdicts of one episode is the judge's; that between seeds, less what the judge adds to it,
 is of tools, users and the environment; that between policies, less what seeds add, is what a policy
-learns from.
+learns from. What seeds add is half the mean squared difference of two episodes of one script, so
+each pair of them has its part in it: the simulated user's where what a user said is the first thing
+that differs between the two, the environment's where it is anything else, or nothing to be seen.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +20,7 @@ import numpy as np
 from turnwise.environments.base import Environment
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
+from turnwise.tokens import Source
 from turnwise.types import Action, Task, Trajectory
 from turnwise_trust.audit.plays import Script, compared, difference, judged, rate, verdict_of
 from turnwise_trust.audit.subject import Subject
@@ -97,7 +102,8 @@ def _again(verdicts: Sequence[Trajectory]) -> str:
 
 
 def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
-    rewards = _rewards(cells)
+    complete = [task for task in cells if _graded(task)]
+    rewards = np.array([[[_rewards(one) for one in cell] for cell in task] for task in complete])
     if not len(rewards):
         return Finding(VARIANCE, note="not divided: no task had all its episodes graded")
     if rewards.var() == 0:
@@ -105,6 +111,7 @@ def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
     shares = divided(rewards)
     low, high = _interval(rewards)
     share = shares.seed + shares.judge
+    user = _users_part([cell for task in complete for cell in task])
     least = share if low is None else low
     passed = None if subject.environment.same_splits else least <= MOST_NOISE
     return Finding(
@@ -115,7 +122,9 @@ def _variance(subject: Subject, cells: Sequence[Sequence[Cell]]) -> Finding:
         MOST_NOISE,
         passed,
         f"share of it within {len(rewards)} tasks that is noise: policy {shares.policy:.2f}, tools "
-        f"and environment (episode seed) {shares.seed:.2f}, judge {shares.judge:.2f}",
+        f"and environment (episode seed) {shares.seed * (1 - (user or 0)):.2f}, judge "
+        f"{shares.judge:.2f}, "
+        + ("no simulated user" if user is None else f"simulated user {shares.seed * user:.2f}"),
         remedy="Take luck out of the reward, or declare it: same_splits = True.",
     )
 
@@ -132,14 +141,47 @@ def _constant(subject: Subject, count: int) -> Finding:
     )
 
 
-def _rewards(cells: Sequence[Sequence[Cell]]) -> np.ndarray:
-    """float[tasks, policies, seeds, verdicts] of the tasks whose verdicts are all there."""
-    found = [
-        [[[one.reward for one in episode] for episode in cell] for cell in task] for task in cells
-    ]
-    table = np.array(found, np.float64)
-    complete: np.ndarray = table[~np.isnan(table).any(axis=(1, 2, 3))]
-    return complete
+def _graded(task: Sequence[Cell]) -> bool:
+    return all(one.reward is not None for cell in task for episode in cell for one in episode)
+
+
+def _rewards(episode: Sequence[Trajectory]) -> list[float]:
+    return [one.reward or 0.0 for one in episode]
+
+
+def _users_part(cells: Sequence[Cell]) -> float | None:
+    """The part of the variance between seeds that begins with a simulated user; None where no user
+    replies in any episode."""
+    shown = [[_shown(episode[0]) for episode in cell] for cell in cells]
+    if not any(source == Source.USER for cell in shown for one in cell for source, _ in one[1:]):
+        return None
+    parts = [0.0, 0.0]
+    for cell, seen in zip(cells, shown, strict=True):
+        for one, other in combinations(range(len(cell)), 2):
+            gap = fmean(_rewards(cell[one])) - fmean(_rewards(cell[other]))
+            parts[_differ_by_user(seen[one], seen[other])] += gap**2
+    return parts[True] / sum(parts) if any(parts) else 0.0
+
+
+def _shown(episode: Trajectory) -> list[tuple[Source | None, object]]:
+    """The first message, then of each turn the results of its calls and the reply, with whose
+    words they are."""
+    first, shown = episode.first, list[tuple[Source | None, object]]()
+    shown.append((None, "") if first is None else (first.source, first.content))
+    for step in (turn.step for turn in episode.turns if turn.step is not None):
+        shown.append((Source.TOOL, [(one.content, one.ok) for one in step.results]))
+        reply = step.observation
+        shown.append((None, "") if reply is None else (reply.source, reply.content))
+    return shown
+
+
+def _differ_by_user(
+    one: Sequence[tuple[Source | None, object]], other: Sequence[tuple[Source | None, object]]
+) -> bool:
+    """Whether the first thing that differs is what a user said, or that one said nothing more."""
+    pairs = zip(one, other, strict=False)
+    first = next(((left, right) for left, right in pairs if left != right), ())
+    return any(source == Source.USER for source, _ in first)
 
 
 def divided(rewards: np.ndarray) -> Shares:
