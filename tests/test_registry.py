@@ -81,6 +81,7 @@ def test_what_is_not_there_or_of_another_kind(wheels: Registry[type], install: I
         "wheel_shop:Rund": "wheel_shop: unknown class 'Rund': did you mean 'Round'",
         "json:Round": "json: there is no 'Round', and nothing else .* wheel: give a class with",
         "wheel_shop:Square": "wheel_shop:Square: not a wheel: give a class with turns",
+        "round.py": r"round\.py is a file: name what is in it, as in round\.py:NAME",
         "nowhere.py:Round": "wheel file nowhere.py: there is no such file",
         "no_such_package:Round": "wheel module 'no_such_package': there is no such module",
     }.items():

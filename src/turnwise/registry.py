@@ -91,6 +91,8 @@ class Registry(Generic[T]):
         """Raise ConfigError for a name that stands for nothing; a user's own code is not loaded."""
         if name in self.names() or ":" in name:
             return
+        if name.endswith(".py"):
+            raise ConfigError(f"{name} is a file: name what is in it, as in {name}:NAME")
         points = self._points()
         if name not in {point.name for point in points}:
             known = [*self.names(), *(point.name for point in points)]

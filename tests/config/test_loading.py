@@ -95,6 +95,7 @@ def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
                 "engine.kv_cache=1",
                 "unknown key 'engine.kv_cache': did you mean 'engine.kv_cache_tok",
             ),
+            ("algorithm.teacher.model=3", r"algorithm\.teacher\.model is 3: give a text"),
             ("algorithm.teacher.modl=x", "did you mean 'algorithm.teacher.model'"),
             ("learning_rate=1e-5", "there are .*learning.learning_rate, sft.learning_rate"),
             ("critic.kind=head", "did you mean 'algorithm.critic.kind'"),

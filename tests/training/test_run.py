@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from tests.small_runs import FAKES, start
+from tests.small_runs import FAKES, prepared, start
 from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.forward import compute_type
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
@@ -256,6 +257,23 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         else:
             watch.check(20, learners)
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
+
+
+def test_a_run_that_goes_on_keeps_its_type_whatever_is_fastest_now(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute_type, "SMALL", 0)
+    monkeypatch.setattr(compute_type, "PARITY", 99.0)
+    folder = RunFolder.new(tmp_path / "run")
+    for gain, path, why in (
+        (9.0, recipe, "bfloat16 is 9.0 times as fast here"),
+        (0.1, folder.path / "config.toml", "as the recipe says; it is 10 times as slow here"),
+    ):
+        monkeypatch.setattr(compute_type, "speed_of_bfloat16", lambda *_, gain=gain: (gain, ""))
+        context = prepared(path, folder)
+        assert context.recipe.learning.compute_dtype == "bfloat16"
+        assert context.components.why_compute_dtype.startswith(why)
+        folder = RunFolder.open(folder.path)
 
 
 def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:

@@ -4,6 +4,7 @@ The settings of a choice stand in the kind that they belong to, so that what can
 cannot be written. Not here: the sections themselves.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -138,7 +139,9 @@ def _tag(kind: type[Section]) -> str:
 
 def dotted(location: Sequence[str | int]) -> str:
     """The key that pydantic reports, without the names of kinds. Example: "engine.name"."""
-    return ".".join(str(part) for part in location if not str(part).startswith("("))
+    parts = [str(part) for part in location if not str(part).startswith("(")]
+    # What a value may be, as in `str | dict[str, str]`, stands behind its key.
+    return ".".join(parts[:-1] if re.fullmatch(r"str|bool|dict\[.*\]", parts[-1]) else parts)
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
