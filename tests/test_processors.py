@@ -1,4 +1,5 @@
-"""The demo's first steps on processors that newcomers have: AVX2 alone, no compiler, one core."""
+"""The demo's first steps on machines that newcomers have: AVX2 alone, no compiler, one core, and
+as if not on Linux."""
 
 import json
 import os
@@ -29,6 +30,27 @@ from turnwise.config import load_recipe
 gain = _measured(576, 1536, torch.device("cpu"))
 print(json.dumps([torch.backends.cpu.get_cpu_capability(), gain, load_recipe("demo").threads]))
 """
+
+ELSEWHERE = """
+import builtins, io, os, resource
+
+def missing(path):
+    if str(path).startswith(("/proc/", "/sys/")):
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+def first(look, function):
+    return lambda path, *more, **named: look(path) or function(path, *more, **named)
+
+def limited(kind):
+    if kind == resource.RLIMIT_AS:
+        raise ValueError("current limit exceeds maximum limit")
+
+del os.sched_getaffinity
+io.open = builtins.open = first(missing, io.open)
+os.stat = first(missing, os.stat)
+resource.setrlimit = first(limited, resource.setrlimit)
+"""
+"""What Python has on Linux alone, taken away as on macOS: a file that it reads when it starts."""
 
 
 def machine(environment: dict[str, str], *before: str) -> tuple[str, float, int]:
@@ -77,3 +99,9 @@ def test_one_core(tmp_path: Path) -> None:
     one = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
     assert machine({}, *one)[2] == 1
     assert "computing with 1 thread," in train(tmp_path / "run", {}, *one)
+
+
+def test_not_on_linux(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(ELSEWHERE)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    assert "report.md says more" in train(tmp_path / "run", {"PYTHONPATH": path})

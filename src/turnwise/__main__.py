@@ -7,6 +7,8 @@ import warnings
 
 def main() -> None:
     """Run the command line. Always raises SystemExit."""
+    if sys.platform == "win32":
+        raise SystemExit("turnwise: Windows lacks what it locks files with: install it in WSL")
     if "--debug" not in sys.argv:
         warnings.simplefilter("ignore", FutureWarning)  # libraries to their authors
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

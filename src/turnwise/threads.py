@@ -27,12 +27,13 @@ def physical_cores(system: Path = SYSTEM) -> int:
     """The number of physical cores that this process may use, at least 1: those of its affinity
     mask, and no more than its control group's share of processor time. Two threads of one core
     count once, since they share what multiplies."""
-    processors = _processors()
-    cores = {_siblings(system, number) for number in processors}
+    allowed = processors()
+    cores = {_siblings(system, number) for number in allowed}
     return max(1, min(len(cores), _quota(system)))
 
 
-def _processors() -> set[int]:
+def processors() -> set[int]:
+    """The numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

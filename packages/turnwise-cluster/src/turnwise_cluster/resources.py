@@ -25,6 +25,7 @@ from turnwise.learning.signals.makers import Words, load_teachers
 from turnwise.parts.one_process import load_reference
 from turnwise.parts.resources import Resources
 from turnwise.storage.run_folder import with_whole_paths
+from turnwise.threads import processors
 from turnwise_cluster.learners.launcher import OnNodes
 from turnwise_cluster.learners.learner import DistributedLearner, DistributedOffline
 from turnwise_cluster.learners.team import Team
@@ -192,7 +193,7 @@ def check_machine(recipe: Recipe, on_gpus: bool, folder: Path | None = None) -> 
     """Raise ConfigError for more servers than this machine has cores, where they are all here, for
     several learners on the same GPUs, and for servers on nodes that have no folder in common with
     the run."""
-    config, cores = cluster_of(recipe), len(os.sched_getaffinity(0))
+    config, cores = cluster_of(recipe), len(processors())
     if config.address != "local" and config.samplers and folder is None:
         raise ConfigError(
             "servers on the nodes of a cluster read weights from a folder that all of them share: "

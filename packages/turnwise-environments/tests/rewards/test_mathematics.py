@@ -157,6 +157,20 @@ def test_the_answers_own_fault_comes_again_and_the_accepted_ones_is_no_verdict(
     assert workers.results == []
 
 
+def test_a_worker_starts_where_memory_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS."""
+
+    def refused(*_: Any) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    signals: list[int] = []
+    monkeypatch.setattr(symbolic.resource, "setrlimit", refused)
+    monkeypatch.setattr(symbolic.signal, "signal", lambda number, _: signals.append(number))
+    monkeypatch.setattr(symbolic.logging, "disable", lambda: None)
+    symbolic.prepare()
+    assert signals == [symbolic.signal.SIGPROF]
+
+
 def test_an_accepted_answer_that_cannot_be_read_is_equal_to_itself_alone() -> None:
     for broken in (r"\frac{x}", r"\log_{}x"):
         assert is_right(broken, broken)

@@ -18,6 +18,7 @@ from turnwise.monitor.display import Display
 from turnwise.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
 from turnwise.storage.run_lock import is_locked
+from turnwise.threads import processors
 from turnwise_studies.folder import clear, is_begun, is_finished, weights_at_end
 from turnwise_studies.plan import PlannedRun
 
@@ -45,8 +46,7 @@ class Machine:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         count = torch.cuda.device_count()
         names = visible.split(",")[:count] if visible else map(str, range(count))
-        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        return cls(cores, tuple(names), parallel)
+        return cls(len(processors()), tuple(names), parallel)
 
 
 @dataclass

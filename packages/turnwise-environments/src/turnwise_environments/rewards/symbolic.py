@@ -21,6 +21,7 @@ import resource
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from turnwise.errors import InfrastructureError, ToolError
@@ -182,7 +183,9 @@ def prepare() -> None:
 
     del parser
     logging.disable()  # that its own deadlines are off, at every call
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # macOS has no such limit: there the time alone is bounded.
+    with suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, _stop)
 
 
