@@ -165,7 +165,7 @@ def test_options_of_a_container(state: Path) -> None:
         "--network": ["none"],
         "--cap-drop": ["ALL"],
         "--security-opt": ["no-new-privileges"],
-        "--pids-limit": [str(LIMITS.processes + 2)],
+        "--pids-limit": [str(LIMITS.processes + 3)],
         "--memory": [str(LIMITS.memory + LIMITS.disk + docker.OWN_MEMORY)],
         "--log-driver": ["none"],
         "--pull": ["never"],

@@ -159,7 +159,7 @@ async def entropy_branches(
             first = turn_entropy(group.trajectories[roots[member.episode]], 0, entropy_tokens)
             rise = turn_entropy(member, turn, entropy_tokens) - first
             # By place and seed alone: a resumed run branches where the first one did.
-            draw = derive(seed, "branches", group.id, member.episode, turn) / 2**63
+            draw = derive(seed, "branches", group.id, member.episode, turn) / 2**63  # 63 bits
             if draw < branch_probability + entropy_weight * rise:
                 places.append((member, turn))
         return places[: group_size - len(group.trajectories)]

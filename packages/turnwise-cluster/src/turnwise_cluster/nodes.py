@@ -166,6 +166,7 @@ class Cluster:
         each: dict[str, float] = {name: amount for name, amount in amounts.items() if amount}
         bundles, here = [each] * kind.count, self._own_node
         if kind.first_here:
+            # A resource that this node alone has: any amount of it keeps the place here.
             bundles[0] = each | {f"node:{here['NodeManagerAddress']}": 0.001}
         group = placement_group(bundles, kind.strategy)
         try:

@@ -237,6 +237,7 @@ class AgentEpisode(Episode):
             playing.cancel()
             await asyncio.wait({playing}, timeout=GRACE)
             await host.gateway.close(address)
+            # Now that its requests have ended, nothing is written to it any more.
             self.tokens, self.turns[:], self.capture = session.record()
             self._timed += [
                 Span(Doing.SAMPLING, start - self._begun, end - self._begun)
@@ -301,6 +302,7 @@ class AgentEpisode(Episode):
             ended = asyncio.create_task(session.ended.wait())
             try:
                 while not (playing.done() or ended.done()):
+                    # It grows while the agent waits for the model, and so is looked at again.
                     left = most - (self.clock() - begun - session.waited)
                     if left <= 0:
                         return False

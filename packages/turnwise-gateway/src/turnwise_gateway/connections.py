@@ -75,7 +75,7 @@ async def body_of(
 
 
 def _object(data: bytearray) -> Mapping[str, Any]:
-    check_body(data)
+    check_body(data)  # before objects are made of it, which take many times its bytes
     try:
         body = json.loads(bytes(data))
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def _object(data: bytearray) -> Mapping[str, Any]:
 async def read_bytes(request: Request, session: Session) -> bytearray:
     """The bytes of a body. Raises RefusedError for too many, at once or of several requests."""
     data = bytearray()
-    reading: Counter[Session | None] = request.app.state.reading
+    reading: Counter[Session | None] = request.app.state.reading  # None is all of them
     try:
         async with asyncio.timeout(PATIENCE):
             async for chunk in request.stream():

@@ -19,7 +19,7 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
         while data := await source.read(1 << 16):
             target.write(data)
             await target.drain()
-        target.write_eof()
+        target.write_eof()  # the other way may go on
 
 
 async def forward(socket: str, command: list[str]) -> int:

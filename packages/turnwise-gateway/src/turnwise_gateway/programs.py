@@ -63,6 +63,7 @@ async def _run(
     with open(failure, "rb") as told:
         try:
             process = await asyncio.create_subprocess_exec(
+                # The guard starts whatever the agent's variables say of modules.
                 *(sys.executable, "-I", "-S", guard.__file__, str(failures), *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=said,
@@ -75,7 +76,7 @@ async def _run(
         except (OSError, ValueError) as error:
             raise _unstarted(arguments[0], str(error)) from None
         finally:
-            os.close(failures)
+            os.close(failures)  # or `told` would never end
         try:
             code = await process.wait()
         finally:
@@ -98,6 +99,7 @@ def variables(task: Task, address: Address, model: str) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": address.root,
         "ANTHROPIC_API_KEY": address.secret,
         "ANTHROPIC_MODEL": model,
+        # Claude Code asks one model or another, by what is to be done.
         "ANTHROPIC_SMALL_FAST_MODEL": model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
         "ANTHROPIC_DEFAULT_SONNET_MODEL": model,

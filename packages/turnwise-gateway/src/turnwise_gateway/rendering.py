@@ -58,7 +58,7 @@ class Scaffolds:
         with self._making:  # requests come in threads, since templates are tried here
             if name not in self._made:
                 if len(self._made) >= KEPT_SCAFFOLDS:
-                    del self._made[next(iter(self._made))]
+                    del self._made[next(iter(self._made))]  # the oldest
                 self._made[name] = self._make(tools)
             return name, self._made[name]
 
@@ -97,6 +97,7 @@ def beginning(scaffold: Scaffold, messages: Sequence[Message]) -> list[Segment]:
         raise RefusedError("a tool's message has no call before it", field="messages")
     if not user and not system:
         raise RefusedError("there is no message of a user", field="messages")
+    # Templates want words of a user: without any, the last of the system are taken for it.
     said = user or [Message("user", system.pop())]
     images = tuple(image for one in said for image in one.images)
     prompt = Observation("\n\n".join(one.text for one in said), Source.USER, images)

@@ -130,6 +130,7 @@ def _tokens(trajectory: Trajectory, places: Sequence[int]) -> Tokens:
         for start, span in zip(starts, spans, strict=False)
         for image in tokens.images_in(span)
     )
+    # What follows a turn of this role belongs to it, up to the next one.
     turns = np.searchsorted(places, tokens.turn[kept], side="right") - 1
     return Tokens(
         tokens.ids[kept],

@@ -116,6 +116,7 @@ class SandboxedPlayer:
         # A program has its own settings beside the folder, not in it.
         command = shlex.join([python, "-I", "-S", program, str(address.socket), *words])
         work = partial(_run, sandbox, command, variables(task, inside, session.names[0]), folder)
+        # No thread can be cancelled: it ends when the sandbox is closed.
         running = asyncio.ensure_future(in_thread(work))
         try:
             result, problem = await asyncio.shield(running)

@@ -205,11 +205,12 @@ def _asking(dialect: Dialect) -> Handler:
         again = request.headers.get("x-stainless-retry-count", "0") != "0"
         reply = await spans.asked(session, asked, again)
         if await request.is_disconnected():
-            raise ClientDisconnect
+            raise ClientDisconnect  # the reply has not arrived, and is not trained
         if not asked.stream:
             session.arrived(reply)  # before it is sent: the agent may be done the moment it has it
             return JSONResponse(dialect.body(asked, reply))
 
+        # Made before the first is sent, so that a bug is an answer and no cut-off stream.
         told = list(dialect.events(asked, reply))
 
         async def events() -> AsyncIterator[str]:
@@ -218,7 +219,7 @@ def _asking(dialect: Dialect) -> Handler:
                 if await request.is_disconnected():
                     return
                 yield event
-            session.arrived(reply)
+            session.arrived(reply)  # a client that has the last event has the reply
             yield last
 
         return StreamingResponse(events(), media_type="text/event-stream")
@@ -252,9 +253,7 @@ def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
 
 async def _count(request: Request, session: Session) -> Response:
     with session.counting_refusals():
-        asked = await body_of(
-            request, session, lambda body: messages.read({"max_tokens": 1, **body})
-        )
+        asked = await body_of(request, session, messages.read)
         return JSONResponse(messages.counted(await session.count(asked)))
 
 

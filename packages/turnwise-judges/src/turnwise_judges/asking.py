@@ -79,6 +79,7 @@ class Asker:
         self.counts = Counts()
         self._cache, self._clock = cache, clock
         self._semaphore = asyncio.Semaphore(limits.max_concurrent)
+        # A lock is there as long as somebody has it or waits for it.
         self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def ask(self, request: Request[T]) -> Judgement[T]:
@@ -128,7 +129,7 @@ class Asker:
 
     async def _call(self, request: Request[T], problem: str) -> str:
         async with self._semaphore:
-            self._check_budget()
+            self._check_budget()  # here, as others may have spent it while this one waited
             self.counts.calls += 1
             begun = self._clock()
             try:

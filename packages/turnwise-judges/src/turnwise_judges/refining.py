@@ -192,6 +192,7 @@ class Refinement:
         planned: Trajectory,
     ) -> Trajectory:
         tokens = Tokens.empty().with_segments(segments, turn=0)
+        # A lockstep engine goes by the order of names: zeros let them sort as numbers.
         session = f"{REFINEMENT}-{number:08d}-{planned.episode:08d}-{runner.priority}"
         opened, closed = partial(runner.engine.open, session), partial(runner.engine.close, session)
         async with runner.semaphore.held(runner.priority, opened, closed):

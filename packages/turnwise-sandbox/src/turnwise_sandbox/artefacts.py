@@ -98,6 +98,7 @@ def gather(
 def _walk(folder: str) -> Iterator[str]:
     """Everything but folders, by relative path, in order; links are not followed, and folders that
     cannot be read, or have too long a path, are passed over."""
+    # A loop, since folders may be nested deeper than Python calls.
     waiting = [""]
     while waiting:
         place = waiting.pop()
@@ -126,10 +127,12 @@ def _read(path: str, max_bytes: int) -> tuple[str, bytes]:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):
             return "not a regular file", b""
+        # Another name may lie outside the folder: the code chose what it is a name of.
         if status.st_nlink != 1:
             return "a file with several names", b""
         if status.st_size > max_bytes:
             return "too large", b""
+        # Neither a link is followed nor a pipe waited for that took the file's place just now.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags), "rb") as file:
             content = file.read(max_bytes + 1)

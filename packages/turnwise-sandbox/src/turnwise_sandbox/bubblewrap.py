@@ -55,7 +55,8 @@ def start(spec: protocol.Message, descriptors: list[int]) -> int:
     child = os.fork()
     if child == 0:
         try:
-            os.dup2(descriptors[1], 2)
+            os.dup2(descriptors[1], 2)  # for what bwrap itself says
+            # A file in memory, since the length of arguments is limited, and /proc shows them.
             *theirs, rules, given = processes.keep_only(
                 [*descriptors, _pipe(seccomp.filter_program()), os.memfd_create("given")]
             )
@@ -83,6 +84,7 @@ def _modules() -> list[tuple[str, object]]:
 
 def _pipe(content: bytes) -> int:
     end, begin = os.pipe()
+    # No reader is needed: a pipe holds far more than a filter program.
     os.write(begin, content)
     os.close(begin)
     return end
@@ -112,6 +114,7 @@ def _arguments(spec: protocol.Message, rules: int) -> list[str]:
         arguments += ["--dev-bind", f"/dev/{source}", f"/dev/{name}"]
     for place, target in _LINKS.items():
         arguments += ["--symlink", target, place]
+    # bwrap goes by the order: after this nothing can be added to either.
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
 
 

@@ -15,6 +15,7 @@ RETURNED = "returned.by.turnwise.jsonl"
 
 def encode(value: Any) -> Any:
     """Plain data as what JSON can write; TypeError for anything else, subclasses included."""
+    # Not isinstance: a subclass may say anything of itself.
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -50,11 +51,11 @@ def call_all() -> None:
     asked = json.load(sys.stdin)
     module, _, name = asked["target"].partition(":")
     function = getattr(importlib.import_module(module), name)
-    with open(RETURNED, "x") as file:
+    with open(RETURNED, "x") as file:  # not one that the files brought along
         for arguments, keywords in asked["calls"]:
             try:
                 said = {"value": encode(function(*decode(arguments), **decode(keywords)))}
             except BaseException as error:  # noqa: BLE001 - a call's failure is its result
                 said = {"error": f"{type(error).__name__}: {error}"[:500]}
             file.write(json.dumps(said) + "\n")
-            file.flush()
+            file.flush()  # a later call may end the process

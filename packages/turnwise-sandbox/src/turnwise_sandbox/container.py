@@ -36,9 +36,9 @@ def main(spec: protocol.Message) -> NoReturn:
     if child == 0:
         for one in (out, error, control.fileno(), channel.fileno()):
             os.close(one)
-        prctl(PDEATHSIG, 9)
-        prctl(SUBREAPER, 1)
-        prctl(DUMPABLE, 0)
+        prctl(PDEATHSIG, 9)  # with the first process, as the container
+        prctl(SUBREAPER, 1)  # orphans of the code come back to it
+        prctl(DUMPABLE, 0)  # the code cannot look into its memory
         if os.path.exists(_EVENTS):
             theirs.append(os.open(_EVENTS, os.O_RDONLY))
         supervisor.main(spec, theirs)

@@ -33,7 +33,8 @@ NOBODY = 65534
 """The code's user."""
 _CAPABILITIES = ("DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
 """Capabilities of the supervisor, to be above the code's user. The code has none."""
-_OWN_PROCESSES = 2
+_OWN_PROCESSES = 3
+"""The first process, its thread (Docker counts both), and the supervisor."""
 _BOOT = (
     shipped.LOADER
     + """
@@ -132,6 +133,7 @@ class DockerLaunch:
             del self._running[made.ticket.number]
         made.ticket.over.set()
         made.hang_up()
+        # Before `close`: the thread uses the sockets, whose numbers may be given again.
         downward.join()
         made.close()
 
@@ -229,9 +231,11 @@ class _Container:
 
 
 def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
+    # Files in memory count as memory. The same number for memory with swap means no swap.
     memory = str(limits["memory"] + limits["disk"] + OWN_MEMORY)
     sized = f"rw,exec,nosuid,nodev,mode=1777,size={limits['disk']},nr_inodes={limits['files']}"
     words = ["run", "--rm", "--interactive", "--pull", "never", "--name", name]
+    # Docker's own log would write all that the code prints to the engine's disk.
     words += ["--network", "none", "--hostname", "sandbox", "--read-only", "--log-driver", "none"]
     words += ["--user", "0:0", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     for capability in _CAPABILITIES:

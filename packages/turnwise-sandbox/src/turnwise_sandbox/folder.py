@@ -110,7 +110,7 @@ def run() -> int:
         if os.path.isfile(PACKED):
             os.remove(PACKED)
         print(f"the files cannot be packed: {error}", file=sys.stderr)
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode  # -N is signal N
 
 
 def main() -> None:

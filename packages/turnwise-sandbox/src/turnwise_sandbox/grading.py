@@ -129,6 +129,7 @@ def same(expected: Any, returned: Any, tolerance: float = 0.0) -> bool:
         pairs = zip(expected, returned, strict=False)
         return len(expected) == len(returned) and all(same(*pair, tolerance) for pair in pairs)
     if isinstance(expected, dict):
+        # As keys of a dictionary, 1 and True are one.
         keys = _as_text(set(expected)) == _as_text(set(returned))
         return keys and all(same(expected[key], returned[key], tolerance) for key in expected)
     if isinstance(expected, set | frozenset):

@@ -89,6 +89,7 @@ class Launch:
         self.numbers = itertools.count(1)
         self.lock = threading.Lock()
         self.closed = False
+        # Of this kind, since it keeps messages, and the descriptors sent with them, apart.
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         packages = [package.__path__[0] for package in (turnwise, turnwise_sandbox)]
         self.process = subprocess.Popen(
@@ -138,7 +139,7 @@ class Launch:
             if self.closed:
                 return
             self.closed = True
-            self.socket.shutdown(socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RDWR)  # it ends, and so does `_listen`
         try:
             self.process.wait(START_SECONDS)
         except subprocess.TimeoutExpired:
@@ -197,7 +198,7 @@ def environment(interpreter: str, packages: Sequence[str] = ()) -> dict[str, str
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
-        "PYTHONHASHSEED": "0",
+        "PYTHONHASHSEED": "0",  # sets have the same order in each run
         "PYTHONDONTWRITEBYTECODE": "1",
         "SOURCE_DATE_EPOCH": "315532800",
         **{f"{name}_NUM_THREADS": "1" for name in threads},

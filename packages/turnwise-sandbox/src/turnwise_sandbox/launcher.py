@@ -38,6 +38,7 @@ class Launcher:
         """Work until the host is gone."""
         wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
+        # The end of a child wakes the poll; without a handler Python would not write to the pipe.
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         poller = select.poll()
@@ -79,6 +80,7 @@ class Launcher:
 
     def start(self, number: int, spec: protocol.Message, descriptors: list[int]) -> None:
         if os.geteuid() == 0:
+            # By the pid, so that launchers beside each other seldom begin at the same user.
             spec["user"] = FIRST_USER + (os.getpid() + number) % USERS
         if spec["tier"] == "unisolated":
             unisolated.prepare(spec)
@@ -134,6 +136,7 @@ def main() -> None:
     prctl(SUBREAPER, 1)
     host = socket.socket(fileno=int(sys.argv[1]))
     bubblewrap.prepare()  # once, for all that are forked from here
+    # So that the collector of a fork does not write to, and so copy, what all share.
     gc.collect()
     gc.freeze()
     version = ".".join(map(str, sys.version_info[:3]))

@@ -64,6 +64,7 @@ def end(children: Children) -> tuple[int, int]:
 def kill_descendants(without: Collection[int] = ()) -> None:
     """Kill what stems from this process, but for these and theirs. All are stopped first, so that
     none can start another meanwhile."""
+    # Again, since one may have started another before it was stopped.
     for _ in range(20):
         below = _descendants(without).items()
         running = [pid for pid, fields in below if fields[0] not in b"TZX"]

@@ -49,7 +49,7 @@ class Sandbox(JobSandbox):
         if settings.kind not in ("local", "docker"):
             raise ConfigError("a Sandbox is of kind local or docker: see make_sandbox")
         self.settings = settings
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # methods that hold it call each other
         self._places = threading.BoundedSemaphore(settings.concurrency)
         # So that a thousand at once do not make each other late for the deadline of a start.
         self._starting = threading.BoundedSemaphore(2 * (os.cpu_count() or 1))
@@ -98,6 +98,7 @@ class Sandbox(JobSandbox):
     def _take(self, limits: Limits) -> Worker:
         with self._lock:
             launch = self._launcher()
+            # Those kept ready have the limits of the settings.
             if limits == self.settings.limits:
                 while self._ready:
                     worker = self._ready.popleft()
@@ -133,6 +134,7 @@ class Sandbox(JobSandbox):
         for tier in candidates:
             reason = launching.unavailable(tier, self.settings.python) or self._probe(tier)
             if not reason:
+                # A tier that was asked for by name is meant.
                 if tier != candidates[0]:
                     _warn_of_no_isolation(reasons[0])
                 return tier

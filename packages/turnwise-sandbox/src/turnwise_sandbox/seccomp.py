@@ -82,6 +82,7 @@ def filter_program(machine: str = "") -> bytes:
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")
     column, architecture = ARCHITECTURES[machine]
+    # The last two numbers of an instruction are how many to skip if it holds, and if not.
     denied = [numbers[column] for numbers in DENIED.values()]
     deny = _instruction(_RETURN, _ERRNO | errno.EPERM)
     program = [

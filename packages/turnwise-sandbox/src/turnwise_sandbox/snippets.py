@@ -25,7 +25,7 @@ def run_once(module: types.ModuleType, source: str) -> int:
     status = _guarded(lambda: exec(_compiled(source, NAME), module.__dict__))
     if "threading" in sys.modules:
         _wait_for_threads()
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # os._exit will not
     _flush()
     return status
 
@@ -70,6 +70,7 @@ def _lines(connection: "IO[bytes]") -> Iterator[bytes]:
 
 def main_module() -> types.ModuleType:
     """A new `__main__`, and a path of modules without those of the sandbox."""
+    # What the code imports by these names is to be its own, or missing.
     own = ("turnwise", "turnwise_sandbox")
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
@@ -85,6 +86,7 @@ def main_module() -> types.ModuleType:
 
 
 def _compiled(source: str, name: str) -> "Any":
+    # None is the time of change: without one, linecache does not look for such a file.
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     return compile(source, name, "exec")
 
@@ -131,6 +133,7 @@ def _show(error: BaseException) -> None:
     import traceback
 
     trace = error.__traceback__
+    # As in a plain interpreter, the traceback begins in the code itself.
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     sys.stdout.flush()

@@ -126,6 +126,7 @@ def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]
         os.chdir(spec["work"])
         os.umask(0o022)
         _limit(spec["limits"], processes)
+        # Else /proc/self, which is written to, is root's: the supervisor is not dumpable.
         prctl(DUMPABLE, 1)
         _offer_to_the_kernel()
         prctl(PDEATHSIG, signal.SIGKILL)
@@ -136,7 +137,7 @@ def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]
             os._exit(0)  # there will be none
         os.environ.update(job["environment"])
         os.closerange(_JOB, _JOB + 1)
-        os.write(fault, b"!")
+        os.write(fault, b"!")  # it runs now: what fails from here on is the code
     except BaseException as error:  # noqa: BLE001 - told to the supervisor, which raises it
         os.write(fault, str(error).encode())
         os._exit(1)
@@ -169,6 +170,7 @@ def _execute(command: list[str]) -> int:
 
 def _arrange(descriptors: tuple[int, ...]) -> None:
     """Leave open 0, 1, 2, the channel, the pipes for faults and for the job, and no other."""
+    # Above all of them first: a number that one is to get may be another one's still.
     high = [os.dup2(one, 128 + position) for position, one in enumerate(descriptors)]
     for target, source in enumerate(high):
         os.dup2(source, target, inheritable=target < _CHANNEL)
@@ -176,6 +178,7 @@ def _arrange(descriptors: tuple[int, ...]) -> None:
 
 
 def _limit(limits: protocol.Message, processes: int) -> None:
+    # Whole seconds, rounded up. SIGXCPU comes first, SIGKILL a second later.
     seconds = max(1, int(-(-limits["cpu_seconds"] // 1)))
     wanted = {
         resource.RLIMIT_AS: (limits["memory"], limits["memory"]),
@@ -190,6 +193,7 @@ def _limit(limits: protocol.Message, processes: int) -> None:
         resource.RLIMIT_SIGPENDING: (SIGNALS, SIGNALS),
     }
     for name, (soft, hard) in wanted.items():
+        # A limit that is lower already cannot be raised.
         most = resource.getrlimit(name)[1]
         if most != resource.RLIM_INFINITY:
             soft, hard = min(soft, most), min(hard, most)

@@ -83,6 +83,7 @@ class _Watch:
         poller.register(ended, select.POLLIN)
         while self.children.status is None and not why:
             ready = {descriptor for descriptor, _ in poller.poll(LOOK_EVERY * 1000)}
+            # Anything that the host says now is that it has to stop.
             if control in ready:
                 if protocol.receive(control) is None:
                     processes.end(self.children)

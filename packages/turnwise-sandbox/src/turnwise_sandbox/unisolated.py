@@ -23,6 +23,7 @@ _NAMES = itertools.count()
 def prepare(spec: protocol.Message) -> None:
     # The work folder is one deeper than the code may rename anything.
     outer = tempfile.mkdtemp(prefix="turnwise-sandbox-")
+    # The code's user gets through it, but neither lists nor changes it.
     os.chmod(outer, 0o711)
     spec["work"] = os.path.join(outer, "work")
     os.mkdir(spec["work"])

@@ -27,6 +27,7 @@ def statistics() -> dict[int, list[bytes]]:
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended
+            # The name before may have spaces and brackets in it.
             fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
             if len(fields) > 14:
                 found[int(name)] = fields

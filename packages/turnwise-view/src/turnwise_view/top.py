@@ -75,17 +75,17 @@ def screen(run: Path) -> RenderableType:
     heading += f" of {planned}" if planned is not None else ""
     if found["state"] == "running" and planned is not None and timing:
         heading += f", {time_left(timing, planned - done)} left"
-    said = [f"step {step}: {sentence}" for step, sentence in warnings_of(metrics)]
+    said = [(step, f"step {step}: {sentence}") for step, sentence in warnings_of(metrics)]
     said += [
-        f"step {line['step']} taught nothing: {line.get('reason', '')}"
+        (line["step"], f"step {line['step']} taught nothing: {line.get('reason', '')}")
         for line in folder.lines("no_signal.jsonl")
     ]
-    said = sorted(said, key=lambda one: int(one.split()[1].rstrip(":")))[-SENTENCES:]
+    newest = sorted(said, key=lambda one: one[0])[-SENTENCES:]
     trouble = [] if found["trouble"] is None else [found["trouble"]]
     return Group(
         Text(heading, style="bold"),
         _numbers([metrics, timing]),
-        *(Text(sentence, style="yellow") for sentence in (*said, *trouble)),
+        *(Text(one, style="yellow") for one in (*(sentence for _, sentence in newest), *trouble)),
     )
 
 

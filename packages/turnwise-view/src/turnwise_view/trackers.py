@@ -70,6 +70,7 @@ class TensorBoard:
     def __init__(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        # Steps after the last one that is done come again.
         self._writer: Any = SummaryWriter(run.folder / "tensorboard", purge_step=run.step + 1)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:

@@ -69,7 +69,7 @@ async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) ->
         place = f"{address}/?token={door.secret}"
         count = f"{len(dashboard.runs)} run{'' if len(dashboard.runs) == 1 else 's'}"
         print_line(f"{count} at {place}\nCtrl-C ends it")
-        sys.stdout.flush()
+        sys.stdout.flush()  # a program that reads it waits for the address
         if browser:
             webbrowser.open(place)
         try:

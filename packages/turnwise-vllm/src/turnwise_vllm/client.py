@@ -170,6 +170,7 @@ class Client:
         if answer.status_code == 200:
             return answer
         told = f"vLLM at {self.url} refuses {path}: {_message(answer)}"
+        # A server whose engine has died answers each request with 500.
         if answer.status_code >= 500 and not await self.well():
             raise ServerLostError(told)
         raise ServerRefusedError(told)
@@ -194,9 +195,8 @@ def look_at(url: str, transport: str) -> Json:
         raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
     if asked.status_code in (403, 404):
         raise ConfigError(f"engine.servers.urls: {url} does not offer {GENERATE}: {SCALE_OUT}")
-    if (
-        transport == "adapters" and loading.status_code == 404
-    ):  # a route that is there refuses GET with 405
+    # A route that is there refuses GET with 405.
+    if transport == "adapters" and loading.status_code == 404:
         raise ConfigError(f"engine.servers.urls: {url} takes no adapters: {ADAPTERS}")
     try:
         whole: Json = answers[0].json()

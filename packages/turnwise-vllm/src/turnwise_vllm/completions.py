@@ -73,7 +73,7 @@ def request_body(
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
             "min_p": sampling.min_p,
-            "seed": sampling.seed % 2**63,
+            "seed": sampling.seed % 2**63,  # vLLM takes 64 bits with a sign
             "stop": list(sampling.stop),
             "include_stop_str_in_output": True,
             "stop_token_ids": sorted(ends),
@@ -82,7 +82,7 @@ def request_body(
             "routed_experts_prompt_start": first,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
-            "logprobs": 0,
+            "logprobs": 0,  # of the sampled token alone
         },
     }
 
@@ -157,6 +157,7 @@ def completion(
     InfrastructureError for some that cannot be read."""
     whole, start = len(answer.tokens), sampling.experts_from
     found = None if start is None or answer.experts is None else _experts(answer.experts)
+    # The model has not read the last token, which has no experts yet.
     if start is not None and (found is None or len(found) != prompt + whole - 1 - start):
         raise ConfigError(
             "rollout.routing_replay needs the experts of each token, and the server of vLLM does "
@@ -236,6 +237,7 @@ class Labels:
     """
 
     def __init__(self) -> None:
+        # A server that outlives a run still has its last label.
         self._run = uuid.uuid4().hex[:8]
         self._places: dict[str, int] = {}
         self._versions: list[int] = []

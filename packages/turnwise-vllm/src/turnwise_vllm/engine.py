@@ -153,6 +153,7 @@ class VllmEngine:
         try:
             return await request
         finally:
+            # The session may have been closed meanwhile, and opened again.
             if self._sessions.get(session) is request:
                 self._sessions[session] = None
 
@@ -169,7 +170,8 @@ class VllmEngine:
             for target, source in match_weights(self._model, weights):
                 target.copy_(source)
         if not self.fleet.begun:
-            self._transport.clear()
+            self._transport.clear()  # what a run before has left in the folder
+        # Before `hold`, so that turns go on while it takes its time.
         write = self._transport.write
         folder = await asyncio.to_thread(write, self._model, self._tokenizer, version)
         await self.fleet.hold()
@@ -226,7 +228,7 @@ class VllmEngine:
             except (ServerLostError, AbortedError) as error:
                 if not (replica.up and await replica.well()):
                     self.fleet.lose(replica, str(error))
-                    continue
+                    continue  # `max_restarts` bounds these
                 attempts += 1
                 if attempts == ATTEMPTS:
                     raise InfrastructureError(f"{error}; {attempts} times") from error

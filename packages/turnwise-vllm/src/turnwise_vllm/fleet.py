@@ -74,7 +74,7 @@ class Background:
     def tell(self) -> None:
         """Wake everything that waits for a change."""
         self._changed.set()
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # what waits from now on waits for the next one
 
     async def stop(self) -> None:
         """Cancel all tasks, and wait for their end."""
@@ -142,6 +142,7 @@ class Fleet:
         """Let every server have new weights, of which the model has the same, after `hold`. Raises
         RunStoppedError when one does not take them, or servers are lost for good."""
         first = self._newest is None
+        # First of all, so that a server that is brought up meanwhile gets these.
         self._newest = folder, self.labels.add(folder.name, version)
         self.parity.expected = []
         if first:
@@ -234,7 +235,7 @@ class Fleet:
         async def sample(probe: Probe) -> Probe:
             most = probe.sampling.max_tokens
             body = request_body(replica.model, probe.prompt, probe.sampling, most, ())
-            body["sampling_params"]["ignore_eos"] = True
+            body["sampling_params"]["ignore_eos"] = True  # all probes are equally long
             seen = shown(probe.prompt, probe.images, self.parity.reader)
             found = await self.ask(replica, body | seen)
             check_read(found, probe.prompt, probe.images)

@@ -35,7 +35,7 @@ def main() -> None:
         threading.Thread(target=_wait_for_end, args=(pipe, over), daemon=True).start()
     threading.Thread(target=_wait_for_server, args=(server, over), daemon=True).start()
     over.wait()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is in the group itself
     os.killpg(0, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and _others():

@@ -143,7 +143,7 @@ def _started(
         *("--served-model-name", NAME),
         *("--dtype", dtype if servers.compute_dtype == "auto" else servers.compute_dtype),
         *("--max-model-len", str(limit)),
-        *("--max-num-seqs", str(-(-config.max_sequences // machines.count))),
+        *("--max-num-seqs", str(-(-config.max_sequences // machines.count))),  # rounded up
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),  # no sampling options but those of the request
         "--enable-scale-out",  # /inference/v1/generate

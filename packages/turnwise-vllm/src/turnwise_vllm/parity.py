@@ -152,6 +152,7 @@ def _own(model: PreTrainedModel, probe: Probe) -> Tensor:
     history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
     if probe.images:
         return _own_after_images(model, probe, tokens)
+    # Each token is foretold at the one before it; what follows the last is not asked.
     logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
     return logprobs.gather(-1, tokens[:, None]).squeeze(-1)
 

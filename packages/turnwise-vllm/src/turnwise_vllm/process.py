@@ -96,7 +96,7 @@ def environment(python: str) -> dict[str, str]:
             variables.pop(name, None)
     variables["VLLM_SERVER_DEV_MODE"] = "1"  # pause, reload, sleep
     variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"  # of use with --enable-lora alone
-    variables.setdefault("VLLM_NO_USAGE_STATS", "1")
+    variables.setdefault("VLLM_NO_USAGE_STATS", "1")  # nothing is reported to its makers
     variables.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_CACHE_GIB)
     return variables
 
@@ -136,8 +136,9 @@ class ServerProcess:
         command = [self._python, "-m", MODULE, *where, *self._arguments]
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            self._begin = log.tell()
+            self._begin = log.tell()  # of this start, for `problem`
             self._process = subprocess.Popen(
+                # The variables are for the server's interpreter, and may mislead this one.
                 [sys.executable, "-I", "-S", guard.__file__, *command],
                 stdin=subprocess.PIPE,
                 stdout=log,

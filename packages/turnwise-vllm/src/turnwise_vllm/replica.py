@@ -121,6 +121,7 @@ class Replica:
         try:
             await (client.wake("weights") if asleep else client.pause(keep))
             name = await self._transport.take(client, weights, label, self._label, started)
+            # Only now: a server that has taken nothing keeps the label that is true.
             await self._mark(label)
         except (TurnwiseError, asyncio.CancelledError):
             if not asleep:
@@ -128,6 +129,7 @@ class Replica:
                     await client.give_up()
             raise
         self.model = name or self.model
+        # After the weights, which take more memory while they are loaded than later.
         await (client.wake("kv_cache") if asleep else client.resume())
         self._asleep = False
 

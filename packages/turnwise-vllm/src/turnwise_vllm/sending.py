@@ -54,6 +54,7 @@ class Sent:
         each step of an update."""
         self._base, self._seconds, self._sender = root / "base", seconds, sender
         self._kept: dict[Path, dict[str, Tensor]] = {}
+        # A server that is brought up again has a new client, and so no connection.
         self._connections: WeakKeyDictionary[Client, Sender] = WeakKeyDictionary()
         self._number = 0
         self._turn = asyncio.Lock()
@@ -237,6 +238,7 @@ class IpcSender:
         shared = {gpu: HANDLES.reduce_tensor(buffer)[1]}
         handle = base64.b64encode(pickle.dumps(shared)).decode()
         for batch in batches(weights, size):
+            # Filled again only when the server has answered, and so has copied the part before.
             info = {"tensor_sizes": _fill(buffer, batch), "ipc_handles_pickled": handle}
             yield Part(described(batch) | info, lambda: None)
 

@@ -95,6 +95,7 @@ class Adapters(Files):
         self, client: Client, folder: Path, label: str, before: str, started: bool
     ) -> str | None:
         if not started:
+            # `label` too: an attempt that failed later on may have loaded it.
             for name in filter(None, {before, label}):
                 with suppress(ServerRefusedError):  # one that was started again has not got it
                     await client.unload_adapters(name)
@@ -233,7 +234,7 @@ def _tied(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> list[str]:
         for name, weight in model.named_parameters(remove_duplicate=False)
         if weight is output.weight and name in weights
     ]
-    return shared[1:]
+    return shared[1:]  # one keeps the tensor, the others get copies
 
 
 def _untie(folder: Path) -> None:

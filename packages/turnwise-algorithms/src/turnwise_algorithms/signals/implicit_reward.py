@@ -55,6 +55,7 @@ class ImplicitReward:
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
         note_packing(self.model, learning.autocast)
+        # Before the optimizer is made, whose moments are those of the divided weights.
         self._compute = ranks.shard(self.model)
         self.optimizer = Optimizer(self.model, config.learning_rate, learning, ranks=ranks)
 
@@ -90,7 +91,7 @@ class ImplicitReward:
         rewards: list[Any] = [signals.of(member).token_rewards for member in members]
         sums = np.array([row.sum() for row in rewards])
         successes = np.array([float(m.verdict is not None and m.verdict.success) for m in members])
-        loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))
+        loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))  # of log-odds
         chances = 1 / (1 + np.exp(-sums))
         self._backward(members, self.config.beta * (chances - successes) / len(members))
         moved = self.optimizer.apply()

@@ -69,6 +69,7 @@ class Sampler(Beside):
         def function(here: Tensor, there: Tensor) -> tuple[Tensor, ...]:
             return (expected(layers[0](here), layers[1](there).detach(), low, high),)
 
+        # Half as many rows: the logits of two models are held at once.
         return in_chunks(function, layers[0].rows(LOGITS_PER_CHUNK // 2), own, sampled)[0]
 
 

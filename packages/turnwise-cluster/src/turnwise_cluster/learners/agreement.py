@@ -36,6 +36,7 @@ def check_agreement(ranks: Ranks, model: nn.Module, slicing: Slicing | None = No
     whole, divided = (shallow_twin_of(base) for _ in range(2))
     note_packing(divided, autocast=False)
     slices = 1 if slicing is None else slicing.count
+    # Neighbours that compute a row in slices have one text, which counts once.
     text = torch.tensor([ordinary_tokens(base, SHORT, ranks.rank // slices)], device=base.device)
     counts = slicing is None or slicing.rank == 0
     known, reached = _probed(whole, ALONE, None, text, counts)
@@ -59,6 +60,7 @@ def _probed(
     with torch.enable_grad():
         score = partial(token_logprobs, slicing=slicing)
         logprobs: Tensor = compute(score, text, chosen, text[0], 1.0, False)[0]
+        # Another weight for each token, so that tokens in a wrong order show.
         weights = counts * torch.linspace(-1, 1, len(logprobs))
         torch.autograd.backward(logprobs @ weights.to(logprobs))
     return logprobs.detach(), tuple(weight.grad is not None for weight in twin.parameters())

@@ -94,10 +94,11 @@ def divide_experts(model: nn.Module, mesh: DeviceMesh) -> set[nn.Parameter]:
                 "cluster.expert_parallel=false"
             )
         kind: Any = type(experts)
+        # The module stays, with its names and weights, and computes in another way from now on.
         experts.__class__ = _exchanging(kind)
         experts.num_experts = count // mesh.size()
         for name, weight in experts.named_parameters(recurse=False):
-            own = weight.data.chunk(mesh.size())[mesh.get_local_rank()].clone()
+            own = weight.data.chunk(mesh.size())[mesh.get_local_rank()].clone()  # not a view of all
             divided = DTensor.from_local(own, mesh, [Shard(0)], run_check=False)
             parameter = nn.Parameter(divided, requires_grad=weight.requires_grad)
             setattr(experts, name, parameter)
@@ -121,7 +122,7 @@ class _Exchanging(nn.Module):
         coming = torch.empty_like(leaving)
         dist.all_to_all_single(coming, leaving)
         sizes = leaving.sum(1).tolist(), coming.sum(1).tolist()
-        tokens = _sent(hidden[order // experts.shape[-1]], sizes[0], sizes[1])
+        tokens = _sent(hidden[order // experts.shape[-1]], sizes[0], sizes[1])  # k places each
         places = torch.arange(own, device=hidden.device).repeat(ranks)
         places = places.repeat_interleave(coming.flatten())
         found = self._computed(tokens, places)
@@ -141,6 +142,7 @@ class _Exchanging(nn.Module):
         kept = dict(held)
         try:
             held.update({name: weight.to_local() for name, weight in kept.items()})
+            # They are weighed where they came from.
             ones = torch.ones_like(places, dtype=tokens.dtype)[:, None]
             found: Tensor = super().forward(tokens, places[:, None], ones)
         finally:

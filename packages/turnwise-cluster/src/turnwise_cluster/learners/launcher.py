@@ -198,7 +198,7 @@ class Subprocess:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        return ExitStatus(f"code {code}", lost=code < 0)
+        return ExitStatus(f"code {code}", lost=code < 0)  # by a signal
 
     def end(self) -> None:
         self._process.kill()

@@ -52,6 +52,7 @@ class ProcessGroup:
         self.expert_parallel = False
         """Whether experts stay on the rank that has them, and tokens are sent to them."""
         self.slicing: Slices | None = None
+        # By identity, since tensors compare number by number.
         self._lower: MutableMapping[Tensor, torch.dtype] = WeakTensorKeyDictionary()
 
     def slice_rows(self, count: int) -> None:
@@ -98,11 +99,12 @@ class ProcessGroup:
         }
         policy, own = MixedPrecisionPolicy(), {weight.dtype for weight in weights.values()}
         if any(weight.requires_grad for weight in weights.values()) and own != {torch.float32}:
-            (lower,) = own
+            (lower,) = own  # weights of other types are kept whole
             policy = MixedPrecisionPolicy(lower, torch.float32, cast_forward_inputs=False)
             for weight in weights.values():
                 weight.data = weight.data.float()
         shard = partial(fully_shard, part, mesh=self._mesh, mp_policy=policy, ignored_params=few)
+        # By default FSDP keeps the outermost part whole after the forward pass.
         module = shard(reshard_after_forward=True) if outermost else shard()
         module.set_gradient_divide_factor(1.0)  # sums over ranks
         module.set_force_sum_reduction_for_comms(True)  # gloo can do no other

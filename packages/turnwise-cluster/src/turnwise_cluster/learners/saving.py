@@ -75,6 +75,7 @@ class PartOfCheckpoint:
             own = self._model.write(folder, self._gathered)
         except (OSError, SafetensorError) as error:
             problem = str(error)
+        # All hear of it, since those that went on would wait for the one that failed.
         if problem := next(filter(None, self._gathered(problem)), ""):
             raise OSError(problem)
         tensors.write(folder / TENSORS, self._tensors, self._group)
@@ -157,7 +158,7 @@ class ModelFiles:
         sizes = [sum(_bytes(weights[name]) for name in layer) for layer in names]
         for rank, hand in enumerate(partition(sizes, ranks.count)):
             for name in (name for place in hand for name in names[place]):
-                whole = ranks.whole(weights[name])
+                whole = ranks.whole(weights[name])  # with every rank's help
                 if rank == ranks.rank:
                     self._weights[name] = whole.to("cpu", copy=True).contiguous()
 
@@ -217,7 +218,7 @@ def write_weights(ranks: ProcessGroup, model: nn.Module, folder: Path) -> None:
                 writing = writer.submit(save_file, own, name, {"format": "pt"})
         if writing is not None:
             writing.result()
-    ranks.gather(None)
+    ranks.gather(None)  # returns when every rank has written
 
 
 def _in_turn(files: list[tuple[int, list[str]]]) -> list[tuple[int, tuple[int, list[str]]]]:

@@ -118,7 +118,7 @@ class Team:
                 raise
             raise InfrastructureError(problem) from error
         except BaseException:
-            self._kill()
+            self._kill()  # they are in the middle of a call, which nobody ends
             raise
 
     def close(self) -> None:
@@ -164,6 +164,7 @@ class Team:
         gone = self._gone()
         while time.monotonic() < deadline:
             ends = self._ends()
+            # One that was killed explains the others; else the reason of each is waited for.
             if ends and (ends[0][1].lost or gone <= {rank for rank, _ in ends}):
                 return self._ended(*ends[0], name)
             time.sleep(0.05)

@@ -117,6 +117,7 @@ class Link:
             send(self.writer, Cancel(number))
             with suppress(TimeoutError):
                 async with asyncio.timeout(CANCELLED):
+                    # It may have asked for a turn before it heard of that.
                     while isinstance(last := await messages.get(), Asked):
                         pass
                     if isinstance(last, Played):

@@ -94,7 +94,7 @@ class Parts:
             scaffold=self.scaffold,
             engine=engine,
             session="",
-            semaphore=PrioritySemaphore(1),
+            semaphore=PrioritySemaphore(1),  # the run's process has given it a place
             start=assignment.start,
             snapshots=assignment.snapshots,
         )

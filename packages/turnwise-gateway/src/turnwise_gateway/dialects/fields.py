@@ -69,7 +69,7 @@ class Fields:
         value = self._left.pop(name, None)
         if value is None:
             return None
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < 1:  # True is an int too
             raise self.refused(name, "must be a whole number from 1 on")
         if most is not None and value > most:
             raise self.refused(name, f"may be at most {most}")

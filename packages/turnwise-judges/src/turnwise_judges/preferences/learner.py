@@ -122,6 +122,7 @@ class PreferenceLearner:
         count, size = len(self._pairs), self.config.batch_size
         order = batch_of_step(count, size, self.steps_done, self.seed, "preferences")
         self.steps_done += 1
+        # Each trajectory is one example, since those of several contexts are not paired.
         batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
         own = own_batches(self._ranks, batch, _longer, self._micro_batches)
         made = [self._backward(members, size, counts) for members, counts in own]

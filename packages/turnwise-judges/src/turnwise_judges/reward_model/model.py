@@ -210,6 +210,7 @@ class RewardModel(nn.Module):
         """float32[M]: of each place of the readings, in order."""
         rows = [row for reading in readings for row in _rows(reading)]
         length = max(len(ids) for ids, _ in rows)
+        # Padding comes after all that is read, where causal attention does not look.
         inputs = torch.zeros(len(rows), length, dtype=torch.long)
         selected = torch.zeros(len(rows), length, dtype=torch.bool)
         for number, (ids, places) in enumerate(rows):
@@ -235,6 +236,7 @@ class ProcessRewardModel(RewardModel):
         places = [len(tokens) - 1]
         for turn in reversed(range(turns)):
             own = np.flatnonzero(written & (tokens.turn == turn))
+            # A turn without a token is read where the next one is: it changes nothing.
             places.append(max(int(own[0]) - 1, 0) if len(own) else places[-1])
         return Reading(tokens, np.array(places[::-1]))
 
@@ -305,6 +307,7 @@ def _repeats(rows: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
     found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     count = 0
     for places in rows:
+        # A place is computed once, however often it is read.
         different, index = np.unique(places, return_inverse=True)
         found.append(index + count)
         count += len(different)

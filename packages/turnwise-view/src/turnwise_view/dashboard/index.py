@@ -66,6 +66,7 @@ class Index:
             if known is not None and known[0] == state:
                 self._tables.move_to_end(file)
                 return known[1]
+        # Without the lock, which others want; at worst a file is read twice.
         table = _shortened(read(file, LIGHT))
         with self._lock:
             self._forget(file)
@@ -140,6 +141,7 @@ def lengths(file: Path) -> list[int]:
 
 def rows_with(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has the text anywhere in what was said, case aside."""
+    # In JSON a text stands as it is escaped there.
     table, written = read(file, SEARCHED), json.dumps(text)[1:-1]
     return _any(
         pc.match_substring(table[name], written if name in AS_JSON else text, ignore_case=True)
@@ -161,7 +163,7 @@ def rows_with_problem(file: Path, text: str) -> list[bool]:
 
 
 def _any(found: Iterable[Any]) -> list[bool]:
-    return [bool(one) for one in reduce(pc.or_kleene, found).to_pylist()]
+    return [bool(one) for one in reduce(pc.or_kleene, found).to_pylist()]  # null or true: true
 
 
 def _shortened(table: pa.Table) -> pa.Table:

@@ -43,6 +43,7 @@ def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:
             return JSONResponse({"error": refused[1]}, refused[0], HEADERS)
         if door.asks(request.url.query):
             return RedirectResponse("/", 303, {**HEADERS, "set-cookie": door.cookie})
+        # Still encoded: decoded, the slashes in a name would look like those between names.
         path = request.scope["raw_path"].decode("ascii", "replace").partition("?")[0]
         if path == "/api/events" and request.method == "GET":
             return _stream(changes(dashboard.runs))
@@ -108,7 +109,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
 def _json(value: Any) -> Response:
     try:
         text = json.dumps(value, allow_nan=False)
-    except ValueError:
+    except ValueError:  # seldom, so that others are not copied for it
         text = json.dumps(_finite(value))
     headers = {**HEADERS, "cache-control": "no-store"}
     return Response(text.encode("utf-8", "replace"), 200, headers, "application/json")

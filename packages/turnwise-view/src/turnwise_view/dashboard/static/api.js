@@ -18,7 +18,7 @@ async function request(path, options = {}) {
       headers: { Accept: "application/json", ...options.headers },
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError") throw error; // the reader has gone elsewhere
     throw new ApiError("The server does not answer: is `turnwise view` still running?", 0);
   }
   const data = await response.json().catch(() => null);

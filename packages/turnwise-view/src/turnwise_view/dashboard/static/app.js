@@ -59,12 +59,13 @@ async function navigate(again = false) {
   replace(live);
   frame(route);
   const scrolled = window.scrollY;
+  // Most views are there before a sign of loading would be.
   const waiting = setTimeout(() => replace(main, loading()), again ? 2000 : 150);
   try {
     const module = VIEWS[route.view];
     if (!module) throw new ApiError("This address names no view; go back to all runs.", 404);
     const shown = await module.show(route, controller.signal);
-    if (controller.signal.aborted) return;
+    if (controller.signal.aborted) return; // the reader has gone elsewhere
     current.view = shown;
     document.title = `${shown.title} · turnwise`;
     replace(main, shown.element);

@@ -55,6 +55,7 @@ export function brush(values, name, change) {
   };
   const set = ([from, to]) => {
     range = [Math.min(from, to), Math.max(from, to)];
+    // At least one bar is within.
     if (range[0] === range[1])
       range = range[1] < BINS ? [range[0], range[0] + 1] : [BINS - 1, BINS];
     say();

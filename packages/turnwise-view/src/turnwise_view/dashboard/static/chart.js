@@ -108,7 +108,7 @@ function settings(drawn, banded, [first, last]) {
     ],
     bands: banded.map((line, index) => ({
       series: [drawn.length + 2 * index + 2, drawn.length + 2 * index + 1],
-      fill: () => `${colour(line)}2b`,
+      fill: () => `${colour(line)}2b`, // a sixth of it
     })),
     scales: {
       x: { time: false, range: () => (first < last ? [first, last] : [first - 0.5, last + 0.5]) },
@@ -138,6 +138,7 @@ function settings(drawn, banded, [first, last]) {
       y: false,
       drag: { x: false },
       points: { size: 7 },
+      // No dots on the edges of bands.
       dataIdx: (_, column, index) => (column <= drawn.length ? index : null),
     },
   };
@@ -148,6 +149,7 @@ function heights(low, high) {
     const half = (Math.abs(low) || 1) / 2;
     return [low - half, high + half];
   }
+  // From 0 on, unless that would press the lines together.
   return [low > 0 && low < 0.4 * high ? 0 : low, high];
 }
 

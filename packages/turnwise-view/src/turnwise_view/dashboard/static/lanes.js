@@ -122,7 +122,7 @@ export class Lanes {
   /** What is drawn last at a place: a span's number, a wait, or null. */
   at({ lane, time }) {
     const { spans, waits } = this.data;
-    const near = (2 * (this.to - this.from)) / this.width;
+    const near = (2 * (this.to - this.from)) / this.width; // two pixels, as spans may be short
     for (let one = spans.lane.length - 1; one >= 0; one--) {
       if (spans.lane[one] !== lane || this.data.kinds[spans.kind[one]] === "waiting") continue;
       const start = spans.start[one];
@@ -141,7 +141,7 @@ export class Lanes {
     this.scrolled = this.box.scrollTop; // read once: it makes the browser lay the page out
     this.height = Math.min(all, Math.max(220, Math.round(0.62 * window.innerHeight)));
     const sharp = window.devicePixelRatio || 1;
-    this.canvas.width = this.width * sharp;
+    this.canvas.width = this.width * sharp; // the screen's own pixels
     this.canvas.height = this.height * sharp;
     setStyle(this.canvas, { width: `${this.width}px`, height: `${this.height}px` });
     setStyle(this.box, { "max-height": `${this.height}px` });
@@ -202,7 +202,7 @@ export class Lanes {
     const { pen, colours } = this;
     const { lane, kind, start, seconds, step } = this.data.spans;
     const hidden = this.data.kinds.indexOf("waiting");
-    const parts = this.data.kinds.indexOf("episode");
+    const episode = this.data.kinds.indexOf("episode");
     for (let one = 0; one < lane.length; one++) {
       const end = start[one] + seconds[one];
       if (kind[one] === hidden || end < this.from || start[one] > this.to) continue;
@@ -212,7 +212,7 @@ export class Lanes {
       const width = Math.max(1, this.x(Math.min(end, this.to)) - x - 0.5);
       pen.globalAlpha = step[one] === this.data.step ? 1 : 0.45;
       pen.fillStyle = colours.kinds[kind[one]];
-      const inset = kind[one] === parts ? 2 : 4;
+      const inset = kind[one] === episode ? 2 : 4; // its parts lie within its bar
       pen.fillRect(x, y + inset, width, LANE - 2 * inset);
     }
     pen.globalAlpha = 1;

@@ -89,6 +89,7 @@ function versions(column, values) {
 function signedPainter(name, column, values) {
   const moved =
     name === "ratio" ? values.map((value) => (value > 0 ? Math.log(value) : null)) : values;
+  // Not the greatest, or a few outliers would leave all others pale.
   const most = quantile(
     moved.map((value) => (value === null ? NaN : Math.abs(value))).filter((value) => value > 0),
     0.99,

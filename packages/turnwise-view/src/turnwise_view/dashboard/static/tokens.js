@@ -93,7 +93,7 @@ class Tokens {
     this.arrive();
     while (this.loaded < this.count) {
       const part = await ask(this.loaded).catch(() => null);
-      if (!part) break;
+      if (!part) break; // what is there stays, and says how much is loaded
       this.add(part);
       this.arrive();
     }
@@ -159,7 +159,7 @@ class Tokens {
           this.by = name;
           note({ by: name });
           this.repaint();
-          this.choices.querySelector(`input[value="${name}"]`).focus();
+          this.choices.querySelector(`input[value="${name}"]`).focus(); // the one before is gone
         },
       }),
       title,
@@ -261,7 +261,7 @@ class Tokens {
     const width = Math.min(4000, Math.max(1, this.loaded));
     this.strip.width = width;
     const drawing = this.strip.getContext("2d");
-    const probe = h("i");
+    const probe = h("i"); // a canvas knows no classes: their colours are read from an element
     this.element.append(probe);
     const colours = new Map();
     for (let x = 0; x < width; x++) {
