@@ -2,10 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 from turnwise.errors import ConfigError, DataError, MissingExtraError
@@ -21,6 +23,13 @@ def identity(content: Any) -> str:
     """
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def ids_with(name: str) -> Callable[[Mapping[Any, Sequence[Any]]], str]:
+    """A task set's content: the ids, each with one entry of its task's secret."""
+    return lambda tasks: json.dumps(
+        [[one.id, one.secret[name]] for split in tasks.values() for one in split]
+    )
 
 
 def check_installed(package: str, extra: str) -> None:
@@ -46,6 +55,16 @@ def check_texts(record: Mapping[str, Any], names: Sequence[str], where: str) -> 
     for name in names:
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whole or not at all. In a read-only home it is done without:
+    slower, not broken."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(path)
 
 
 def words_in(text: str) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ import base64
 import os
 from collections.abc import Mapping
 
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.types import Task
-from turnwise_sandbox.tools.workspace import Entry
+from turnwise_sandbox.tools.workspace import Entry, Workspace
 
 ROOT = "/work/workspace"
 """The path of the folder while a command runs."""
@@ -63,6 +64,13 @@ def entries(task: Task) -> dict[str, Entry]:
         path: Entry(kind, base64.b64decode(content), mode)
         for path, kind, content, mode in task.data["folder"]
     }
+
+
+def workspace_of(sandbox: CodeSandbox, found: Mapping[str, Entry]) -> Workspace:
+    """A workspace that begins with these entries."""
+    made = Workspace(sandbox)
+    made.entries = dict(found)
+    return made
 
 
 def plain(found: Mapping[str, Entry]) -> list[list[object]]:

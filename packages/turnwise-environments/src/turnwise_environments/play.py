@@ -93,7 +93,8 @@ def how_to_act(
     lines = ["Tools:", *(f"  {_signature(tool)}" for tool in tools)] if tools else ["No tools."]
     written = {"An answer": Action("", "a thought", answer="the answer")}
     if tools:
-        call = ToolCall(tools[0].name, _example(tools[0]))
+        fields = tools[0].schema["parameters"].get("properties", {})
+        call = ToolCall(tools[0].name, {name: _sample(field) for name, field in fields.items()})
         written = {"A call": Action("", "a thought", (call,)), **written}
     for what, action in written.items():
         lines += [f"{what} is written so:", f"  {decode(scaffold.render(action)).strip()}"]
@@ -116,13 +117,8 @@ def _kind(field: Mapping[str, Any]) -> str:
     return f"{field.get('type', 'any')}{inner}"
 
 
-def _example(tool: Tool) -> dict[str, object]:
-    """Arguments of the types that the tool's parameters have, to show where they go."""
-    fields = tool.schema["parameters"].get("properties", {})
-    return {name: _sample(field) for name, field in fields.items()}
-
-
 def _sample(field: Mapping[str, Any]) -> object:
+    """An argument of the type that a parameter has, to show where it goes."""
     samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     if "enum" in field or "const" in field:
         return field.get("enum", [field.get("const")])[0]

@@ -7,11 +7,9 @@ vectors are in memory.
 """
 
 import hashlib
-import os
-import tempfile
+import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from turnwise.errors import ConfigError, DataError, first_line
 from turnwise.folders import cache_folder
 from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
-from turnwise_environments.common import check_installed
+from turnwise_environments.common import check_installed, keep
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """n texts -> float[n, d], n and d above 0."""
@@ -146,8 +144,9 @@ def embedded(texts: Sequence[str], embedder: Embedder) -> np.ndarray:
                 f"embedding {embedder.name}: {len(texts)} texts gave an array of the shape "
                 f"{found.shape}"
             )
-        with suppress(OSError):  # a read-only home: slower, not broken
-            _write(path, found)
+        content = io.BytesIO()
+        np.save(content, found, allow_pickle=False)
+        keep(path, content.getvalue())
     return found
 
 
@@ -157,14 +156,3 @@ def _read(path: Path, count: int) -> np.ndarray | None:
     except (OSError, ValueError, EOFError):
         return None
     return found if found.ndim == 2 and len(found) == count else None
-
-
-def _write(path: Path, vectors: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)

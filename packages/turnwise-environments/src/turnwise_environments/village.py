@@ -109,9 +109,8 @@ class Village(Environment):
         yield Claim("environment village", (Need.OWN_LOOP,), several, "choose another one")
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
         self._begin(task)
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     async def step(self, action: Action) -> Step:
         """Take an answer and show the next question. The first answer is to no question."""

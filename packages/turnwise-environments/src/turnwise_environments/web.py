@@ -125,8 +125,7 @@ class WebEnvironment(PageTools, Environment):
         actions = []
         for operation, *arguments in way(Look(page)):
             page.do(operation, *arguments)
-            given = dict(zip(ARGUMENTS[operation], arguments, strict=True))
-            actions.append(Action("", "go on", (ToolCall(operation, given),)))
+            actions.append(Action("", "go on", (_call(operation, *arguments),)))
         return actions
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
@@ -145,8 +144,7 @@ class WebEnvironment(PageTools, Environment):
                 page.do(operation, *arguments)
             except ToolError:
                 continue
-            given = dict(zip(ARGUMENTS[operation], arguments, strict=True))
-            actions.append(Action("", calls=(ToolCall(operation, given),)))
+            actions.append(Action("", calls=(_call(operation, *arguments),)))
         return [*actions, Action("", answer=stream.choice(words))]
 
     def snapshot(self) -> bytes:
@@ -229,6 +227,10 @@ class Look:
             if value in (given.get("value"), given.get("href")):
                 return number
         raise LookupError(f"nothing has the value {value!r}: {self._page.look().shown()}")
+
+
+def _call(operation: str, *arguments: Any) -> ToolCall:
+    return ToolCall(operation, dict(zip(ARGUMENTS[operation], arguments, strict=True)))
 
 
 def _random_intent(

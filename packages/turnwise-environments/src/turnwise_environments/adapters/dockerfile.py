@@ -6,6 +6,7 @@ The base image is not: commands find what the sandbox has. What cannot be done s
 """
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -132,10 +133,4 @@ def _absolute(path: str, workdir: str) -> str:
     >>> _absolute("./data/", "/app")
     '/app/data'
     """
-    parts: list[str] = []
-    for part in (path if path.startswith("/") else f"{workdir}/{path}").split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return "/" + posixpath.normpath(posixpath.join(workdir, path)).lstrip("/")

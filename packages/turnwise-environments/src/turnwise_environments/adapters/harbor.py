@@ -32,7 +32,6 @@ from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
-from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.adapters.dockerfile import (
@@ -41,7 +40,7 @@ from turnwise_environments.adapters.dockerfile import (
     read_dockerfile,
 )
 from turnwise_environments.common import identity
-from turnwise_environments.folders import CLEAN, ROOT, entries, leads_out, plain
+from turnwise_environments.folders import CLEAN, ROOT, entries, leads_out, plain, workspace_of
 from turnwise_sandbox.artefacts import AUTOMATIC
 from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry, Workspace
 
@@ -216,8 +215,7 @@ def _check(
     """Raises UnsupportedDockerfile for a task that does not hold here."""
     if judge(sandbox, secret, folder)[0] >= 1:
         raise UnsupportedDockerfile("doing nothing solves it")
-    workspace = Workspace(sandbox)
-    workspace.entries = dict(folder)
+    workspace = workspace_of(sandbox, folder)
     workspace.run(begin + secret["solution"])
     if judge(sandbox, secret, workspace.entries)[0] < 1:
         raise UnsupportedDockerfile("its own solution does not pass here")
@@ -355,11 +353,9 @@ class Harbor(Environment):
         )
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
-        self.workspace = Workspace(self.sandbox)
-        self.workspace.entries = entries(task)
+        self.workspace = workspace_of(self.sandbox, entries(task))
         self._begin = str(task.data["begin"])
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     @tool
     @consequential("write")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, every
+from turnwise.environments.tasksets import SOLVED, TaskSet
 from turnwise.environments.turn_parts import share
 from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError, unknown_name
 from turnwise.ranges import Count, Share
@@ -32,7 +32,7 @@ from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.adapters import reasoning_gym_program
-from turnwise_environments.common import check_installed, identity
+from turnwise_environments.common import check_installed, identity, ids_with
 
 SEEDS = 2**31
 PARTS = {"correct": share("whether the answer is right")}
@@ -71,7 +71,7 @@ class ReasoningGym(Environment):
         tasks = [task for name in self._settings for task in self._tasks_of(name)]
         self._known = all(task.secret["answer"] is not None for task in tasks)
         scores = SOLVED if self._known else {"noop": 0.0}
-        self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=_content)
+        self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=ids_with("answer"))
         self._answers: dict[str, list[str]] = {name: [] for name in self._settings}
         for task in self.tasks("train"):
             self._answers[task.info["dataset"]].append(str(task.secret["answer"]))
@@ -158,10 +158,6 @@ def _normal(text: str) -> str:
 
 def _packages() -> list[str]:
     return [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-
-
-def _content(tasks: Tasks) -> str:
-    return json.dumps([[task.id, task.secret["answer"]] for _, task in every(tasks)])
 
 
 def _by_name(

@@ -28,7 +28,6 @@ from turnwise.errors import ToolError
 from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.parts import RewardPart
-from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
 from turnwise_environments.deep_research.tasks import DEEPEST, PAGE, Classes, standard_tasks
@@ -68,9 +67,8 @@ class DeepResearch(NotesTools, Environment):
         self._known = {document.id: document for document in self._documents}
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
         self._play, self.notes = Play(), Notes()
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     @tool
     def search(self, query: str, page: StrictInt = 1) -> str:

@@ -7,7 +7,6 @@ at once does not show it. No class is the answer in both splits.
 """
 
 import itertools
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +17,12 @@ from typing import Literal
 from turnwise.environments.search.cache import Record, cached
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.tasks import TASK_BUILDER, question_id
-from turnwise.environments.tasksets import SOLVED, Split, Tasks, TaskSet, every
+from turnwise.environments.tasksets import SOLVED, Split, TaskSet
 from turnwise.rewards.answer import normalise
 from turnwise.seeds import derive
 from turnwise.tools.bm25 import BM25Index
 from turnwise.types import Task
+from turnwise_environments.common import ids_with
 
 FEWEST = 6
 """A condition is met by so many classes or more."""
@@ -178,11 +178,7 @@ def standard_tasks(documents: Sequence[Document], index: BM25Index) -> TaskSet:
     tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
     for record in records:
         tasks[record.pop("split")].append(Task(**record))
-    return TaskSet.of(tasks, SOLVED | {"random": RANDOM_SCORE}, content=_content)
-
-
-def _content(tasks: Tasks) -> str:
-    return json.dumps([[one.id, one.secret["open"]] for _, one in every(tasks)])
+    return TaskSet.of(tasks, SOLVED | {"random": RANDOM_SCORE}, content=ids_with("open"))
 
 
 def build_tasks(documents: Sequence[Document], index: BM25Index) -> list[Record]:

@@ -87,10 +87,9 @@ class FunctionCalling(Environment):
         self.task_set = made_tasks(count, max_requests, tools, chosen)
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
         data = copy.deepcopy(dict(task.data))
         self._play = Play(data["state"], data["tools"], data["requests"][1:])
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     async def step(self, action: Action) -> Step:
         """Run the calls; after an answer, the next request, or the end."""

@@ -5,18 +5,17 @@ the calls are compared with the recorded ones (`rewards/toolrl.py`). Nothing is 
 tools are not here.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.tasksets import TaskFile, Tasks, TaskSet, every
+from turnwise.environments.tasksets import TaskFile, TaskSet, every
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.common import identity
+from turnwise_environments.common import identity, ids_with
 from turnwise_environments.function_calling import environment as calling
 from turnwise_environments.function_calling.bfcl import LeaderboardFile, is_accepted
 from turnwise_environments.rewards.toolrl import (
@@ -48,7 +47,7 @@ class RecordFile(TaskFile):
             task = _task(record, where)
             return task if task.secret["calls"] or self.without_calls else LEFT_OUT
 
-        task_set = TaskSet.read(self, read, content=_content)
+        task_set = TaskSet.read(self, read, content=ids_with("calls"))
         free = fmean(not task.secret["calls"] for _, task in every(task_set.tasks))
         return replace(task_set, reference_scores={"noop": 0.0, "answer": free, "oracle": 1.0})
 
@@ -117,10 +116,6 @@ def _task(record: Mapping[str, Any], where: str) -> Task:
     secret = {"calls": expected, "response": response or ""}
     number = len(expected.splitlines())
     return Task(identity(prompt), prompt, secret, info={"calls": number})
-
-
-def _content(tasks: Tasks) -> str:
-    return json.dumps([[task.id, task.secret["calls"]] for _, task in every(tasks)])
 
 
 def _between(text: str, start: str, end: str | None) -> str | None:

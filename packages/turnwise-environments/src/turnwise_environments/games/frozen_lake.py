@@ -90,19 +90,17 @@ class FrozenLake(Game):
             raise NotSupportedError(
                 "frozen_lake: on slippery ice there is no fixed way to the goal"
             )
-        table, came = self.table(task), {0: (0, "")}
-        queue = deque([0])
-        while queue:
-            state = queue.popleft()
-            for action, direction in enumerate(DIRECTIONS):
-                _, following, reward, over = table[state][action][0]
-                if following in came or (over and not reward):
-                    continue
-                came[following] = (state, direction)
-                if reward:
-                    return _actions(came, following)
-                queue.append(following)
-        raise NotSupportedError(f"frozen_lake: there is no way to the goal of {task.id}")
+        table, left, state = self.table(task), _distances(task.data["rows"]), 0
+        if state not in left:
+            raise NotSupportedError(f"frozen_lake: there is no way to the goal of {task.id}")
+        actions = []
+        while left[state]:
+            reached = [table[state][action][0][1] for action in range(len(DIRECTIONS))]
+            nearer = (left.get(place, math.inf) < left[state] for place in reached)
+            chosen = list(nearer).index(True)
+            state = reached[chosen]
+            actions.append(Action("", "", (ToolCall("move", {"direction": DIRECTIONS[chosen]}),)))
+        return actions
 
     def _begin(self, task: Task) -> int:
         return 0
@@ -138,17 +136,6 @@ def _distances(rows: Sequence[str]) -> dict[int, int]:
                 found[other] = found[place] + 1
                 queue.append(other)
     return found
-
-
-def _actions(came: dict[int, tuple[int, str]], state: int) -> list[Action]:
-    directions = []
-    while state:
-        state, direction = came[state]
-        directions.append(direction)
-    return [
-        Action("", "", (ToolCall("move", {"direction": direction}),))
-        for direction in reversed(directions)
-    ]
 
 
 def _random_maps(size: int, count: int, frozen_share: float) -> list[tuple[str, ...]]:

@@ -8,7 +8,6 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Annotated
@@ -112,7 +111,11 @@ class Sokoban(Game):
         boxes = _places(["".join(line) for line in shown], "$*")
         if len(boxes) != len(_places(rows, "$*")):
             return None
-        return float(sum(min(map(partial(_apart, box), targets)) for box in boxes))
+        return float(
+            sum(
+                min(abs(box[0] - one[0]) + abs(box[1] - one[1]) for one in targets) for box in boxes
+            )
+        )
 
     def _look(self) -> str:
         rows = self._play.task["rows"]
@@ -281,10 +284,6 @@ def _moved(rows: Sequence[str], state: State, direction: str) -> State | None:
     if rows[beyond[0]][beyond[1]] == "#" or beyond in boxes:
         return None
     return place, boxes - {place} | {beyond}
-
-
-def _apart(one: Place, other: Place) -> int:
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
 def _first(rows: Sequence[str]) -> State:

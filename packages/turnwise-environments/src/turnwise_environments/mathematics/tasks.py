@@ -23,7 +23,7 @@ from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task
 from turnwise_environments.common import check_installed, identity
-from turnwise_environments.rewards.expressions import plain, read_expression, unit_of
+from turnwise_environments.rewards.expressions import closing, plain, read_expression, unit_of
 from turnwise_environments.rewards.mathematics import is_number
 from turnwise_environments.rewards.numeric import matches, read_quantity
 from turnwise_environments.tools.calculator import evaluate, show
@@ -277,7 +277,10 @@ def _question(record: Mapping[str, Any], where: str) -> Task:
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"{where}: {name!r} must be there, a string that is not empty{HINT}")
     if field == "problem":
-        return _of_math(question, answer if "answer" in record else _boxed(answer))
+        answer = answer if "answer" in record else _boxed(answer)
+        quantity = read_quantity(answer)
+        units = [quantity.unit] if quantity and quantity.unit else None
+        return _task(question, answer.strip(), [], units)
     solution, mark, final = answer.rpartition(_MARK)
     if mark and read_quantity(final) is None:
         raise DataError(f"{where}: 'answer' must be a number after {_MARK}, not {final.strip()!r}")
@@ -291,22 +294,10 @@ def _is_same(one: str, other: str) -> bool:
     return plain(one) == plain(other)
 
 
-def _of_math(question: str, answer: str) -> Task:
-    quantity = read_quantity(answer)
-    return _task(
-        question, answer.strip(), [], [quantity.unit] if quantity and quantity.unit else None
-    )
-
-
 def _boxed(solution: str) -> str:
     """The content of a solution's last \\boxed{}, braces in it included; "" without one."""
     _, mark, rest = solution.rpartition("\\boxed{")
-    depth = 1
-    for place, character in enumerate(rest if mark else ""):
-        depth += (character == "{") - (character == "}")
-        if depth == 0:
-            return rest[:place]
-    return ""
+    return rest[: closing(rest) or 0] if mark else ""
 
 
 def _task(text: str, answer: str, steps: list[str], units: list[str] | None = None) -> Task:

@@ -13,8 +13,8 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
-from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.folders import workspace_of
 from turnwise_environments.repair import instances, programs, tasks
 from turnwise_environments.repair.instances import InstanceFile, base_files, git_folder
 from turnwise_environments.repair.judging import (
@@ -69,9 +69,8 @@ class Repair(WorkspaceTools, Environment):
             self.weaknesses, self.verdict_programs = [WEAKNESS], 2
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
         self.workspace = await asyncio.to_thread(self._workspace, task)
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when all tests pass that failed before, and all that passed. How the episode ended does
@@ -121,9 +120,8 @@ class Repair(WorkspaceTools, Environment):
         self.workspace.restore(state)
 
     def _workspace(self, task: Task) -> Workspace:
-        made, files = Workspace(self.sandbox), base_files(task.data)
-        made.entries = {**files, **git_folder(files)}
-        return made
+        files = base_files(task.data)
+        return workspace_of(self.sandbox, {**files, **git_folder(files)})
 
     def _judged(self, task: Task) -> Judgement:
         left: Mapping[str, Entry] = self.workspace.entries

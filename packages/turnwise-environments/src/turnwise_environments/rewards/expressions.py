@@ -289,7 +289,8 @@ def _structure(tokens: list[str]) -> Expression:
                 return _made("matrix", [_made("row", part.parts) for part in made.parts])
             return made
     if tokens.count("\\pm") == 1:
-        return _made("list", [_scalar(_replaced(tokens, "\\pm", sign)) for sign in "+-"])
+        signed = ([sign if one == "\\pm" else one for one in tokens] for sign in "+-")
+        return _made("list", map(_scalar, signed))
     return _scalar(tokens)
 
 
@@ -325,10 +326,6 @@ def _is_group(tokens: Sequence[str]) -> bool:
         and tokens[-1] in _CLOSE
         and len(_split([*tokens[:-1], "end"], "end")) == 1
     )
-
-
-def _replaced(tokens: Sequence[str], old: str, new: str) -> list[str]:
-    return [new if token == old else token for token in tokens]
 
 
 def _scalar(tokens: Sequence[str]) -> Expression:
@@ -370,7 +367,8 @@ def _check_powers(text: str) -> None:
         raise _UnreadableError
     total, nested = 1, False
     for power in re.finditer(r"(\S) \^ (\{ )?", text):
-        inner = _group(text[power.end() :]) if power[2] else text[power.end() :].split(" ")[0]
+        rest = text[power.end() :]
+        inner = rest[: closing(rest)] if power[2] else rest.split(" ")[0]
         own = math.prod(int(one) for one in re.findall(r"\d+", inner) if int(one))
         total, nested = total * own, nested or power[1] in ")}!|"
         if own >= MAX_EXPONENT or re.search(r"\d [\^!]|\^.*\^|\\exp", inner):
@@ -380,11 +378,11 @@ def _check_powers(text: str) -> None:
         raise _UnreadableError
 
 
-def _group(text: str) -> str:
-    """The text before the brace that closes what is open."""
+def closing(text: str) -> int | None:
+    """The place of the brace that closes what is open before a text; None without one."""
     depth = 1
     for place, sign in enumerate(text):
         depth += (sign == "{") - (sign == "}")
         if depth == 0:
-            return text[:place]
-    return text
+            return place
+    return None

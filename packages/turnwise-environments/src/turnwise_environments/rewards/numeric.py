@@ -288,8 +288,5 @@ def _equal(given: Quantity, factor: Fraction, wanted: Fraction) -> bool:
 
 
 def _has_last_digit(value: Fraction) -> bool:
-    rest = value.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1
+    """Whether a power of ten is a multiple of the denominator: none has more twos and fives."""
+    return bool(10 ** value.denominator.bit_length() % value.denominator == 0)

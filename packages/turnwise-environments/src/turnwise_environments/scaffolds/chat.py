@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.scaffolds.text import TextScaffold
 from turnwise.tools.tool import Tool
-from turnwise.types import Action
+from turnwise.types import Action, ToolCall
 
 _APART = "\ue000"
 """A character that is joined with no other in a token."""
@@ -67,6 +67,15 @@ class ChatScaffold(TextScaffold):
 
     def _described(self) -> str:
         return ""  # the template has a place for tools
+
+
+def acted(text: str, thought: str, said: str, calls: Sequence[ToolCall]) -> Action:
+    """The action of a turn: its calls, with what is said before them, else the answer."""
+    if calls:
+        return Action(text, " ".join(filter(None, (thought, said))), tuple(calls))
+    if not said:
+        return malformed(text, thought, "there is neither a tool call nor an answer")
+    return Action(text, thought, answer=said)
 
 
 def malformed(text: str, thought: str, problem: str) -> Action:

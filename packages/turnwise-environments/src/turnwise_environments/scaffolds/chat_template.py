@@ -20,7 +20,7 @@ from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
-from turnwise_environments.scaffolds.chat import ChatScaffold, malformed
+from turnwise_environments.scaffolds.chat import ChatScaffold, acted, malformed
 from turnwise_environments.scaffolds.chat_format import ChatFormat
 from turnwise_environments.scaffolds.template_check import check
 from turnwise_environments.scaffolds.template_messages import Piece, Said, said_before, said_of
@@ -108,12 +108,7 @@ class ChatTemplateScaffold(ChatScaffold):
                 check_characters(call.arguments)
         except ValueError as error:
             return malformed(text, "", str(error))
-        if calls:
-            read = tuple(ToolCall(call.name, call.arguments) for call in calls)
-            return Action(text, " ".join(filter(None, (thought, said))), read)
-        if not said:
-            return malformed(text, thought, "there is neither a tool call nor an answer")
-        return Action(text, thought, answer=said)
+        return acted(text, thought, said, [ToolCall(one.name, one.arguments) for one in calls])
 
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end. A

@@ -22,7 +22,7 @@ from turnwise.scaffolds.text import check_characters, contents
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
-from turnwise_environments.scaffolds.chat import ChatScaffold, malformed
+from turnwise_environments.scaffolds.chat import ChatScaffold, acted, malformed
 
 DATE = "conversation_start_date"
 """The switch of the families whose prompts hold today's date."""
@@ -126,12 +126,8 @@ class RenderersScaffold(ChatScaffold):
                 check_characters(call.arguments)
             except ValueError as error:
                 return malformed(text, thought, f"tool call {number} {error}")
-        calls = tuple(ToolCall(call.name, call.arguments) for call in parsed.tool_calls)
-        if calls:
-            return Action(text, " ".join(filter(None, (thought, said))), calls)
-        if not said:
-            return malformed(text, thought, "there is neither a tool call nor an answer")
-        return Action(text, thought, answer=said)
+        calls = [ToolCall(call.name, call.arguments) for call in parsed.tool_calls]
+        return acted(text, thought, said, calls)
 
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end. A

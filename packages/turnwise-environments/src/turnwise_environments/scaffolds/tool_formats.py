@@ -9,7 +9,8 @@ What stands between and around is the template's. Only reading is here: the temp
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -200,7 +201,8 @@ def learn(one: str, two: str, types: Types) -> ToolFormat | None:
     if rest.startswith("("):
         opening, closing = one[:start].strip().removesuffix("["), one[one.rindex(")") + 1 :]
         return PythonCalls(opening.strip(), closing.strip().removeprefix("]").strip())
-    place = _place_of(rest, ARGUMENTS)
+    values = _json_values(rest, "{")
+    place = next(((start, end) for value, start, end in values if value == ARGUMENTS), None)
     return _learn_named(one, two, place) if place else _learn_parameters(one, two, types)
 
 
@@ -252,11 +254,7 @@ def _last_tag(text: str) -> str:
 
 
 def _learn_json(text: str) -> JsonCalls | None:
-    for match in re.finditer(r"[{\[]", text):
-        try:
-            value, end = _JSON.raw_decode(text, match.start())
-        except ValueError:
-            continue
+    for value, start, end in _json_values(text, r"[{\[]"):
         entry = value[0] if isinstance(value, list) and value else value
         if isinstance(entry, dict) and isinstance(entry.get("function"), dict):
             entry = entry["function"]
@@ -265,20 +263,16 @@ def _learn_json(text: str) -> JsonCalls | None:
         name = next(key for key, held in entry.items() if held == NAMES[0])
         held = [key for key in entry if entry[key] in (ARGUMENTS, json.dumps(ARGUMENTS))]
         if held:
-            return JsonCalls(text[: match.start()].strip(), text[end:].strip(), name, held[0])
+            return JsonCalls(text[:start].strip(), text[end:].strip(), name, held[0])
     return None
 
 
-def _place_of(text: str, value: Any) -> tuple[int, int] | None:
-    """The place of a JSON value in a text."""
-    for match in re.finditer(r"{", text):
-        try:
-            found, end = _JSON.raw_decode(text, match.start())
-        except ValueError:
-            continue
-        if found == value:
-            return match.start(), end
-    return None
+def _json_values(text: str, begin: str) -> Iterator[tuple[Any, int, int]]:
+    """The JSON values in a text that begin with such a sign, each with its place."""
+    for match in re.finditer(begin, text):
+        with suppress(ValueError):
+            value, end = _JSON.raw_decode(text, match.start())
+            yield value, match.start(), end
 
 
 def _json(text: str, place: int) -> tuple[Any, str]:

@@ -11,10 +11,11 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment, Split
+from turnwise.environments.tasksets import SPLITS
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.runner import within
@@ -181,15 +182,14 @@ class Offer:
 
     def task(self, number: int, split: str) -> Task:
         """Raises ToolError where there is none."""
-        for known in get_args(Split):
-            if split == known:
-                tasks = self.environment.tasks(known)
-                if 0 <= number < len(tasks):
-                    return tasks[number]
-                raise ToolError(
-                    f"there is no task {number}: split {split} has {len(tasks)}, numbered from 0"
-                )
-        raise ToolError(f"there is no split {split!r}: write {' or '.join(get_args(Split))}")
+        tasks = next((self.environment.tasks(one) for one in SPLITS if one == split), None)
+        if tasks is None:
+            raise ToolError(f"there is no split {split!r}: write {' or '.join(SPLITS)}")
+        if not 0 <= number < len(tasks):
+            raise ToolError(
+                f"there is no task {number}: split {split} has {len(tasks)}, numbered from 0"
+            )
+        return tasks[number]
 
     async def begin(self, task: Task, seed: int) -> tuple[OutsideEpisode, Reply]:
         """Raises ToolError where too many are under way."""

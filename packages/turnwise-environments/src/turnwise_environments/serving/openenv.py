@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any, Literal, Self
 
@@ -92,11 +92,11 @@ def action_model(environment: Environment) -> type[ActionBase]:
 
 
 class _Refused(Exception):
-    """A message that gets an error for a reply."""
+    """A message that gets an error for a reply: its code, and words."""
 
-    def __init__(self, code: str, message: str, errors: Sequence[Any] = ()) -> None:
-        super().__init__(message)
-        self.data = {"message": message, "code": code} | ({"errors": errors} if errors else {})
+
+def _error(code: str, message: str, **more: Any) -> dict[str, Any]:
+    return {"type": "error", "data": {"message": message, "code": code, **more}}
 
 
 class OpenEnvClient:
@@ -110,13 +110,12 @@ class OpenEnvClient:
         try:
             return await self._answer(text)
         except _Refused as refused:
-            return {"type": "error", "data": refused.data}
+            return _error(*refused.args)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False, include_input=False)
-            data = {"message": "Invalid message", "code": INVALID, "errors": errors}
-            return {"type": "error", "data": data}
+            return _error(INVALID, "Invalid message", errors=errors)
         except ToolError as error:
-            return {"type": "error", "data": {"message": str(error), "code": FAILED}}
+            return _error(FAILED, str(error))
 
     async def _answer(self, text: str | bytes) -> dict[str, Any] | None:
         try:
@@ -138,9 +137,8 @@ class OpenEnvClient:
         seed, number = wanted.seed, wanted.task
         if seed is None:
             seed = random.SystemRandom().randrange(2**31)
-        count = self._offer.count(wanted.split)
         if number is None:
-            number = seed % max(count, 1)
+            number = seed % max(self._offer.count(wanted.split), 1)
         self._name = wanted.episode_id
         return await self.session.begin(number, wanted.split, seed)
 
@@ -234,8 +232,7 @@ async def _turn_away(connection: Any, why: str) -> None:
 
     with contextlib.suppress(ConnectionClosed, TimeoutError):
         async with asyncio.timeout(FAREWELL_SECONDS):
-            data = {"message": why, "code": FULL}
-            await connection.send(json.dumps({"type": "error", "data": data}))
+            await connection.send(json.dumps(_error(FULL, why)))
             await connection.recv()
 
 
@@ -248,8 +245,8 @@ async def _conversation(connection: Any, client: OpenEnvClient, patience: float)
                 async with asyncio.timeout(patience):
                     text = await connection.recv()
             except TimeoutError:
-                data = {"message": f"no message within {patience:g} s", "code": SESSION}
-                await connection.send(json.dumps({"type": "error", "data": data}))
+                silent = _error(SESSION, f"no message within {patience:g} s")
+                await connection.send(json.dumps(silent))
                 return
             reply = await client.answer(text)
             if reply is None:

@@ -13,10 +13,9 @@ from turnwise.environments.tasksets import every
 from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
-from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
-from turnwise_environments.folders import entries
+from turnwise_environments.folders import entries, workspace_of
 from turnwise_environments.progress import cells_of, share_of_changes
 from turnwise_environments.rewards.cells import cells_match
 from turnwise_environments.shell import os_interaction
@@ -54,10 +53,8 @@ class Shell(Environment):
             self.verdict_programs = max(map(len, checks))
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
-        self.workspace = Workspace(self.sandbox)
-        self.workspace.entries = entries(task)
-        return Observation(task.prompt, Source.USER)
+        self.workspace = workspace_of(self.sandbox, entries(task))
+        return await super().reset(task, seed)
 
     @tool
     @consequential("write")

@@ -15,7 +15,6 @@ import json
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,10 +29,11 @@ from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments import folders
-from turnwise_environments.folders import ROOT, entries, plain
+from turnwise_environments.common import check_texts, keep
+from turnwise_environments.folders import ROOT, entries, plain, workspace_of
 from turnwise_environments.shell.tasks import make_task
 from turnwise_sandbox.sandbox import Sandbox
-from turnwise_sandbox.tools.workspace import Entry, Workspace
+from turnwise_sandbox.tools.workspace import Entry
 
 KIND = "checks"
 _MOVED = re.compile(
@@ -123,9 +123,8 @@ class _Draft:
 
 
 def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
-    description, evaluation = record.get("description"), record.get("evaluation")
-    if not isinstance(description, str) or not description.strip():
-        raise DataError(f"{where}: 'description' must be there, a string that is not empty")
+    check_texts(record, ("description",), where)
+    evaluation = record.get("evaluation")
     if not isinstance(evaluation, dict) or (
         evaluation.get("match") is None and not evaluation.get("check")
     ):
@@ -144,7 +143,7 @@ def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
         raise DataError(f"{where}: 'check' refers to an example, and there is none")
     match = _match(evaluation, where)
     return _Draft(
-        description=_moved(description.strip()),
+        description=_moved(record["description"].strip()),
         init=init,
         secret={"kind": KIND, "match": match, "check": check, "example": example},
         labels=", ".join(map(str, record.get("labels") or ())),
@@ -168,11 +167,7 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
     folder = _tried(draft, sandbox)
     if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
         return folder
-    with suppress(OSError):  # a read-only home: slower, not broken
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
-            json.dump(folder, writing)
-        Path(writing.name).replace(file)
+    keep(file, json.dumps(folder).encode())
     return _task(draft, folder)
 
 
@@ -208,18 +203,15 @@ def _is_solved(sandbox: Sandbox, task: Task) -> bool:
     example = task.secret["example"]
     if example is None or task.secret["match"] is not None:
         return True
-    workspace = Workspace(sandbox)
-    workspace.entries = entries(task)
+    workspace = workspace_of(sandbox, entries(task))
     result, _ = workspace.run(_command(example, []))
-    answer = result.stdout.text.strip()
-    return judge(sandbox, task, workspace.entries, answer)[0]
+    return judge(sandbox, task, workspace.entries, result.stdout.text.strip())[0]
 
 
 def _prepared(
     sandbox: Sandbox, folder: Mapping[str, Entry], script: Script
 ) -> Mapping[str, Entry] | None:
-    workspace = Workspace(sandbox)
-    workspace.entries = dict(folder)
+    workspace = workspace_of(sandbox, folder)
     result, problem = workspace.run(_command(script, []))
     return None if problem or result.status is not Status.OK else workspace.entries
 
@@ -232,9 +224,7 @@ def _run(
     begin: str = BEGIN,
 ) -> tuple[int, str]:
     """Exit status and output of a script; 124 if it was stopped at a limit."""
-    workspace = Workspace(sandbox)
-    workspace.entries = dict(folder)
-    result, _ = workspace.run(_command(script, words, begin))
+    result, _ = workspace_of(sandbox, folder).run(_command(script, words, begin))
     status = 124 if result.exit_status is None else result.exit_status
     return status, result.stdout.text
 

@@ -76,7 +76,7 @@ def _log(stream: random.Random) -> str:
         f"{stream.choice(LEVELS)} {stream.randint(100, 999)} {stream.choice(WORDS)}"
         for _ in range(stream.randint(4, 12))
     ]
-    return "".join(f"{row}\n" for row in rows)
+    return _text(rows)
 
 
 def _table(stream: random.Random) -> str:
@@ -84,12 +84,11 @@ def _table(stream: random.Random) -> str:
         f"{stream.choice(WORDS)},{stream.choice(CITIES)},{stream.randint(10, 99)}"
         for _ in range(stream.randint(4, 8))
     ]
-    return "".join(f"{row}\n" for row in rows)
+    return _text(rows)
 
 
 def _note(stream: random.Random) -> str:
-    rows = [" ".join(stream.choices(WORDS, k=stream.randint(1, 3))) for _ in range(5)]
-    return "".join(f"{row}\n" for row in rows)
+    return _text([" ".join(stream.choices(WORDS, k=stream.randint(1, 3))) for _ in range(5)])
 
 
 NEW_NAMES = ("result.txt", "found.txt", "out/list.txt", "summary.txt", "kept/all.txt")

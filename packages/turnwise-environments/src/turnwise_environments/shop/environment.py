@@ -15,7 +15,6 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import share
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range
-from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
@@ -85,9 +84,8 @@ class Shop(Environment):
             self.task_set = replace(self.task_set, reference_scores=scores)
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        del seed
         self._play = Play()
-        return Observation(task.prompt, Source.USER)
+        return await super().reset(task, seed)
 
     @tool
     async def search(self, keywords: str) -> str:

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 
 from turnwise.errors import ToolError
@@ -223,14 +223,10 @@ def _round(number: Number, digits: Number | None = None) -> Number:
 
 def _decimal(value: Fraction) -> str | None:
     """All digits of a value; None where they are endless or too many."""
-    rest, places = value.denominator, 0
-    while rest > 1 and places <= EXACT_DIGITS:
-        rest, places = rest // math.gcd(rest, 10), places + 1
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    if rest > 1 or len(digits) > EXACT_DIGITS:
-        return None
-    whole, point = digits[: len(digits) - places], digits[len(digits) - places :]
-    return f"{'-' if value < 0 else ''}{whole}{'.' if point else ''}{point}"
+    with localcontext(prec=EXACT_DIGITS) as context:
+        text = f"{Decimal(value.numerator) / Decimal(value.denominator):f}"
+    exact = not context.flags[Inexact] and sum(map(str.isdigit, text)) <= EXACT_DIGITS
+    return text if exact else None
 
 
 def _rounded(value: Fraction) -> str:

@@ -17,6 +17,7 @@ same way everywhere. Functions that differ from run to run are refused, but for 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ REFUSED_FUNCTIONS = frozenset(
     {"changes", "last_insert_rowid", "load_extension", "random", "randomblob", "total_changes"}
 )
 
+_connect = partial(
+    sqlite3.connect, isolation_level=None, check_same_thread=False, cached_statements=0
+)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -89,9 +94,7 @@ class Database:
         self.written = 0
         """Number of INSERT, UPDATE and DELETE run, whether they changed something or not."""
         self._why = ""
-        self._connection = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
-        )
+        self._connection = _connect(":memory:")
         try:
             for table in tables:
                 _create(self._connection, table)
@@ -241,13 +244,7 @@ def open_file(path: Path) -> sqlite3.Connection:
         raise DataError(
             f"{path}: {beside.name} has changes that are not in it yet: close what writes to it"
         )
-    connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=ro&immutable=1",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=0,
-    )
+    connection = _connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:

@@ -17,9 +17,8 @@ from turnwise.errors import InfrastructureError, ToolError, first_line
 from turnwise_environments.tools.browser.chromium import CLOSE_SECONDS, ChromiumProcess
 from turnwise_environments.tools.browser.egress_proxy import EgressProxy
 from turnwise_environments.tools.browser.reading import (
-    TYPED,
     View,
-    is_date,
+    check_typed,
     options_of,
     role_of,
     tree_of,
@@ -221,16 +220,13 @@ class BrowserPage:
     async def _fill(self, number: int, text: str) -> None:
         from playwright.async_api import Error
 
-        role = role_of(self._known().element(number).node)
-        if role not in TYPED:
-            raise ToolError(f"nothing can be typed into element {number}, a {role}")
-        if role == "date" and not is_date(text):
-            raise ToolError(f"{text!r} is no date: write it as 2027-03-31")
-        if "readonly" in self._known().element(number).node.attributes:
+        node = self._known().element(number).node
+        check_typed(role_of(node), number, text)
+        if "readonly" in node.attributes:
             raise ToolError(f"nothing can be typed into element {number}")
         element = await self._element(number)
         try:
-            await element.fill(typed(self._known().element(number).node, text))
+            await element.fill(typed(node, text))
         except Error as error:
             if "Malformed value" in str(error) or "Cannot type text" in str(error):
                 raise ToolError(f"{text!r} cannot be typed into element {number}") from None

@@ -126,8 +126,15 @@ def typed(node: Node, text: str) -> str:
     return (" " if node.tag == "input" else "\n").join(text.replace("\r\n", "\n").splitlines())
 
 
-def is_date(text: str) -> bool:
-    """Whether a field for dates takes this text."""
+def check_typed(role: str, number: int, text: str) -> None:
+    """Raise ToolError for an element that takes no text, and a date that is none."""
+    if role not in TYPED:
+        raise ToolError(f"nothing can be typed into element {number}, a {role}")
+    if role == "date" and not _is_date(text):
+        raise ToolError(f"{text!r} is no date: write it as 2027-03-31")
+
+
+def _is_date(text: str) -> bool:
     try:
         return date.fromisoformat(text).isoformat() == text
     except ValueError:

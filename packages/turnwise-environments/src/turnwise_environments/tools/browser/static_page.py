@@ -11,10 +11,9 @@ from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 
 from turnwise.errors import ToolError
 from turnwise_environments.tools.browser.reading import (
-    TYPED,
     Node,
     View,
-    is_date,
+    check_typed,
     options_of,
     role_of,
     text_of,
@@ -96,10 +95,7 @@ class StaticPage:
 
     def _fill(self, number: int, text: str) -> None:
         role, node = self._node(number)
-        if role not in TYPED:
-            raise ToolError(f"nothing can be typed into element {number}, a {role}")
-        if role == "date" and not is_date(text):
-            raise ToolError(f"{text!r} is no date: write it as 2027-03-31")
+        check_typed(role, number, text)
         node.attributes["value"] = typed(node, text)
 
     def _select(self, number: int, option: str) -> None:
