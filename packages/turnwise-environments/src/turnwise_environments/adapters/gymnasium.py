@@ -72,7 +72,6 @@ class Gymnasium(Replayed):
         )
         self._arguments = dict(arguments)
         self._describe = load_function(describe, "gymnasium") if describe else None
-        self._environment: Any = None
         made = self._make()
         try:
             self._first = _first_action(made, id)
@@ -92,9 +91,9 @@ class Gymnasium(Replayed):
 
     def _begin(self, task: Task, seed: int) -> str:
         self._end()
-        self._environment = self._make()
-        observation, _ = self._environment.reset(seed=task.data["seed"])
-        shown = self._shown(self._environment, observation)
+        self._game = self._make()
+        observation, _ = self._game.reset(seed=task.data["seed"])
+        shown = self._shown(self._game, observation)
         self._return = 0.0
         self._reseed(seed)
         return shown
@@ -103,22 +102,17 @@ class Gymnasium(Replayed):
         if action not in self._names:
             raise ToolError(f"there is no action {action!r}; actions: {', '.join(self._names)}")
         number = self._first + self._names.index(action)
-        observation, reward, terminated, truncated, _ = self._environment.step(number)
+        observation, reward, terminated, truncated, _ = self._game.step(number)
         self._return += float(reward)
         over = bool(terminated or truncated)
         won = over and self._succeeded(bool(terminated))
-        shown = self._shown(self._environment, observation)
+        shown = self._shown(self._game, observation)
         return Reply(shown, float(reward), over, over and not terminated and not won, won)
-
-    def _end(self) -> None:
-        if self._environment is not None:
-            self._environment.close()
-            self._environment = None
 
     def _reseed(self, seed: int) -> None:
         import numpy
 
-        self._environment.unwrapped.np_random = numpy.random.default_rng(seed)
+        self._game.unwrapped.np_random = numpy.random.default_rng(seed)
 
     def _outcome_reward(self) -> float:
         return 0.0 if self._turn_rewards else float(self._played.won)

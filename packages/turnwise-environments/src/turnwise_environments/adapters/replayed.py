@@ -51,10 +51,12 @@ class Played:
 
 
 class Replayed(Environment):
-    """A game with one tool that takes one string. A subclass has `_begin`, `_do` and `_end`, which
-    may block, and run in a thread."""
+    """A game with one tool that takes one string. A subclass has `_begin`, which makes `_game`, and
+    `_do`; both may block, and run in a thread."""
 
     _played: Played
+    _game: Any = None
+    """The game, between `_begin` and `_end`."""
     _turn_rewards: bool = True
     """Whether the game's rewards are those of the turns."""
     _live: bool = False
@@ -69,7 +71,10 @@ class Replayed(Environment):
         """Act in it. Raises ToolError for an action that the game does not know."""
 
     def _end(self) -> None:
-        """Release the game."""
+        """Release the game, if there is one."""
+        if self._game is not None:
+            self._game.close()
+            self._game = None
 
     def _reseed(self, seed: int) -> None:
         """Draw chance from another seed, where there is any."""

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -118,7 +119,6 @@ class TextWorld(Replayed):
         package = version("textworld")
         self.facts = EnvironmentSpec("textworld", package, turn_rewards=True, parts=PARTS)
         self.admissible, self.max_steps = admissible, max_steps
-        self._game: Any = None
         read = [_read(file) for file in tasks.files(package)]
         self._commands = {task.id: commands for task, commands in read}
         games = [task for task, _ in read]
@@ -143,18 +143,10 @@ class TextWorld(Replayed):
 
     def _begin(self, task: Task, seed: int) -> str:
         del seed  # a game of TextWorld has no luck
-        import textworld
-
         self._end()
-        wanted = textworld.EnvInfos(
-            admissible_commands=True, max_score=True, objective=True, score=True, won=True
+        self._game, state = _begun(
+            task.data["file"], "admissible_commands", "max_score", "objective", "score", "won"
         )
-        with _LOADING, warnings.catch_warnings():
-            # The interpreter says of each game that it cannot tell its score; TextWorld can.
-            warnings.simplefilter("ignore")
-            self._game = textworld.start(task.data["file"], request_infos=wanted)
-            self._game.seed(0)
-            state = self._game.reset()
         self._steps, self._score = 0, float(state.score)
         text = _readable(state.feedback)
         title, found, rest = text.partition(state.objective)
@@ -182,11 +174,6 @@ class TextWorld(Replayed):
             late,
             bool(state.won),
         )
-
-    def _end(self) -> None:
-        if self._game is not None:
-            self._game.close()
-            self._game = None
 
     def _shown(self, text: str, state: Any) -> str:
         if not self.admissible:
@@ -227,22 +214,27 @@ def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) ->
     return True
 
 
-def _is_won(file: Path, walkthrough: Sequence[str]) -> bool:
+def _begun(file: str, *told: str) -> tuple[Any, Any]:
+    """A game, and its first state, which has what is to be told."""
     import textworld
 
-    with warnings.catch_warnings():
+    with _LOADING, warnings.catch_warnings():
+        # The interpreter says of each game that it cannot tell its score; TextWorld can.
         warnings.simplefilter("ignore")
-        game = textworld.start(str(file), request_infos=textworld.EnvInfos(won=True))
-        try:
-            game.seed(0)
-            state = game.reset()
-            for command in walkthrough:
-                state, _, done = game.step(command)
-                if done:
-                    break
-            return bool(state.won)
-        finally:
-            game.close()
+        wanted = textworld.EnvInfos(**dict.fromkeys(told, True))
+        game = textworld.start(file, request_infos=wanted)
+        game.seed(0)
+        return game, game.reset()
+
+
+def _is_won(file: Path, walkthrough: Sequence[str]) -> bool:
+    game, state = _begun(str(file), "won")
+    with closing(game):
+        for command in walkthrough:
+            state, _, done = game.step(command)
+            if done:
+                break
+        return bool(state.won)
 
 
 def _read(file: Path) -> tuple[Task, Sequence[str]]:

@@ -111,11 +111,8 @@ class Sokoban(Game):
         boxes = _places(["".join(line) for line in shown], "$*")
         if len(boxes) != len(_places(rows, "$*")):
             return None
-        return float(
-            sum(
-                min(abs(box[0] - one[0]) + abs(box[1] - one[1]) for one in targets) for box in boxes
-            )
-        )
+        apart = (min(abs(row - y) + abs(column - x) for y, x in targets) for row, column in boxes)
+        return float(sum(apart))
 
     def _look(self) -> str:
         rows = self._play.task["rows"]

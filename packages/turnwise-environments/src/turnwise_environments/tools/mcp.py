@@ -140,10 +140,7 @@ class McpSession:
     async def open(self) -> None:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._serve(ready))
-        waiting: set[asyncio.Future[Any]] = {self._task, ready}
-        done, _ = await asyncio.wait(
-            waiting, timeout=self.server.seconds, return_when=asyncio.FIRST_COMPLETED
-        )
+        done = await _first({self._task, ready}, self.server.seconds)
         if ready in done:
             return ready.result()
         if done:
@@ -160,10 +157,7 @@ class McpSession:
             raise self._gone()
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked.put_nowait(_Asked(name, dict(arguments), seconds, answer))
-        waiting: set[asyncio.Future[Any]] = {self._task, answer}
-        done, _ = await asyncio.wait(
-            waiting, timeout=seconds + 1.0, return_when=asyncio.FIRST_COMPLETED
-        )
+        done = await _first({self._task, answer}, seconds + 1.0)
         if answer in done:
             return answer.result()
         if done:
@@ -278,6 +272,12 @@ class McpTools:
         if self._session is None:
             raise InfrastructureError(f"mcp server {self.mcp.name}: there is no connection")
         return await self._session.call(name, arguments, seconds)
+
+
+async def _first(waiting: set[asyncio.Future[Any]], seconds: float) -> set[asyncio.Future[Any]]:
+    """What is done first; nothing after so many seconds."""
+    done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    return done
 
 
 async def _schemas(client: Any) -> list[dict[str, Any]]:
