@@ -215,7 +215,7 @@ def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) ->
 
 
 def _begun(file: str, *told: str) -> tuple[Any, Any]:
-    """A game, and its first state, which has what is to be told."""
+    """Begin a game, and return it with its first state, which has all that is named in `told`."""
     import textworld
 
     with _LOADING, warnings.catch_warnings():

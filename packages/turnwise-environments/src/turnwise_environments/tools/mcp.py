@@ -275,7 +275,7 @@ class McpTools:
 
 
 async def _first(waiting: set[asyncio.Future[Any]], seconds: float) -> set[asyncio.Future[Any]]:
-    """What is done first; nothing after so many seconds."""
+    """Wait until one of these is done, for so many seconds at most, and return those that are."""
     done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     return done
 
