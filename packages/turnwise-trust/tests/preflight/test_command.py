@@ -10,7 +10,7 @@ SMALL = (
     "train.tasks_per_step=2",
     "train.group_size=2",
     "rollout.max_turn_tokens=8",
-    *("--seconds", "30", "--groups", "6"),
+    *("--seconds", "200", "--groups", "6"),
 )
 TOY = """
 from turnwise import Environment, Verdict

@@ -283,6 +283,20 @@ def test_waves_that_do_not_end_are_an_error():
         asyncio.run(play(recipe_of(), runner, Waiting().tasks("train"), 0.05, 8))
 
 
+def test_a_later_wave_that_does_not_end_is_given_up():
+    class Slowing(Looking):
+        shown: list[str] = []
+
+        async def reset(self, task: Task, seed: int) -> Observation:
+            self.shown.append(task.id)
+            await asyncio.sleep(60 if len(self.shown) > 16 else 0)
+            return await super().reset(task, seed)
+
+    runner = rolling(Slowing(), lambda *_: encode(RIGHT), recipe_of().rollout)
+    work = play(recipe_of(), runner, Slowing().tasks("train"), 1.0, 8, late=0.2)
+    assert [len(wave.groups) for wave in asyncio.run(work)] == [2]
+
+
 def test_what_was_played_before_it_is_stopped_is_kept():
     environment, turns = Looking(), iter(range(10_000))
 

@@ -1,6 +1,7 @@
 """The command `preflight`."""
 
 import sys
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from turnwise_trust.page import Page
     from turnwise_trust.preflight.rehearsal import Wave
 
+REST, SHARE, LAST = 85.0, 0.9, 60.0
+"""Seconds for all but the policy's episodes, at least, and as a share of theirs: three minutes in
+all by default. LAST of them are for scripts and an update, where loading took the others."""
+
 
 def preflight(
     recipe: Annotated[str, typer.Argument(help="A recipe, or a run's folder: its newest weights.")],
     overrides: Overrides = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time for the policy's episodes; the rest takes a minute.")
+        float, typer.Option(min=1, help="For the policy's episodes; the rest has 85, or as many.")
     ] = 90,
     groups: Annotated[int, typer.Option(min=1, help="Most groups to play.")] = 128,
     effect: Annotated[
@@ -64,12 +69,13 @@ def examined(
     `keep` the folder of a preflight that goes on. Raises ConfigError or DataError for a recipe
     that cannot work or has no tasks."""
     from turnwise import event_loop
-    from turnwise.errors import DataError
+    from turnwise.errors import ConfigError, DataError
     from turnwise.evaluation.policies import checkpoint_of
     from turnwise.models.places import check_model
     from turnwise.parts.first_checks import known_of
     from turnwise.threads import configure_threads, set_variables
 
+    end = time.monotonic() + seconds + max(REST, SHARE * seconds)
     set_variables()
     recipe.check_tokens()
     known = known_of(recipe)
@@ -82,14 +88,19 @@ def examined(
     from turnwise.parts.resources import resources_of
     from turnwise.rollout.order import RolloutSchedule
     from turnwise_trust.preflight import keeping
-    from turnwise_trust.preflight.rehearsal import play, rehearsal
+    from turnwise_trust.preflight.bounding import TimeUp, within
+    from turnwise_trust.preflight.rehearsal import SCRIPTED_SECONDS, play, rehearsal
     from turnwise_trust.preflight.report import page_of
     from turnwise_trust.preflight.updating import measure_update
 
     alone = {name: one.for_evaluation(policy is not None) for name, one in recipe.added().items()}
     weights = None if policy is None else checkpoint_of(policy, display).folder
     with resources_of(recipe.model_copy(update=alone), None) as resources:
-        parts = build_components(recipe, weights, None, resources, known)
+        try:
+            with within(end - time.monotonic()):
+                parts = build_components(recipe, weights, None, resources, known)
+        except TimeUp:
+            raise ConfigError("the model was not loaded in this time: raise --seconds") from None
         limits = RolloutSchedule(recipe.rollout).limits(0)
         folder = None if keep is None else keeping.folder_of(keep, recipe, weights)
         before = [] if folder is None else keeping.kept(folder, train)
@@ -106,15 +117,19 @@ def examined(
                 await parts.freeze()
                 done = sum(len(wave.groups) for wave in before)
                 display.phase("episodes", max(most - done, 0) * recipe.train.group_size)
-                return await play(recipe, runner, train, seconds, most, before, new)
+                left = end - time.monotonic()
+                given = min(seconds, max(left - LAST, left / 2))
+                late = (left - given) / 2
+                return await play(recipe, runner, train, given, most, before, new, late)
             finally:
                 await parts.stop()
 
         waves = event_loop.run(work())
         display.phase("scripts and an update", 2)
-        played = rehearsal(recipe, runner, train, heldout, waves)
+        each = min(SCRIPTED_SECONDS, (end - time.monotonic()) / 6)  # half of it for three kinds
+        played = rehearsal(recipe, runner, train, heldout, waves, each)
         display.advance()
-        update = measure_update(parts, played.groups)
+        update = measure_update(parts, played.groups, max(end - time.monotonic(), 1.0))
         display.advance()
     display.close()
     return page_of(played, update, effect / 100)

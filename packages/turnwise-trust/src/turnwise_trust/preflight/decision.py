@@ -232,7 +232,9 @@ class Decision:
     def sentence(self) -> str:
         """All of it."""
         doubts = "; ".join(self.doubts)
-        doubt = f"Not certain: {doubts}: --seconds and --groups play more." if doubts else ""
+        doubt = (
+            f"Not certain: {doubts}: --seconds, --groups and --keep play more." if doubts else ""
+        )
         return " ".join(filter(None, (f"{self.verdict}: {self.reason}.", self.remedy, doubt)))
 
 
@@ -245,7 +247,7 @@ def decide(facts: Facts, bounds: Mapping[str, float], demonstrations: str = "") 
             f"{groups} groups cannot tell a policy that succeeds every other time from one that "
             f"always or never does; {FEWEST} or more can"
         )
-        more = "Raise --seconds or --groups, or have more tasks."
+        more = "Raise --seconds or --groups, go on with --keep FOLDER, or have more tasks."
         return Decision(Verdict.UNDECIDED, reason, more, [])
     rule = next((rule for rule in RULES if _holds(rule, facts, bounds)), None)
     if rule is None:

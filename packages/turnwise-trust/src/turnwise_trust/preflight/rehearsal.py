@@ -22,7 +22,7 @@ from turnwise_trust.audit.subject import at_work
 FIRST_WAVE = 2
 """Groups that are played first, so that it is known how long more will take."""
 SCRIPTED_SECONDS = 10.0
-"""Time for each kind of scripted episodes."""
+"""Time for each kind of scripted episodes, at most."""
 SCRIPTED_TASKS = 64
 REPLAYED = 128
 """Episodes that are played and judged again, half of them successes where there are as many."""
@@ -81,11 +81,13 @@ async def play(
     most: int,
     before: Sequence[Wave] = (),
     keep: Callable[[Wave], None] = lambda wave: None,
+    late: float = 0.0,
 ) -> list[Wave]:
     """Play at most `most` groups of training tasks, in waves of a step's size, as long as the next
-    wave is likely to end within `seconds`, or until it is cancelled after the first wave. Ungraded
-    episodes stay in. Waves that were played `before` are part of it; each new one is given to
-    `keep`. Raises ConfigError where not even the first wave ends."""
+    wave is likely to end within `seconds`, or until it is cancelled after the first wave; one that
+    has not ended so many seconds `late` is given up, all of it, since its short episodes alone
+    would not be a sample. Ungraded episodes stay in. Waves that were played `before` are part of
+    it; each new one is given to `keep`. Raises ConfigError where not even the first wave ends."""
     # A preflight counts the ungraded, where a run would stop.
     runner = replace(runner, limits=runner.limits.model_copy(update={"max_ungraded_share": 1.0}))
     size, seed = recipe.train.group_size, recipe.seed
@@ -97,12 +99,15 @@ async def play(
     wanted = FIRST_WAVE
     while planned and wanted:
         try:
-            async with asyncio.timeout(None if waves else seconds):
+            async with asyncio.timeout(end + late - time.monotonic()):
                 waves.append(await _wave(runner, planned[:wanted]))
             keep(waves[-1])
         except TimeoutError:
+            if waves:
+                break
             raise ConfigError(
-                f"{size * len(planned[:wanted])} episodes did not end within {seconds:g} seconds: "
+                f"{size * len(planned[:wanted])} episodes did not end within "
+                f"{seconds + late:.0f} seconds: "
                 "raise --seconds, or lower rollout.max_turns or max_turn_tokens"
             ) from None
         except asyncio.CancelledError:  # Ctrl-C: what was played is looked at
@@ -136,8 +141,10 @@ def rehearsal(
     train: Sequence[Task],
     heldout: Sequence[Task],
     waves: Sequence[Wave],
+    seconds: float = SCRIPTED_SECONDS,
 ) -> Rehearsal:
-    """Play what needs no model, after the policy's episodes. Starts an event loop of its own."""
+    """Play what needs no model, after the policy's episodes, each kind for so many seconds. Starts
+    an event loop of its own."""
     tasks = spread(train, SCRIPTED_TASKS)
     known, problem = known_oracle(runner.environment, tasks)
     planned = [Trajectory(task, "preflight", 0, recipe.seed) for task in tasks]
@@ -146,7 +153,7 @@ def rehearsal(
     return replace(
         played,
         idle=at_work(
-            _scripted(runner, planned, [()] * len(planned), LIMITS),
+            _scripted(runner, planned, [()] * len(planned), LIMITS, seconds),
             known,
         ),
         oracle=_scripted(
@@ -154,9 +161,10 @@ def rehearsal(
             [one for one in planned if one.task.id in known],
             [known[task.id] for task in tasks if task.id in known],
             LIMITS,
+            seconds,
         ),
         problem=problem,
-        again=() if why else _again(runner, played.episodes),
+        again=() if why else _again(runner, played.episodes, seconds),
         not_again=why,
     )
 
@@ -169,7 +177,7 @@ def _not_again(runner: RolloutRunner) -> str:
 
 
 def _again(
-    runner: RolloutRunner, episodes: Sequence[Trajectory]
+    runner: RolloutRunner, episodes: Sequence[Trajectory], seconds: float
 ) -> list[tuple[Trajectory, Trajectory]]:
     """Episodes that the agent ended itself, beside what their actions come to once more."""
     succeeded = [one for one in episodes if one.outcome == Outcome.SUCCESS]
@@ -178,7 +186,7 @@ def _again(
     chosen = spread(succeeded, max(half, REPLAYED - len(failed)))
     chosen += spread(failed, REPLAYED - len(chosen))
     actions = [[turn.action for turn in one.turns] for one in chosen]
-    played = _scripted(runner, chosen, actions, runner.limits)
+    played = _scripted(runner, chosen, actions, runner.limits, seconds)
     return list(zip(chosen, played, strict=False))
 
 
@@ -187,11 +195,12 @@ def _scripted(
     planned: Sequence[Trajectory],
     actions: Sequence[Sequence[Action]],
     limits: RolloutConfig,
+    seconds: float,
 ) -> list[Trajectory]:
     """Play scripts one after the other, as far as the time goes."""
 
     async def work() -> list[Trajectory]:
-        return [await one.run() for one in _in_time(runner, planned, actions, limits)]
+        return [await one.run() for one in _in_time(runner, planned, actions, limits, seconds)]
 
     return asyncio.run(work())
 
@@ -201,8 +210,9 @@ def _in_time(
     planned: Sequence[Trajectory],
     actions: Sequence[Sequence[Action]],
     limits: RolloutConfig,
+    seconds: float,
 ) -> Iterator[Attempt]:
-    end = time.monotonic() + SCRIPTED_SECONDS
+    end = time.monotonic() + seconds
     for one, script in zip(planned, actions, strict=True):
         if time.monotonic() > end:
             return

@@ -28,9 +28,13 @@ SCARCEST, COMMONEST = 0.05, 0.25
 one in twenty, twenty groups are paid for each that teaches; and a step of one or two groups may be
 idle three times of four."""
 SUCCESSES = 500
-"""Demonstrations to begin with: the shipped recipes of small models that know nothing take 640 to
-6,000, and a model that follows instructions has less to learn. A cold start has to make successes
-possible, not frequent."""
+"""Demonstrations to begin with, a rule of thumb: no figure of a preflight says how many suffice.
+Shipped recipes of small models that know nothing take 640 to 6,000, a model that follows
+instructions has less to learn, and a cold start has to make successes possible, not frequent."""
+THUMB = (
+    f"{SUCCESSES} is a rule of thumb: take twice as many as long as preflight of what came of them "
+    "says the same."
+)
 
 
 def page_of(played: Rehearsal, update: Update, effect: float) -> Page:
@@ -75,13 +79,15 @@ def demonstrations(played: Rehearsal, facts: Facts) -> str:
         return f"The recipe's cold start imitates those of its file: {train}."
     if "oracle" in facts:
         keys = f"sft.steps=100 sft.demonstrations.count={SUCCESSES}"
-        return f"The environment's oracle plays them: about {SUCCESSES}, with {keys}; {train}."
+        return (
+            f"The environment's oracle plays them: about {SUCCESSES}, with {keys}; {train}. {THUMB}"
+        )
     rate = facts["success"].figure if "success" in facts else 0.0
     if not rate:
         return (
             f"There is no oracle and no success to sample: about {SUCCESSES} successes of a "
             "stronger model or of people (sft.demonstrations.file), or easier tasks; unless the "
-            "verifier refuses all that there is: turnwise audit."
+            f"verifier refuses all that there is: turnwise audit. {THUMB}"
         )
     episodes = SUCCESSES / rate
     each = step_seconds(played) / (
@@ -90,7 +96,7 @@ def demonstrations(played: Rehearsal, facts: Facts) -> str:
     return (
         f"By rejection sampling {SUCCESSES} successes take about {episodes:,.0f} episodes, "
         f"{episodes * each / 60:,.0f} minutes (turnwise export --successes), if not a stronger "
-        "model's."
+        f"model's. {THUMB}"
     )
 
 
