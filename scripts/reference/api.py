@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import turnwise
 from scripts.reference.text import attribute_docs, paragraph
+from turnwise.learning.learner import Learner
 
 GROUPS = {
     "Runs": "load_recipe train resume evaluate open_run Run Recipe",
@@ -21,6 +22,8 @@ GROUPS = {
     "Records": "Tokens Source Trajectory Group Outcome",
 }
 """The public names, in the order in which one meets them."""
+PROTOCOLS = {turnwise.PolicyLearner: Learner}
+"""The protocol that says what a class's methods do."""
 BARE = re.compile("(`[^`]+`(, )?)+")
 """Members that have no more than a name and a type: they share a line."""
 
@@ -118,4 +121,5 @@ def member_texts(cls: type) -> Iterator[str]:
         elif inspect.isfunction(member) or isinstance(member, classmethod):
             called = str(signature(getattr(cls, name))).replace("\n", "").replace("    ", " ")
             called = re.sub(r"^\( ?self(, ?)?", "(", called).replace(",)", ")")
-            yield f"`{name}{called}`: {paragraph(member.__doc__)}"
+            said = paragraph(member.__doc__ or getattr(PROTOCOLS.get(cls, cls), name).__doc__)
+            yield f"`{name}{called}`" + (f": {said}" if said else "")

@@ -24,11 +24,9 @@ def recipe_page() -> str:
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
         f"{SETTINGS} A table that is one of several kinds has a section for each, after one for "
         "what several have alike; the value of the key that says the kind may stand for the table, "
-        'as in `engine = "vllm"`, and a name for a table of nothing but that name, as in '
-        '`scaffold = "react"`. Tables that need not be there (`evaluation.during_rl`, '
-        "`monitor.mutual_information`, those of an algorithm's signals) are left out, or `false`. "
-        "`turnwise list` has the recipes that come with turnwise, a run folder's `config.toml` "
-        f"every value of its run. Wings bring {_of_wings()}.\n\n"
+        'as in `engine = "vllm"` and `scaffold = "react"`. Tables that need not be there '
+        "(`evaluation.during_rl`, `monitor.mutual_information`, those of an algorithm's signals) "
+        f"are left out, or `false`. Wings bring {_of_wings()}.\n\n"
     )
     text += "".join(settings(Recipe))
     for key, field in whole_recipe().model_fields.items():
@@ -43,11 +41,15 @@ def _once(sections: Sequence[str]) -> Iterator[str]:
     their models; one that says what another one says names it, for some of its keys too."""
     said: dict[str, str] = {}
     keys: dict[str, str] = {}
+    same = ("", "")
     for section in dict.fromkeys(sections):
         title, _, text = section.partition("\n\n")
         first = said.setdefault(text, title)
-        again = f"{title}\n\n{''.join(_lines_once(text, title, keys))}"
-        yield again if first == title else f"{title}\n\nAs {first}.\n"
+        if first == title:
+            yield f"{title}\n\n{''.join(_lines_once(text, title, keys))}"
+        elif not (same[0] and title.startswith(same[0]) and first.startswith(same[1])):
+            yield f"{title}\n\nAs {first}.\n"
+            same = title, first
 
 
 def _lines_once(text: str, title: str, keys: dict[str, str]) -> Iterator[str]:

@@ -246,8 +246,7 @@ def load_weights(components: Components, version: int) -> None:
 def open_run(path: str | Path) -> Run:
     """Open a run's folder for reading, be it finished or under way.
 
-    Its `metrics()` and `trajectories(step)` are tables of pyarrow, which pandas (`to_pandas()`),
-    Polars (`polars.from_arrow`) and datasets load. Raises DataError where the folder holds no run.
+    Raises DataError where the folder holds no run.
 
     >>> run = turnwise.open_run(path)
     >>> run.metrics().num_rows, run.trajectories(step=1)["reward"].null_count

@@ -167,8 +167,7 @@ class Tokens:
     """Images in order; each one's tokens have one source and turn, and were not sampled."""
     experts: np.ndarray | None = None
     """int16[n, routers, k], the experts that each router of a mixture sent the token to when the
-    engine first read it in its context; NO_EXPERT where it did not, as with a last token. None
-    where nothing was recorded."""
+    engine first read it; NO_EXPERT where it did not. None where nothing was recorded."""
     kept: KeptTokens | None = None
     """The tokens among which each sampled one was drawn; None where nothing was recorded."""
 

@@ -192,8 +192,7 @@ class Verdict:
     turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Numbers that were measured of its turns, one for each."""
     turn_rewards: Sequence[float] | None = None
-    """The turns' rewards, one for each: None keeps those of the steps; an empty sequence means that
-    turns have no rewards."""
+    """The turns' rewards, one for each: None keeps those of the steps; empty, turns have none."""
     roles: Mapping[str, float] = field(default_factory=dict)
     """Rewards of single roles in place of `reward`, where each gets its own credit."""
 
@@ -276,8 +275,8 @@ class Trajectory:
     first: Observation | None = None
     """The observation that `Environment.reset` returned; None where it returned none."""
     answer_cut: bool = False
-    """Whether each right answer that stood in what a tool returned was cut away before the model
-    saw it (`Environment.truncate`); False where right answers are not known."""
+    """Whether each right answer in what a tool returned was cut away before the model saw it
+    (`Environment.truncate`); False where right answers are not known."""
 
     @property
     def id(self) -> TrajectoryId:
@@ -286,8 +285,8 @@ class Trajectory:
 
     @property
     def prompt(self) -> str:
-        """The first message to the policy: what `reset` returned, in which the task's own prompt
-        may stand, or that prompt where the episode failed before."""
+        """The first message to the policy: what `reset` returned, or the task's prompt where the
+        episode failed before."""
         return self.task.prompt if self.first is None else self.first.content
 
     @property
@@ -299,8 +298,8 @@ class Trajectory:
 
     @property
     def reward(self) -> float | None:
-        """The environment's whole reward: the outcome's reward and all turns'; None when the
-        episode is ungraded. What an algorithm adds or takes off is not in it."""
+        """The outcome's reward and all turns'; None when the episode is ungraded. What an algorithm
+        adds or takes off is not in it."""
         outcome, turns = self.outcome_reward, self.turn_rewards
         if outcome is None:
             return None
@@ -320,7 +319,7 @@ class Trajectory:
     @property
     def states(self) -> tuple[str, ...]:
         """The last observation before each turn: the state, for comparisons of states. Before a
-        summary that is the request for one; what is shown after it came before it."""
+        summary that is the request for one."""
         shown = [self.prompt]
         for turn in self.turns:
             if turn.action.summary:
@@ -386,8 +385,8 @@ class Group:
     baseline_rollouts: tuple[Trajectory, ...] = ()
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
     oversampled: tuple[Trajectory, ...] = ()
-    """Episodes that were begun in excess, and cancelled or too late when there were enough members:
-    never trained on, in no statistic but the count of what they cost."""
+    """Episodes begun in excess, and cancelled or too late when there were enough members: never
+    trained on."""
 
     def __repr__(self) -> str:
         """A short text, as for `Tokens`."""

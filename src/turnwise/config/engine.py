@@ -29,13 +29,13 @@ class EngineConfig(Section):
     """Trajectories whose KV cache is held at once, at most; over all servers together."""
     max_concurrent_episodes: int = Field(0, ge=0)
     """Episodes under way at once; 0 is `max_sequences`. With more, others sample while slow tools
-    keep many waiting; a waiting episode may lose its cache, which is then computed again."""
+    keep many waiting."""
     parity_bound: float = Field(0.0, ge=0)
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
-    own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
-    `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where
-    the embedded engine and the learner compute in float32, else 0.05, and before a run or on
-    servers three times the rounding of the model's own pass where that is more."""
+    own, in nats (docs/reference/models.md): beyond it a run does not begin, and stops by
+    `policy/logprob_gap`, or a server's gap after new weights. 0 is 0.001 where the embedded engine
+    and the learner compute in float32, else 0.05, and before a run or on servers three times the
+    rounding of the model's own pass where that is more."""
 
     has_servers: ClassVar[bool] = False
     """Whether servers sample, to which new weights are sent."""
@@ -74,9 +74,8 @@ class EmbeddedEngineConfig(EngineConfig):
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
     kv_cache_tokens: int = Field(0, ge=0)
-    """Tokens of all trajectories together whose keys and values are held: it bounds the cache's
-    memory. A sequence without room waits, or is computed again. 0 is `max_sequences` times
-    `rollout.max_tokens`."""
+    """Tokens of all trajectories together whose keys and values are held. A sequence without room
+    waits, or is computed again. 0 is `max_sequences` times `rollout.max_tokens`."""
 
     @property
     def in_lockstep(self) -> bool:

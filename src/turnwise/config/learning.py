@@ -34,8 +34,8 @@ class LearningConfig(Section):
     tokens_per_micro_batch: int = Field(4096, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
     offload_optimizer: bool = False
-    """Keep AdamW's moments, and the float32 weights that it moves, in the processor's memory, and
-    move them there: 8 to 12 bytes less for each trained weight on a GPU, and a slower update."""
+    """Keep AdamW's moments, and the float32 weights that it moves, in the processor's memory: 8 to
+    12 bytes less for each trained weight on a GPU, and a slower update."""
     share_prefixes: bool = False
     """Compute the common prefixes of a group's trajectories once in the policy update, where that
     is less work. The gradient is the same; the model must have full attention."""
@@ -161,8 +161,8 @@ class ScriptedDemonstrations(Section):
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour, by its name; your own is a function."""
     turns: int | None = Field(None, ge=1)
-    """Turns of a demonstration at most, where the first ones show all that is to be imitated of a
-    long episode; `rollout.max_turns` if not given."""
+    """Turns of a demonstration at most, where the first ones show all that is to be imitated;
+    `rollout.max_turns` if not given."""
 
 
 class RecordedDemonstrations(Section):

@@ -135,8 +135,7 @@ class RolloutConfig(Section):
     """Then sample only among the fewest tokens that have this share of the probability."""
     min_p: float = Field(0.0, ge=0, le=1)
     """Then sample only among tokens at least this many times as likely as the most likely one. The
-    learner's probabilities are over the tokens that these three leave:
-    docs/how-to/corrections.md."""
+    learner's probabilities are over what these three leave: docs/how-to/corrections.md."""
     routing_replay: bool = False
     """Keep with each token the experts of a mixture that sampled it, and let the learner's routers
     choose the same (R3): docs/how-to/corrections.md."""
@@ -148,9 +147,9 @@ class RolloutConfig(Section):
     """Tokens of the whole trajectory, observations included; of each context where they follow one
     another."""
     context: Literal["fail", "drop", "truncate", "summarise"] = "fail"
-    """Reaction when the next turn might not fit into `max_tokens` any more. `fail`: truncate the
-    episode. Else a new context follows, with only the latest turns (`drop`), with earlier
-    observations cut short (`truncate`), or with a summary that the model writes (`summarise`)."""
+    """Reaction when the next turn might not fit into `max_tokens`. `fail`: truncate the episode.
+    Else a new context follows, with the latest turns (`drop`), with earlier observations cut short
+    (`truncate`), or with a summary by the model (`summarise`)."""
     max_tool_calls: int = Field(8, ge=0)
     """Tool calls in all turns together."""
     max_seconds: float = Field(120.0, gt=0)

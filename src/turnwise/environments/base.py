@@ -96,8 +96,8 @@ class Environment:
     """
 
     facts: EnvironmentSpec | None = None
-    """The spec without what the tasks say (data hash, reference scores); without it the name is
-    that of the class in lower case, and the version 0."""
+    """The spec without what the tasks say (data hash, reference scores); by default the class's
+    name in lower case, and version 0."""
 
     task_set: TaskSet = TaskSet()
     """The tasks, for environments that do not override `tasks`."""
@@ -122,8 +122,8 @@ class Environment:
     """The sandbox in which it runs code, if it has one: checked before a run begins."""
 
     folder: Path | None = None
-    """The folder of an episode, after `reset`: the one in which an agent of the user's own works,
-    where it is a program. None is the run's own."""
+    """The folder of an episode, after `reset`, in which an agent of the user's own works, where it
+    is a program. None is the run's own."""
 
     verdict_programs: int = 1
     """Programs that a verdict runs in the environment's sandbox, if it has one, at most."""
@@ -207,8 +207,8 @@ class Environment:
         return Step(Observation("\n".join(result.content for result in results)), tuple(results))
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """Judge the finished episode. Look at `trajectory.answer` or `trajectory.written`: they
-        hold what the model wrote; tool output is in `trajectory.observed` only."""
+        """Judge the finished episode by `trajectory.answer` or `trajectory.written`, what the model
+        wrote; tool output is in `trajectory.observed`."""
         raise NotSupportedError(f"{type(self).__name__} has no verify()")
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -221,9 +221,8 @@ class Environment:
         return random_script(self.tools(), task, stream)
 
     def ablations(self) -> Mapping[str, "Environment"]:
-        """Variants in which something needed is taken away; the trained policy is evaluated in
-        each, to show that its success stands on it. Example:
-        {"no_search": self.variant(NoSearch)}."""
+        """Variants in which something needed is taken away, to evaluate the trained policy in.
+        Example: {"no_search": self.variant(NoSearch)}."""
         return {}
 
     def variant(self, kind: type[Variant]) -> Variant:
@@ -233,8 +232,7 @@ class Environment:
         return made
 
     def under(self, kind: type["Environment"], **data: Any) -> Self:
-        """This environment's data, and more, in a class derived from `kind` and its own, so that
-        what `kind` does comes before what it does."""
+        """This environment's data, and more, in a class derived from `kind` and its own."""
         own = type(self)
         # An ablation may be made of a class that is derived from `kind` already.
         derived = own if issubclass(own, kind) else type(own.__name__, (kind, own), {})

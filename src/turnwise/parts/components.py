@@ -117,10 +117,9 @@ class Components:
             await self.player.freeze(self.model)
 
     async def check(self) -> Checked:
-        """Give the parity of engine and learner with the model itself, and its bound. Raises
-        NotSupportedError, a line that names the model and says by how much, where they do not say
-        of sampled tokens what the model does. Loads the present weights.
-        The processes that play are ready then; raises as `Workers.start` where they cannot be."""
+        """Give the parity of engine and learner with the model itself, and its bound, after loading
+        the present weights. Raises NotSupportedError where they do not say of sampled tokens what
+        the model does, and as `Workers.start` where processes that play cannot be ready."""
         recipe, model = self.recipe, self.model
         if self.workers is not None:
             await self.workers.start()

@@ -22,20 +22,20 @@ class Limits:
     """Wall-clock time of a run or a cell, kept by the host; waiting for a free place is not in."""
     cpu_seconds: float = 10.0
     """Processor time of all processes together, looked at every 0.05 s; and of each one, by the
-    kernel, in whole seconds."""
+    kernel."""
     memory: int = 512 * MEBIBYTE
-    """Bytes: address space of each process, by the kernel; and what all processes together hold,
-    with the buffers of their sockets, looked at every 0.05 s. Python needs 64 MiB to start."""
+    """Bytes: address space of each process, by the kernel; and what all processes hold together,
+    looked at every 0.05 s. Python needs 64 MiB to start."""
     processes: int = 32
     """Processes and threads at once."""
     open_files: int = 128
     """Descriptors of each process."""
     disk: int = 64 * MEBIBYTE
     """Bytes in the work folder, in /tmp and in /dev/shm each, held in memory (unisolated: in each
-    file, on the disk). Also the most that is gathered."""
+    file, on the disk), and the most that is gathered."""
     files: int = 4096
-    """Files, folders and links in the same places together, looked at every 0.05 s (unisolated: not
-    limited). Also the most that are gathered."""
+    """Files, folders and links in these places together (unisolated: not limited), and the most
+    that are gathered."""
     output: int = 8 * MEBIBYTE
     """Bytes on stdout and stderr, each, at which the code is killed."""
     shown: int = 16384
@@ -59,8 +59,8 @@ class SandboxSettings:
     """The settings of a sandbox. Example: SandboxSettings(limits=Limits(seconds=5.0), warm=4)."""
 
     tier: Literal["auto", "bubblewrap", "unisolated"] = "auto"
-    """`bubblewrap` isolates; `unisolated` limits the code, which can do all that you can. `auto` is
-    bubblewrap, or with a warning unisolated where that does not work."""
+    """`bubblewrap` isolates; `unisolated` code can do all that you can. `auto` is bubblewrap, or
+    with a warning unisolated where that does not work."""
     limits: Limits = Limits()
     python: str = ""
     """The interpreter of the code and of the launcher, 3.11 or later; default: this one, without
@@ -72,9 +72,8 @@ class SandboxSettings:
     concurrency: int = 8
     """Runs and cells at once; others wait. A session between two cells is not counted."""
     kind: str = "local"
-    """Where: `local`, on this machine in one of the tiers; `docker`, in Docker's containers;
-    `sandbox_fusion`, at a service that speaks SandboxFusion's protocol; or a class of your own
-    (`path/to/file.py:Name`)."""
+    """Where: `local`, on this machine; `docker`, in containers; `sandbox_fusion`, at a service with
+    SandboxFusion's protocol; or a class of your own (`path/to/file.py:Name`)."""
     image: str = "python:3.13-slim"
     """Image, for kind docker: there already, with Python 3.11 or later as `python3`."""
     docker: str = "docker"

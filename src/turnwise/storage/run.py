@@ -19,8 +19,8 @@ LOGS = ("metrics", "timing", "validation", "cold_start", "preferences", "imitati
 class Run:
     """A run's folder, for reading alone, be it finished or under way; `open_run` gives one.
 
-    Tables are pyarrow's: `table.to_pandas()`, `polars.from_arrow(table)` and
-    `datasets.Dataset.from_list(table.to_pylist())` are what other libraries make of them.
+    Tables are pyarrow's: `table.to_pandas()`, `polars.from_arrow(table)`,
+    `datasets.Dataset.from_list(table.to_pylist())`.
 
     >>> turnwise.open_run(path).metrics().column_names[0]
     'step'
@@ -85,9 +85,9 @@ class Run:
         return f"<table><caption>{escape(str(self.path))}</caption>{rows}</table>"
 
     def trajectories(self, step: int | str) -> pa.Table:
-        """One row for each trajectory of an RL step, counted from 1, or of one of `recorded`, with
-        ids, source, turn, version, log-probability and advantage of each token. Raises ConfigError
-        for one that there is not."""
+        """One row for each trajectory of an RL step, counted from 1, or of one of `recorded`
+        (docs/how-to/run_folder.md has the columns). Raises ConfigError for one that there is
+        not."""
         name = f"step-{step:06d}" if isinstance(step, int) else step
         if name not in self.recorded:
             raise unknown_name("step", name, self.recorded)

@@ -23,12 +23,11 @@ class ClusterConfig(WingSection):
     """Processes that make each update together, each with a part of the weights and of the rows;
     the run's own is the first."""
     sequence_ranks: int = Field(1, ge=1)
-    """Learners that compute each row together, a slice of its tokens each, and exchange heads for
-    attention (Ulysses, arXiv 2309.14509): for contexts that are too long for one of them. Divides
-    `learners`."""
+    """Learners that compute each row together, a slice of its tokens each (Ulysses, arXiv
+    2309.14509), for contexts that are too long for one of them. Divides `learners`."""
     expert_parallel: bool = False
     """Whether each learner keeps its experts of a layer, to which the others send their tokens, in
-    place of having all experts gathered for a pass. Learners divide the experts."""
+    place of gathering all experts for a pass. Learners divide the experts."""
     replicas: int = Field(1, ge=1)
     """Copies of the divided model, each over `learners / replicas` learners (HSDP): more memory on
     each, less to wait for over slow connections."""

@@ -63,8 +63,8 @@ class AgentConfig(WingSection):
     """Roles of the agent by name: it names one as the model of each request. Empty for one role,
     the policy."""
     credit: Literal["episode", "role"] = "episode"
-    """Members of a group, which are compared: whole episodes, or the parts of roles in them, with a
-    reward of their own where there is one."""
+    """Members of a group: whole episodes, or the parts of roles in them, with a reward of their own
+    where there is one."""
     host: str = "127.0.0.1"
     """The address at which the gateway listens: by default for this machine alone."""
     port: int = Field(0, ge=0, le=65535)

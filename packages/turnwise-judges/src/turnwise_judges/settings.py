@@ -319,8 +319,8 @@ class RewardModelConfig(WingSection):
     """A learned reward: the part `reward_model` of the reward, trained before anything else."""
 
     form: Literal["outcome", "process", "pairs"] = "outcome"
-    """The chance of success after an episode (`outcome`), the change of that chance by each turn
-    (`process`), or the chance of being preferred to the mean episode (`pairs`: Bradley-Terry)."""
+    """The chance of success after an episode (`outcome`), its change by each turn (`process`), or
+    the chance of being preferred to the mean episode (`pairs`: Bradley-Terry)."""
     data: tuple[Annotated[str, IS_PATH], ...] = ()
     """Run folders, whose RL steps are read, files of trajectories (.parquet), and files of
     conversations (.jsonl): `messages` with `success`, or `prompt`, `chosen` and `rejected`."""

@@ -25,5 +25,5 @@ class AlarmsConfig(WingSection):
     always: ClassVar[bool] = True
 
     heldout_reward: str = ""
-    """A held-out verifier, which is measured and not trained on: a number of the environment's
-    verdicts, or a part of the reward with weight 0. Without it success alone is watched."""
+    """A verifier that is measured and not trained on: a number of the environment's verdicts, or a
+    part of the reward with weight 0. Without it success alone is watched."""

@@ -75,11 +75,10 @@ class VllmEngineConfig(EngineConfig):
     """Servers to start, or with `urls` servers that run."""
     transport: Literal["files", "adapters", "nccl", "ipc"] = "files"
     """How new weights reach the servers: `files` of the whole model; with `model.lora_rank` the
-    `adapters` alone, under a new name for each version; from GPU to GPU by `nccl`, or by `ipc` to a
-    server on the learner's own."""
+    `adapters` alone; from GPU to GPU by `nccl`, or by `ipc` to a server on the learner's own."""
     in_flight: bool = False
-    """Turns go on while weights change: servers hold them, drop what is cached, and sample the rest
-    with the new weights, so that a turn has tokens of several versions; not with `adapters`."""
+    """Turns go on while weights change, so that one has tokens of several versions; not with
+    `adapters`."""
     max_restarts: int = Field(3, ge=0)
     """Times that lost servers are brought up again over the whole run, at most."""
     start_seconds: float = Field(600.0, gt=0)

@@ -40,7 +40,7 @@ def exact_match(trajectory: Trajectory) -> float:
 def f1(trajectory: Trajectory) -> float:
     """Word overlap of the answer with the nearest accepted one (F1).
 
-    An answer that names every candidate earns a part of it: gate it, or keep its weight small.
+    An answer that names every candidate earns a part: gate it, or keep its weight small.
     """
     return short.f1(trajectory.answer, accepted_answers(trajectory))
 
@@ -52,10 +52,9 @@ def cited(trajectory: Trajectory, tools: tuple[str, ...] = ()) -> float:
     A document is what stands in an observation from a line's beginning with `[id]` up to the next
     such line; its title is the text behind the brackets up to the first full stop, colon or end of
     line. It is named by `[id]` in the thought or the answer of the turn that answers last, or,
-    where no id is, by its title's words in the thought. An id that came several times names the
-    document that was shown last under it. Whether the answer is right is not asked: gate it by
-    `success`. `tools` are those whose results are documents; name them where another tool repeats
-    what the agent writes. Without any, whatever was observed counts.
+    where no id is, by its title's words in the thought. Whether the answer is right is not asked:
+    gate it by `success`. `tools` are those whose results are documents; without any, whatever was
+    observed counts.
     """
     accepted = accepted_answers(trajectory)
     shown: dict[str, str] = {}

@@ -18,8 +18,7 @@ from turnwise.types import ToolCall, Trajectory, Turn
 def malformed(trajectory: Trajectory) -> list[float]:
     """1 for a turn that could not be parsed or whose call failed, else 0; for a negative weight.
 
-    A reward for turns that are well-formed would pay for turns as such. A call that the episode's
-    end left without a result is none of the agent's errors.
+    A call that the episode's end left without a result is none of the agent's errors.
     """
     return [float(not _is_well_formed(turn)) for turn in trajectory.turns]
 
@@ -28,8 +27,7 @@ def malformed(trajectory: Trajectory) -> list[float]:
 def calls(trajectory: Trajectory) -> list[float]:
     """1 for a turn that calls a tool, whatever the tool is for: to be hacked on purpose.
 
-    The policy learns to call for the sake of calling. It is here for experiments on reward hacking;
-    reward what a call finds out instead.
+    It is here for experiments on reward hacking: reward what a call finds out instead.
     """
     return [float(bool(turn.action.calls)) for turn in trajectory.turns]
 
@@ -88,7 +86,7 @@ def needless_calls(
 ) -> float:
     """Needless calls as a share of a budget: repeated ones, and those after the answer was seen.
 
-    It is 1 beyond the budget. A share of all calls could be lowered by more of them.
+    It is 1 beyond the budget.
 
     A call is `repeated` if the same one, with the same arguments, was made before: leave that out
     where the same call does something new, as in games. The answer was seen once an observation of

@@ -77,10 +77,9 @@ def shaping(trajectory: Trajectory, of: str = "progress", gamma: Share = 1.0) ->
     """Potential-based shaping by the share of the task that is done, as the environment reports it.
 
     The potential of a state is the sum of the numbers of turns before it that the environment
-    reports under the name `of`, a share from 0 to 1; it is 0 at the beginning, and at the end of
-    the episode, whatever was reached. So what turns gained is taken back by the last one, and the
-    best policies stay what they are (Ng, Harada and Russell 1999, theorem 1), which the reported
-    numbers by themselves do not promise. `gamma` is the discount of the returns that are maximised.
+    reports under the name `of`, a share from 0 to 1; it is 0 at the beginning and at the end of the
+    episode. So what turns gained is taken back by the last one, and the best policies stay what
+    they are (Ng, Harada and Russell 1999, theorem 1). `gamma` is the discount of the returns.
     """
     changes = reported_number(of, Scope.TURNS, trajectory)
     potentials = list(accumulate(changes[:-1], initial=0.0)) if len(changes) else []

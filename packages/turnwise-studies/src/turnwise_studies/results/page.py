@@ -116,7 +116,7 @@ def difference_text(effect: Effect, rate: bool) -> str:
     if effect.by_task is not None:
         by = effect.by_task
         low, high = _signed(by.low, rate), _signed(by.high, rate)
-        text += f"; by task {low} to {high} ({by.tasks} tasks, {by.pairs} pairs)"
+        text += f"; by task {low} to {high} ({by.tasks} tasks)"
     return text
 
 
