@@ -39,7 +39,8 @@ NOTES = {
     "tinker_cookbook": "Advantages, and which tokens of a trajectory are trained; the loss is a "
     "service's.",
     "turnwise": "The learner, credits and records of a run, with a table for the model; who "
-    "wrote a token is told to the record, as the loop of episodes does it.",
+    "wrote a token is told to the record, as the loop of episodes does it. Conversations and "
+    "verdicts go through that loop.",
 }
 
 

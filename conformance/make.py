@@ -7,6 +7,7 @@ choice or of a mistake that is built in: it gives the known other answers, by wh
 how a framework differs, and shows that each vector can fail.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,6 +48,12 @@ OPERATIONS = {
     "tokens under the policy that sampled them; `kept` are the ids it drew from, null: all.",
     "grade": "What the policy wrote and what it was shown, in order. Gives `reward`: 1 if the "
     "policy's own answer is right.",
+    "dialogue": "The calls of each turn, with arguments as the text of JSON, or of what was meant "
+    "for it, which an adapter writes in the framework's own form; a call gives its place, after so "
+    "many seconds; `look` is asynchronous, `read` is not. Gives `turns` that are played before the "
+    "episode ends by an answer, and what is `shown` after each: places, -1 for an error.",
+    "verdict": "The grader's replies to some episodes: a number, null, another text, or that it "
+    "raises. Gives `graded` (0 or 1) and `reward` (0 without a grade) of each.",
 }
 
 DEFECTS = {
@@ -72,10 +79,7 @@ DEFECTS = {
 }
 NOT_POSED = {
     7: "it takes a clock",
-    8: "it takes a clock, and tools",
-    9: "it takes a parser and its format",
     11: "it takes two runs",
-    14: "it takes a grader and its criteria",
     15: "it takes an engine with weights",
 }
 """Why a defect has no vector."""
@@ -427,6 +431,29 @@ def reference_grade(inputs: Inputs, planted: str = "") -> Outputs:
     text = "".join(part["text"] for part in inputs["parts"] if part["source"] in who)
     answers = re.findall(r"<answer>(.*?)</answer>", text)
     return {"reward": float(bool(answers) and answers[-1].strip() == inputs["answer"])}
+
+
+def reference_dialogue(inputs: Inputs, planted: str = "") -> Outputs:
+    shown: list[list[int]] = []
+    for turn in inputs["turns"]:
+        calls = [call for call in turn if call["arguments"].endswith("}")]
+        if planted == "in order of arrival":
+            calls.sort(key=lambda call: json.loads(call["arguments"])["seconds"])
+        if planted == "asynchronous tools last":
+            calls.sort(key=lambda call: call["tool"] == "look")
+        places = [json.loads(call["arguments"])["place"] for call in calls]
+        if planted == "the episode ends" and not calls:
+            shown.append([])
+            break
+        shown.append(places if planted == "dropped" else places or [-1])
+    return {"turns": len(shown), "shown": shown}
+
+
+def reference_verdict(inputs: Inputs, planted: str = "") -> Outputs:
+    known = [isinstance(reply, float) for reply in inputs["replies"]]
+    unknown = float(planted == "counts as right")
+    rewards = [reply if isinstance(reply, float) else unknown for reply in inputs["replies"]]
+    return {"graded": [int(one or bool(planted)) for one in known], "reward": rewards}
 
 
 REFERENCE: dict[str, Callable[..., Outputs]] = {
@@ -1054,6 +1081,44 @@ def grades() -> list[Case]:
     ]
 
 
+def dialogues() -> list[Case]:
+    def call(tool: str, place: int, seconds: float) -> dict[str, str]:
+        return {"tool": tool, "arguments": json.dumps({"place": place, "seconds": seconds})}
+
+    three = [call("look", 1, 0.06), call("read", 2, 0.0), call("look", 3, 0.01)]
+    broken = {"tool": "look", "arguments": '{"place": 1, "seconds": '}
+    own = "results are told apart by their order"
+    return [
+        Case(
+            "dialogue-order-of-results",
+            "dialogue",
+            {"turns": [three]},
+            "Results stand in the order of their calls, whatever each takes.",
+            own,
+            (8,),
+            mistakes=("in order of arrival", "asynchronous tools last"),
+        ),
+        Case(
+            "dialogue-malformed-call",
+            "dialogue",
+            {"turns": [[broken], [call("read", 2, 0.0)]]},
+            "A call that cannot be read is an error that the policy is shown, and it goes on.",
+            "a policy learns from what comes of its mistakes",
+            (9,),
+            mistakes=("the episode ends", "dropped"),
+        ),
+        Case(
+            "verdict-unknown",
+            "verdict",
+            {"replies": [1.0, 0.0, None, "yes", {"raises": "KeyError: 'criteria'"}]},
+            "What a grader cannot say is no grade: neither right nor wrong.",
+            "a reward is what was judged",
+            (6, 14),
+            mistakes=("counts as right", "counts as wrong"),
+        ),
+    ]
+
+
 def cases() -> list[Case]:
     return [
         *episodes(),
@@ -1064,6 +1129,7 @@ def cases() -> list[Case]:
         stopping(),
         *sampled(),
         *grades(),
+        *dialogues(),
     ]
 
 

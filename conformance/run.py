@@ -181,8 +181,9 @@ def pose(vector: dict[str, Any], adapter: Adapter) -> Result:
 
 
 def turnwise() -> Adapter:
-    """turnwise's learner, credits and records, without a run around them: the model is a table of
-    log-probabilities."""
+    """turnwise's learner, credits, records and loop of episodes, without a run around them: the
+    model is a table of log-probabilities."""
+    import asyncio
     from importlib.metadata import version
 
     import torch
@@ -190,7 +191,8 @@ def turnwise() -> Adapter:
 
     from turnwise.algorithms import make_algorithm
     from turnwise.algorithms.kl import k2, k3, k3_plus
-    from turnwise.config import LearningConfig
+    from turnwise.config import LearningConfig, RolloutConfig
+    from turnwise.environments.base import Environment
     from turnwise.forward.logprobs import score_tokens
     from turnwise.learning.batch import collate, policy_examples
     from turnwise.learning.credits import Credits, estimate
@@ -199,9 +201,11 @@ def turnwise() -> Adapter:
     from turnwise.learning.scoring import score
     from turnwise.learning.signals.base import SignalArrays, Signals
     from turnwise.rewards.answer import exact_match
+    from turnwise.rollout.loop import EpisodeLoop
     from turnwise.scaffolds.tags import TagsScaffold
     from turnwise.tokens import KeptTokens, Segment, Source, Tokens
-    from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+    from turnwise.tools.tool import tool
+    from turnwise.types import Action, Group, Outcome, Task, Trajectory, Verdict
 
     class Rows(Alone):
         """Computes with a table where a model would be."""
@@ -440,6 +444,70 @@ def turnwise() -> Adapter:
         last = next((one for one in reversed(answers) if one is not None), None)
         return {"reward": float(exact_match(last, [inputs["answer"]]))}
 
+    class Room(Environment):
+        """Tools of two kinds, and a grader that replies what it is told to."""
+
+        reply: Any = 0.0
+
+        @tool
+        async def look(self, place: int, seconds: float) -> str:
+            """Look somewhere."""
+            await asyncio.sleep(seconds)
+            return str(place)
+
+        @tool
+        def read(self, place: int, seconds: float) -> str:
+            """Read something."""
+            return str(place)
+
+        def verify(self, trajectory: Trajectory) -> Any:
+            if isinstance(self.reply, dict):
+                raise KeyError(self.reply["raises"])
+            return self.reply if self.reply is None else Verdict(self.reply, self.reply == 1)
+
+    class Spoken(EpisodeLoop):
+        """An episode whose turns are written beforehand."""
+
+        texts: tuple[str, ...] = ()
+
+        async def _begin(self) -> None:
+            tokenizer = letters()
+            tools = self.prototype.tools()
+            self.scaffold = TagsScaffold(tokenizer, tools, parallel_calls=True)
+            self.written = [tokenizer.encode(text) for text in (*self.texts, "<answer>.</answer>")]
+            await self._reset()
+
+        async def _act(self, turn: int) -> Action:
+            return self.scaffold.parse(self.written[turn])
+
+        async def _observe(self, *_: Any) -> None:
+            """What is shown is read at the end."""
+
+    def played(reply: Any = 0.0, texts: tuple[str, ...] = ()) -> Trajectory:
+        room, planned = Room(), Trajectory(Task("t", "?"), "g", 0, 0)
+        room.reply = reply
+        episode = Spoken(planned=planned, prototype=room, limits=RolloutConfig())
+        episode.texts = texts
+        return asyncio.run(episode.run())
+
+    def dialogue(inputs: Inputs) -> Outputs:
+        texts = [
+            "".join(f"<{one['tool']}>{one['arguments']}</{one['tool']}>" for one in turn) + "<end>"
+            for turn in inputs["turns"]
+        ]
+        *turns, _ = played(texts=tuple(texts)).turns
+        shown = [
+            [-1] if turn.action.error else [int(one.content) for one in turn.step.results]
+            for turn in turns
+            if turn.step is not None
+        ]
+        return {"turns": len(turns), "shown": shown}
+
+    def verdict(inputs: Inputs) -> Outputs:
+        rewards = [played(reply).reward for reply in inputs["replies"]]
+        graded = [int(reward is not None) for reward in rewards]
+        return {"graded": graded, "reward": [reward or 0.0 for reward in rewards]}
+
     return {
         "version": version("turnwise"),
         "loss": loss,
@@ -451,6 +519,8 @@ def turnwise() -> Adapter:
         "logprobs": logprobs,
         "episode": episode,
         "grade": grade,
+        "dialogue": dialogue,
+        "verdict": verdict,
     }
 
 
