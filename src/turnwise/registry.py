@@ -227,7 +227,7 @@ def _file(path: Path, what: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        del sys.modules[name]  # another attempt begins anew
         raise
     return module
 

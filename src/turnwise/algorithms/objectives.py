@@ -175,6 +175,7 @@ def gmpo(
     up, down = inputs.advantage > 0, inputs.advantage < 0
     bounded = x.clamp(max=window_high).where(up, x)
     bounded = x.clamp(min=-window_low).where(down, bounded)
+    # In value the mean of the sequence, in gradient each token's own.
     means = sequence_means(bounded.detach(), inputs.sequence) + (bounded - bounded.detach())
     ratio = means.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     stopped = (up & (x.detach() > window_high)) | (down & (x.detach() < -window_low))

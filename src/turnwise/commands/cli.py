@@ -220,6 +220,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     `arguments` default to those of the command line. Always raises SystemExit.
     """
+    # What a terminal cannot show is written in plainer characters, and is no error.
     codecs.register_error("plainer", plainer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -308,7 +308,7 @@ class EmbeddedEngine:
         while self._has_work():
             self._wake.clear()
             if self.advance():
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # now those go on whose turns have ended
             elif self._has_work():
                 await self._wake.wait()
 

@@ -200,7 +200,7 @@ def drafted(draw: Callable[[int], Draft | None], most: int | None = None) -> Ite
 def shuffled_split(tasks: Iterable[Task], heldout_share: float) -> dict[Split, list[Task]]:
     """Tasks by split, decided by each one's id, which is a hash of its content; shuffled by it."""
     ordered = sorted(tasks, key=lambda task: derive("task order", task.id))
-    border = heldout_share * 2**63
+    border = heldout_share * 2**63  # derive gives 63 bits
     return {
         "train": [task for task in ordered if derive("split", task.id) >= border],
         "heldout": [task for task in ordered if derive("split", task.id) < border],

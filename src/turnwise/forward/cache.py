@@ -258,7 +258,7 @@ class Masks:
         inputs, length]."""
         device = self._model.device
         placement = cache.place(runs, positions, device)
-        seen = torch.from_numpy(np.maximum(positions, 0)).to(device)
+        seen = torch.from_numpy(np.maximum(positions, 0)).to(device)  # 0 for PADDING
         queries, keys = seen[:, None, :, None], torch.arange(placement.length, device=device)
         masks = {kind: self._mask(kind, queries, keys) for kind in self.kinds}
         return torch.from_numpy(ids).to(device), seen, masks

@@ -144,6 +144,7 @@ class ImageReader:
         trained = {id(p) for p in model.get_decoder().parameters()}
         trained |= {id(p) for p in model.get_output_embeddings().parameters()}
         for parameter in model.parameters():
+            # What reads images is not trained.
             parameter.requires_grad_(id(parameter) in trained and parameter.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -134,7 +134,7 @@ def _disagreement(model: Any, run: Pass, longest: int) -> float:
     try:
         own = [_own_passes(model, history) for history in histories]
         found = _computed(run, histories) + _computed(run, histories[1:])
-    except torch.OutOfMemoryError:
+    except torch.OutOfMemoryError:  # no word on the model's code
         raise
     except FOREIGN_ERRORS:
         return float("inf")

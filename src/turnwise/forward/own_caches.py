@@ -86,7 +86,7 @@ class OwnRunner:
         self._name = name
         self._options: dict[str, Any] = {"use_cache": True}
         if "logits_to_keep" in parameters:
-            self._options["logits_to_keep"] = 1
+            self._options["logits_to_keep"] = 1  # those of the last token
 
     def refresh(self) -> None:
         """The model's weights have changed; it is the model itself that runs."""

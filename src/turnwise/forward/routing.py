@@ -27,7 +27,7 @@ def route_in_float32(model: nn.Module) -> None:
     for block in model.modules():
         for router in routers_of(block):
             kind: Any = type(router)
-            router.__class__ = _exact(kind)
+            router.__class__ = _exact(kind)  # its weights and hooks stay
 
 
 def routers_of(block: nn.Module) -> Iterator[nn.Module]:
@@ -126,7 +126,7 @@ def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) ->
 
     def choose(number: int, own: Tensor) -> Tensor:
         given = experts[:, number]
-        different = (given.sort(-1).values != own.sort(-1).values).any(-1)
+        different = (given.sort(-1).values != own.sort(-1).values).any(-1)  # in any order
         changed.logical_or_(different & known)
         return torch.where(known[:, None], given, own)
 
@@ -162,7 +162,7 @@ def _choosing(routers: Sequence[nn.Module], choose: Choose) -> Iterator[None]:
         yield
     finally:
         for router in routers:
-            del router.forward
+            del router.forward  # that of its class is seen again
 
 
 def _route(

@@ -22,6 +22,7 @@ FURTHEST = 8.0
 """The largest gate: its logistic function is 3e-4 from 0 or 1, where codes that bound it differ."""
 
 
+# Tensors made in inference mode could never be differentiated, nor changed outside of it.
 @torch.inference_mode(False)
 @torch.no_grad()
 def twin_of(model: Any) -> Any:

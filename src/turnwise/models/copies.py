@@ -125,7 +125,7 @@ class _Visit:
         self._alone = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Visit":
-        return _Visit(self._device)
+        return _Visit(self._device)  # no lock can be copied
 
     def begin(self, layer: nn.Module, *_: Any) -> None:
         self._alone.acquire()

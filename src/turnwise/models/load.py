@@ -121,6 +121,7 @@ def _with_adapters(
     if weights is not None:
         wrapped = PeftModel.from_pretrained(model, str(weights), is_trainable=True)
     else:
+        # What adapters add is doubled (alpha / r), whatever their rank.
         adapters = LoraConfig(
             r=rank, lora_alpha=2 * rank, target_modules=_adapted(model), task_type="CAUSAL_LM"
         )

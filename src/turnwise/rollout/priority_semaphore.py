@@ -73,7 +73,7 @@ class PrioritySemaphore:
     def _release(self) -> None:
         while self._queue:
             first = heapq.heappop(self._queue)
-            if not first.given.done():
+            if not first.given.done():  # else it was cancelled
                 first.enter()
                 first.given.set_result(None)
                 return

@@ -239,6 +239,7 @@ class RunFolder:
 
     def trajectory_files(self) -> list[Path]:
         files = (self.path / "trajectories").glob("*.parquet")
+        # In the order in which they were written, which names do not have.
         return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
 
     def trajectory_file(self, name: str) -> Path:

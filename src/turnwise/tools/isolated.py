@@ -58,7 +58,7 @@ class Workers:
         try:
             raised, value = worker.ask((function, arguments), seconds)
         except BaseException:
-            worker.kill()
+            worker.kill()  # what it still says would be taken for the next call's answer
             raise
         with self._lock:
             self._idle.append(worker)

@@ -110,8 +110,9 @@ class Recorder:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send what was measured to the wings' monitors, such as trackers."""
-        for monitor in self._monitors if values else ():
-            monitor.log(dict(values), step)
+        if values:
+            for monitor in self._monitors:
+                monitor.log(dict(values), step)
 
     def close(self) -> None:
         for monitor in self._monitors:

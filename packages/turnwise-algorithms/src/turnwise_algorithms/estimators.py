@@ -117,7 +117,7 @@ def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
     for row, episode in enumerate(group):
         own = np.zeros(len(episode.mask))
         count = int(episode.mask.sum())
-        own[episode.mask] = np.nan_to_num(returns[row, :count] - baselines[:count])
+        own[episode.mask] = np.nan_to_num(returns[row, :count] - baselines[:count])  # 0 without one
         advantages.append(own)
     return advantages
 

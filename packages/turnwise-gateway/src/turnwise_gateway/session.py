@@ -177,7 +177,7 @@ class Session:
         self._check_open()
         check_request(request, self.limits.max_tokens)
         tools, scaffold = await in_thread(partial(self.scaffolds.of, request))
-        return (await Contexts().begin(tools, scaffold, request.messages, 2**31)).start
+        return (await Contexts().begin(tools, scaffold, request.messages, 2**31)).start  # unbounded
 
     def rewarded(self, reward: Verdict) -> None:
         """Keep the reward of the episode. Raises RefusedError where it is not the agent's."""

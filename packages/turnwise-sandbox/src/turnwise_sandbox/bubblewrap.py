@@ -67,7 +67,7 @@ def start(spec: protocol.Message, descriptors: list[int]) -> int:
             python = [spec["interpreter"], *spec["flags"], "-c", _BOOT, str(given)]
             os.execv(spec["bwrap"], [*_arguments(spec, rules), "--", *python])
         finally:
-            os._exit(1)
+            os._exit(1)  # nothing of the launcher goes on here
     return child
 
 

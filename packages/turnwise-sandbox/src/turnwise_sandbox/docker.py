@@ -171,7 +171,7 @@ class _Container:
             stderr=self.error,
             start_new_session=True,
         )
-        self.outputs = [os.dup(one) for one in theirs[:2]]
+        self.outputs = [os.dup(one) for one in theirs[:2]]  # the caller closes its own
         self.sockets = [socket.socket(fileno=os.dup(one)) for one in theirs[2:]]
 
     def carry_down(self, spec: protocol.Message) -> None:

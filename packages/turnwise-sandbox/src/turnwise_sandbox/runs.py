@@ -113,6 +113,7 @@ def _status(worker: Worker, end: End, code: int | None, limits: Limits, tier: st
         return Status(report["why"])
     if code == -signal.SIGXCPU:
         return Status.CPU_LIMIT
+    # The kill of the hard limit is known by the time that was used.
     if code == -signal.SIGKILL and report["cpu_seconds"] >= limits.cpu_seconds:
         return Status.CPU_LIMIT
     if code is not None and code < 0:

@@ -129,7 +129,7 @@ def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]
         # Else /proc/self, which is written to, is root's: the supervisor is not dumpable.
         prctl(DUMPABLE, 1)
         _offer_to_the_kernel()
-        prctl(PDEATHSIG, signal.SIGKILL)
+        prctl(PDEATHSIG, signal.SIGKILL)  # after a change of user, which takes it away
         prctl(NO_NEW_PRIVS, 1)
         module = snippets.main_module()
         job = json.loads(_read_all(_JOB) or b"null")
@@ -149,7 +149,7 @@ def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]
             status = _execute(job["command"])
         else:
             os.close(_FAULT)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored up to here
             if job["session"]:
                 status = snippets.run_session(module, _CHANNEL)
             else:

@@ -77,7 +77,7 @@ def start_cleaning(spec: protocol.Message) -> int:
     child = os.fork()
     if child == 0:
         try:
-            os.closerange(3, 1 << 16)
+            os.closerange(3, 1 << 16)  # the launcher's: its host would not see it end
             clean(spec, sys.maxsize)
         finally:
             os._exit(0)

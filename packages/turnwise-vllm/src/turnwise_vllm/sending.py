@@ -205,7 +205,7 @@ class NcclSender:
         def send() -> None:
             with torch.cuda.device(self._device):
                 for weight in weights.values():
-                    there = weight.to(self._device).contiguous()
+                    there = weight.to(self._device).contiguous()  # NCCL sends memory as it lies
                     NCCL.broadcast([there], streams=[None], comms=[self._group])
                     torch.cuda.current_stream().synchronize()
 

@@ -81,7 +81,7 @@ class Acceptance(Beside):
         return inference_gap(ratios, advantages)
 
     def _keep(self) -> None:
-        state = copy.deepcopy(self.optimizer.state())
+        state = copy.deepcopy(self.optimizer.state())  # which it goes on to change
         weights = zip(state["moments"], self.optimizer.parameters, strict=True)
         self.kept = {
             "weights": {name: weight.detach().clone() for name, weight in weights},

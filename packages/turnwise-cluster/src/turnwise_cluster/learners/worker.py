@@ -53,7 +53,7 @@ def work_on_node(setup: RankSetup) -> None:
     sys.path += [place for place in setup.path if place not in sys.path]
     with open(setup.log, "wb") as log:
         for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
+            os.dup2(log.fileno(), stream)  # what C libraries print, too
     try:
         work(setup)
     except BaseException:

@@ -165,7 +165,7 @@ def _slots(episodes: list[Row]) -> list[tuple[Row, int]]:
         for row in members:
             while taken and taken[0][0] <= row.start + SAME:
                 heapq.heappush(free, heapq.heappop(taken)[1])
-            slot = heapq.heappop(free) if free else len(taken)
+            slot = heapq.heappop(free) if free else len(taken)  # or a new one
             heapq.heappush(taken, (row.end, slot))
             found.append((row, slot))
     return sorted(found, key=lambda one: (one[0].process, one[1]))

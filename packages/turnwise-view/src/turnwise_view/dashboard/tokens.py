@@ -105,7 +105,7 @@ def tokens(
         after, before = (np.asarray(row[key]) for key in ("trained_logprob", "logprob"))
         columns["trained_logprob"] = _numbers(after, part)
         columns["gap"] = _numbers(after - before, part)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # what is infinite is shown as nothing
             columns["ratio"] = _numbers(np.exp(after - before), part)
         columns["advantage"] = _numbers(np.where(sampled, row["advantage"], np.nan), part)
     else:
