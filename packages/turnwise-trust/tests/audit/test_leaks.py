@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from asking import Asking, failed
+from asking import Asking, failed, found
 from turnwise.errors import ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall
@@ -77,3 +77,17 @@ def test_a_list_and_what_comes_after_the_errors_tell_nothing(kind: type[Who]) ->
 def test_what_is_told_beside_a_list_is_found() -> None:
     told = failed(leaks, Told())["secrets in tool errors"]
     assert (told.figure, "16 of 16" in told.note) == (1.0, True)
+
+
+class Returned(Who):
+    @tool
+    def look(self, door: str) -> str:
+        """Look who is at a door."""
+        return f"It is {self.wanted}."
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [(Returned, 0.5, 1.0), (Who, 0.0, 0.0)])
+def test_what_random_calls_return_is_measured(kind: type[Who], least: float, most: float) -> None:
+    row = found(leaks, kind())["secrets in what random calls return"]
+    assert row.passed is None
+    assert least <= (row.figure or 0) <= most

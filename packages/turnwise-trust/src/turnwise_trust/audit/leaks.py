@@ -4,8 +4,8 @@ Looked for is what a task's secret and its oracle's answer hold, not marks put i
 place: an environment makes its scene from what it has loaded, which marks in a copy of the task
 would not reach. Other tasks tell a coincidence from a leak: a place that shows the secrets of
 its own task more often than those of the next, and not in a list with theirs, which does not say
-which of them is right. What a tool returns on proper calls is not looked at: to give what is asked
-for is its purpose.
+which of them is right. What a tool returns on proper calls is measured with random ones, and fails
+nothing: to give what is asked for is its purpose.
 """
 
 import base64
@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,7 @@ def leaks(subject: Subject) -> Iterator[Finding]:
             passed=True,
             note=f"nothing of {known} tasks' secrets in {', '.join(names)}",
         )
+    yield from _returned(subject, secrets)
     yield from _public(subject)
 
 
@@ -108,16 +109,8 @@ def _leak(
     """Tasks whose secret a place shows, against those that show the secret of the next."""
     encode = ENCODINGS.get(place.rpartition(", ")[2], str)
     tasks = [task for task in subject.tasks if secrets.get(task.id)]
-    own: list[tuple[Task, str]] = []
-    others = 0
-    known = {one for texts in secrets.values() for one in texts}
-    for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
-        text = seen[task.id].get(place, "")
-        wrong = known.difference(secrets[task.id])
-        shown = (one for one in secrets[task.id] if _stands(one, text, encode))
-        hit = next((one for one in shown if encode is not str or _told(one, text, wrong)), None)
-        own += [] if hit is None else [(task, hit)]
-        others += any(_stands(one, text, encode) for one in secrets[after.id])
+    texts = {task.id: seen[task.id].get(place, "") for task in tasks}
+    own, others = _hits(tasks, texts, secrets, encode)
     low, high = wilson(len(own), len(tasks))
     if low <= max(RARELY, others / max(1, len(tasks))):
         return
@@ -133,6 +126,40 @@ def _leak(
         replay=f"task {task.id}: {text[:80]!r}",
         remedy="Keep it from there: an agent learns to read it in place of doing the task.",
     )
+
+
+def _hits(
+    tasks: Sequence[Task],
+    texts: Mapping[str, str],
+    secrets: Mapping[str, list[str]],
+    encode: Callable[[str], str] = str,
+) -> tuple[list[tuple[Task, str]], int]:
+    """The tasks whose texts show their own secret, with it, and the number of those that show the
+    next one's."""
+    own: list[tuple[Task, str]] = []
+    others = 0
+    known = {one for told in secrets.values() for one in told}
+    for task, after in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
+        text = texts[task.id]
+        wrong = known.difference(secrets[task.id])
+        shown = (one for one in secrets[task.id] if _stands(one, text, encode))
+        hit = next((one for one in shown if encode is not str or _told(one, text, wrong)), None)
+        own += [] if hit is None else [(task, hit)]
+        others += any(_stands(one, text, encode) for one in secrets[after.id])
+    return own, others
+
+
+def _returned(subject: Subject, secrets: Mapping[str, list[str]]) -> Iterator[Finding]:
+    """The tasks whose secrets random calls are shown. It fails nothing: to give what is asked for
+    is a tool's purpose, and of some tools there is little to ask."""
+    texts = {one.task.id: "\n".join(one.observed) for one in subject.of_random}
+    tasks = [task for task in subject.tasks if secrets.get(task.id) and task.id in texts]
+    own, others = _hits(tasks, texts, secrets)
+    if tasks:
+        note = f"{len(own)} of {len(tasks)} tasks show their own secret there, {others} the next's"
+        yield Finding(
+            "secrets in what random calls return", **rate(len(own), len(tasks)), note=note
+        )
 
 
 def _stands(text: str, where: str, encode: Callable[[str], str] = str) -> bool:

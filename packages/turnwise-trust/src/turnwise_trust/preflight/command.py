@@ -96,11 +96,13 @@ def examined(
     alone = {name: one.for_evaluation(policy is not None) for name, one in recipe.added().items()}
     weights = None if policy is None else checkpoint_of(policy, display).folder
     with resources_of(recipe.model_copy(update=alone), None) as resources:
+        left = end - time.monotonic()
         try:
-            with within(end - time.monotonic()):
+            with within(left):
                 parts = build_components(recipe, weights, None, resources, known)
         except TimeUp:
-            raise ConfigError("the model was not loaded in this time: raise --seconds") from None
+            late = f"the model was not loaded within {left:.0f} seconds: raise --seconds"
+            raise ConfigError(late) from None
         limits = RolloutSchedule(recipe.rollout).limits(0)
         folder = None if keep is None else keeping.folder_of(keep, recipe, weights)
         before = [] if folder is None else keeping.kept(folder, train)
