@@ -81,6 +81,7 @@ async def _run(
             code = await process.wait()
         finally:
             await _end(process)
+        # It ends at once: the guard, which alone had the other end, is gone.
         if why := told.read():
             raise _unstarted(arguments[0], why.decode(errors="replace"))
     return code

@@ -126,7 +126,7 @@ class PairwiseJudge:
             if judgement.value is not None:
                 points[one].append(judgement.value.points)
                 points[other].append(1.0 - judgement.value.points)
-        return [math.fsum(own) / len(own) if own else None for own in points]
+        return [math.fsum(own) / len(own) if own else None for own in points]  # exact in any order
 
     def metrics(self) -> dict[str, float]:
         places = asdict(self.places)

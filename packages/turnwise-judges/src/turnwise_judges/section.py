@@ -70,7 +70,7 @@ async def regraded(groups: Sequence[Group], judge: Judge) -> list[Group]:
 
 
 async def _regraded(group: Group, judge: Judge) -> Group:
-    numbers = iter(await judge.measure(group))
+    numbers = iter(await judge.measure(group))  # of the graded members, in order
     members = [
         _with_reward(member, next(numbers)) if member.reward is not None else member
         for member in group.trajectories
@@ -83,5 +83,6 @@ def _with_reward(member: Trajectory, reward: float | None) -> Trajectory:
         problem = "the judge: its judgement is missing"
         return replace(member, outcome=Outcome.GRADER_ERROR, problem=problem, verdict=None)
     assert member.verdict is not None  # it is graded
+    # The number is for the whole episode, its turns included.
     verdict = replace(member.verdict, reward=reward, turn_rewards=())
     return replace(member, verdict=verdict)

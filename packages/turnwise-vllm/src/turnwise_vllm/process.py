@@ -178,7 +178,7 @@ class ServerProcess:
             raise InfrastructureError(
                 f"the vLLM server (process {process.pid}) does not end"
             ) from None
-        place.close()
+        place.close()  # its port is free again
         self._process = None
 
 

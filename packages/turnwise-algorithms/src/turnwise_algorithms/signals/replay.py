@@ -72,6 +72,7 @@ class Replay(Beside):
         priorities = np.array([one.priority for one in self.past])
         ages = np.array([self._step - one.step for one in self.past], np.float64)
         chances = freshness(priorities, ages, self.numbers["age_decay"], self.numbers["exponent"])
+        # By seed and name alone, so that a resumed run draws the same.
         random = np.random.default_rng(derive(self._seed, "replay", name))
         chosen = random.choice(len(chances), count, p=chances)
         scales = importances(chances[chosen], self.numbers["importance"])

@@ -144,7 +144,7 @@ def _end(connection: socket.socket) -> None:
 def arrive(setup: RankSetup) -> socket.socket:
     """The connection of a rank to the first one, which knows then that it is there."""
     connection = socket.create_connection((setup.host, setup.port), setup.seconds)
-    connection.settimeout(None)
+    connection.settimeout(None)  # the first may say nothing for long
     connection.sendall(setup.secret)
     send(connection, Arrival(setup.rank, platform.node(), os.getpid()))
     return connection

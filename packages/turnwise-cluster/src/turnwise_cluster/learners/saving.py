@@ -69,7 +69,7 @@ class PartOfCheckpoint:
             raise OSError(str(error).splitlines()[0]) from error
 
     def _write(self, folder: Path) -> dict[str, str]:
-        dist.barrier(self._group)
+        dist.barrier(self._group)  # rank 0 comes when the folder is there
         problem, own = "", []
         try:
             own = self._model.write(folder, self._gathered)

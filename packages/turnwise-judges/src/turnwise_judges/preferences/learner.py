@@ -150,7 +150,7 @@ class PreferenceLearner:
         """Continue exactly where `state` was taken, with the pairs of `saved_pairs(state)`."""
         self.optimizer.load_state(state["optimizer"])
         self.steps_done = int(state["steps_done"])
-        reference = [array.numpy() for array in state["reference"]]
+        reference = [array.numpy() for array in state["reference"]]  # the model has moved since
         self._examples = _with_reference(self._examples, reference)
 
     def _backward(

@@ -41,11 +41,11 @@ class Preferences:
                 f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
             )
             return step
-        await context.components.engine.sleep()
+        await context.components.engine.sleep()  # its memory is the learner's now
         every = recipe.train.checkpoint_every
         with offline_learner(context, partial(preferences, pairs), saved) as learner:
             if saved is None:
-                save_offline(context, learner, STAGE)
+                save_offline(context, learner, STAGE)  # a resumed run has the same pairs
             context.display.phase("preferences", config.steps)
             await learn_offline(context, learner, STAGE, "preferences.jsonl", every)
             save_offline(context, learner, STAGE)
