@@ -138,7 +138,8 @@ def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_files_in_the_text_are_there(page: Path) -> None:
     """Those with a folder; `path/to/file.py` is the reader's."""
-    for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml|sbatch|yaml))[`:]", page.read_text()):
+    named = r"(?:`|\bstudy |\bpython )(\w+/[\w/]+\.(?:py|c|h|toml|sbatch|yaml))\b"
+    for file in re.findall(named, page.read_text()):
         if not file.startswith("path/to/"):
             folders = [
                 ROOT,
