@@ -186,22 +186,6 @@ def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output()
     assert done.stdout.isascii()
 
 
-@pytest.mark.long
-def test_unknown_names_and_options_are_refused_before_torch_is_imported(recipe: Path) -> None:
-    program = (
-        "import sys; from turnwise.commands.cli import main\n"
-        "for change in sys.argv[2:]:\n"
-        "    try: main(['train', sys.argv[1], change])\n"
-        "    except SystemExit as ended: assert ended.code == 2, ended.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    changes = ["environment.name=serch", "scaffold.name=tag", "engine.name=x"]
-    changes.append("scaffold.options.x=1")
-    told = run_python(program, recipe, *changes).stderr.splitlines()
-    beginnings = ("turnwise: unknown", "turnwise: scaffold.options of 'tags'")
-    assert [line.startswith(beginnings) for line in told] == [True] * 4, told
-
-
 FIRST_LOOK = """
 import os, sys
 

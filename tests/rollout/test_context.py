@@ -16,7 +16,7 @@ from tests.rollout.playing import TOKENIZER, decode, encode, rolling
 from turnwise.config import RolloutConfig
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import NotSupportedError
-from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, summarise, truncate
+from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, truncate
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn
@@ -88,11 +88,6 @@ def test_truncate_cuts_the_earliest_observations_first() -> None:
     assert set(truncate(tokens, 70).tolist()) == places - set(first)
     assert set(truncate(tokens, 60).tolist()) == places - set(first) - set(second)
     assert set(truncate(tokens, 999).tolist()) == places
-
-
-def test_summarise_keeps_the_prompt_and_what_was_sampled_last() -> None:
-    tokens = record([(2, 3), (2, 3), (4, 0)])
-    assert summarise(tokens, 0).tolist() == [0, 1, 2, 15, 16, 17, 18]
 
 
 @settings(max_examples=60)

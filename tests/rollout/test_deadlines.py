@@ -182,15 +182,10 @@ class Seeded(Restorable):
         self.seeds.append(("reseed", seed))
 
 
-def test_an_environment_is_seeded_by_the_episode() -> None:
-    environment = Seeded()
-    episode(environment, Recording([ANSWER]))
+def test_the_environment_and_every_turn_have_seeds_of_their_own() -> None:
+    environment, engine = Seeded(), Recording([LOOKUP, LOOKUP, "no tags", ANSWER])
+    episode(environment, engine)
     assert environment.seeds == [("reset", golden(77, "environment"))]
-
-
-def test_every_turn_has_draws_of_its_own() -> None:
-    engine = Recording([LOOKUP, LOOKUP, "no tags", ANSWER])
-    episode(Capitals(), engine)
     seeds = [sampling.seed for sampling in engine.samplings]
     assert seeds == [golden(77, "sampling", turn) for turn in range(4)]
     assert len(set(seeds)) == 4

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.fakes import Arms, Capitals
-from tests.rollout.playing import decode, scaffold_of
+from tests.rollout.playing import scaffold_of
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.errors import RunStoppedError
@@ -101,13 +101,6 @@ def test_scripts_that_end_without_a_call() -> None:
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
     assert direct([call], other)[0].answer == "nothing"
-
-
-def test_only_what_the_script_says_is_marked_as_the_models() -> None:
-    for one in make({"faithful": 1.0}, count=3):
-        written = decode(one.tokens.ids[one.tokens.mask])
-        assert written == one.written
-        assert "<information>" not in written
 
 
 def test_demonstrations_repeat_with_the_seed() -> None:

@@ -1,7 +1,6 @@
 """Runs in which the policy is shown images: from cold start to report, resumed, refused; and one
 that learns what only images say."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from turnwise.training.context import RunContext
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
-from tests.small_runs import prepared, train, write_recipe
+from tests.small_runs import assert_same, interrupted, prepared, resume, train, write_recipe
 from tests.vision_models import image, save_vision_model
 
 
@@ -109,7 +108,7 @@ def weights(context: RunContext) -> dict[str, torch.Tensor]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", [pytest.param("llava", marks=pytest.mark.slow), "qwen2_5_vl"])
-def test_a_run_from_cold_start_to_report(
+def test_a_run_from_cold_start_to_report_and_resumed(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
     chosen = recipe(tmp_path, models[family])
@@ -139,26 +138,9 @@ def test_a_run_from_cold_start_to_report(
     told = console.export_text()
     assert "[image images/" in told
     assert "<image>" not in told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
-def test_a_run_that_was_stopped_ends_with_the_same_weights(
-    tmp_path: Path, models: dict[str, Path], family: str
-) -> None:
-    chosen = recipe(tmp_path, models[family], "evaluation.tasks=0")
-    whole = train(chosen, RunFolder.new(tmp_path / "whole"))
-    first = recipe(tmp_path, models[family], "evaluation.tasks=0", "train.steps=1")
-    train(first, RunFolder.new(tmp_path / "stopped"))
-    resumed = train(chosen, RunFolder.open(tmp_path / "stopped"))
-    assert resumed.saved is not None
-    after = weights(resumed)
-    assert all(weight.equal(after[name]) for name, weight in weights(whole).items())
-    lines = [
-        RunFolder.open(tmp_path / name).lines("metrics.jsonl") for name in ("whole", "stopped")
-    ]
-    assert json.dumps(lines[0]) == json.dumps(lines[1])
-    saved = tmp_path / "stopped" / "checkpoints" / "step-000002"
+    resumed = resume(interrupted(folder, tmp_path / "stopped", "step-000002")).folder
+    assert_same(folder, resumed, "step-000002")
+    saved = resumed.path / "checkpoints" / "step-000002"
     assert (saved / "preprocessor_config.json").is_file()
 
 

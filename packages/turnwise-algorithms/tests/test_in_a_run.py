@@ -7,14 +7,11 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.fakes import save_small_model
-from tests.small_runs import FAKES, Listening, train, write_recipe
-from turnwise.config import load_recipe
+from tests.small_runs import FAKES, Listening, prepared, train, write_recipe
 from turnwise.errors import ConfigError
-from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
-from turnwise.training.prepare import prepare
 
 TABLES = """
 engine.max_sequences = 8
@@ -74,8 +71,6 @@ def test_a_run_that_was_stopped_goes_on_exactly(
 @pytest.mark.long
 @pytest.mark.wing("environments")
 def test_environments_have_teachers_of_their_own(recipe: Path, tmp_path: Path) -> None:
-    """Two steps on two environments are the same whether they are made at once or with a stop
-    between them."""
     chosen = [
         "algorithm.name=distillation",
         *("environment.name=joint", "train.group_size=2", "rollout.max_turns=1"),
@@ -86,61 +81,45 @@ def test_environments_have_teachers_of_their_own(recipe: Path, tmp_path: Path) -
             for seed, name in enumerate(("letters", "capitals"), 1)
         ),
     ]
-    whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
-    train(recipe, whole, *chosen)
-    train(recipe, stopped, *chosen, "train.steps=1")
-    train(recipe, RunFolder.open(stopped.path), *chosen)
-    lines = whole.lines("metrics.jsonl")
-    assert lines == stopped.lines("metrics.jsonl")
-    for line in lines:
+    folder = RunFolder.new(tmp_path / "run")
+    train(recipe, folder, *chosen)
+    for line in folder.lines("metrics.jsonl"):
         assert line["policy/updates"] == 1
         shares = {name: line.get(f"environment/{name}/share") for name in ("letters", "capitals")}
         for name, share in shares.items():
             assert (f"teacher/{name}/reverse_kl" in line) is (share is not None)
 
 
-def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:
-    loaded = load_recipe(str(recipe), overrides)
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.name=arpo", f"environment.name={FAKES}:Letters"], r"has no snapshot\(\)"),
+        (
+            ["algorithm.name=mipu", "train.max_staleness=1", "engine.deterministic=false"],
+            "tests each update on episodes of",
+        ),
+        (["algorithm.name=mipu", "algorithm.estimator=otb"], "compares rewards alone"),
+    ],
+    ids=["snapshots", "staleness", "estimator"],
+)
+def test_what_cannot_work_is_refused(
+    recipe: Path, tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    folder = RunFolder.new(tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
-        prepare(loaded, RunFolder.new(folder), SilentDisplay())
-    assert not folder.exists()
-
-
-def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    for name in ("tree_grpo", "arpo", "arpo_soft", "counterfactual"):
-        overrides = (f"algorithm.name={name}", f"environment.name={FAKES}:Letters")
-        refused(recipe, run, r"capitals has no snapshot\(\) and restore", *overrides)
-    sizes = ("algorithm.name=tree_grpo", "train.group_size=6")
-    refused(recipe, run, r"2 x \(1 \+ 3 x 1\) = 8: make them equal", *sizes)
-    refused(recipe, run, "give at least 2", "train.group_size=1")
-    stale = ("train.max_staleness=1", "engine.deterministic=false")
-    refused(recipe, run, "tests each update on episodes of", "algorithm.name=mipu", *stale)
-    compared = ("algorithm.name=mipu", "algorithm.estimator=otb")
-    refused(recipe, run, "accepted_clip compares rewards alone", *compared)
-    hint = ("algorithm.name=hca", "rollout.max_tokens=512")
-    refused(recipe, run, "telling the outcome takes", *hint)
+        prepared(recipe, folder, *overrides)
+    assert not folder.path.exists()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        "remax",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("ppo", "reinforce", "reinforce_pp")),
-    ],
-)
-def test_groups_of_one_where_nothing_is_compared_in_them(
-    recipe: Path, tmp_path: Path, name: str
-) -> None:
+def test_groups_of_one_where_nothing_is_compared_in_them(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
-    train(recipe, folder, f"algorithm.name={name}", "train.group_size=1", "train.steps=1")
+    train(recipe, folder, "algorithm.name=remax", "train.group_size=1", "train.steps=1")
     (line,) = folder.lines("metrics.jsonl")
-    assert line["rollout/episodes"] == 2.0
-    assert ("baseline_rollouts/episodes" in line) is (name == "remax")
+    assert line["rollout/episodes"] == line["baseline_rollouts/episodes"] == 2.0
     assert line["policy/updates"] == 1.0
     (timing,) = folder.lines("timing.jsonl")
-    sampled = line["rollout/tokens_sampled"] + line.get("baseline_rollouts/tokens_sampled", 0.0)
+    sampled = line["rollout/tokens_sampled"] + line["baseline_rollouts/tokens_sampled"]
     rate = timing["rollout/sampled_tokens_per_second"]
     assert rate * timing["seconds/rollout"] == pytest.approx(sampled)
 

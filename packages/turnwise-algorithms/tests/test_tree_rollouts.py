@@ -18,7 +18,7 @@ from tests.rollout.playing import TOKENIZER, encode
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.errors import RunStoppedError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
@@ -139,11 +139,6 @@ def test_a_tree_of_one_turn_is_played_anew_from_before_it() -> None:
         check_shared(group)
         assert all(m.first_turn == 0 for m in group.trajectories)
         assert Counter(roots_of(group)) == {0: 4, 1: 4}
-
-
-def test_the_trees_must_be_a_group() -> None:
-    with pytest.raises(ConfigError, match=r"group_size is 8.* 2 x \(1 \+ 2 x 1\) = 6"):
-        random_trees(runner(), 8, 2, 2, 1)
 
 
 def test_branches_where_the_policy_became_less_certain() -> None:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
 from turnwise.algorithms.estimators import EstimatorInput
 from turnwise.algorithms.outcome_advantages import grpo
@@ -20,8 +19,6 @@ from turnwise_algorithms.trees import (
     roots,
     tree_grpo,
 )
-
-AGGREGATIONS = functions("aggregation")
 
 ESTIMATORS = (tree_grpo, arpo, arpo_soft)
 

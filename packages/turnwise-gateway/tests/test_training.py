@@ -169,7 +169,6 @@ def test_an_episode_without_a_token_is_in_its_group_s_baseline(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ('rollout.context="drop"', "rollout.context"),
         ('environment.tools=["calculate"]', "environment.tools"),
         ("environment.latency={mean=1.0}", "environment.latency"),
         ("agent.coverage=2", "agent.coverage"),
@@ -186,13 +185,6 @@ def test_settings_that_do_not_go_with_an_agent_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         load_recipe(str(recipe(tmp_path)), [override])
-
-
-@pytest.mark.wing("algorithms")
-def test_an_algorithm_that_branches_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder.new(tmp_path / "run", False)
-    with pytest.raises(ConfigError, match="needs turnwise's own agent loop, and agent has"):
-        train(recipe(tmp_path), folder, "algorithm.name=counterfactual")
 
 
 def test_an_agent_is_a_name_a_list_or_a_table(tmp_path: Path) -> None:

@@ -141,17 +141,6 @@ def test_nothing_to_learn_makes_no_update() -> None:
     assert made.optimizer.updates == 0
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
-    made = implicit()
-    groups = make_groups(REWARDS)
-    signals = made.measure(groups)
-    made.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.inf)
-    before = weights(made.model)
-    assert made.update(groups, signals, NONE)["implicit_reward/skipped_updates"] == 1
-    assert torch.equal(before, weights(made.model))
-    assert made.optimizer.updates == 0
-
-
 def test_of_a_policy_with_adapters_the_adapters_are_trained() -> None:
     peft = pytest.importorskip("peft")
     with torch.random.fork_rng():
