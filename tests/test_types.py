@@ -116,12 +116,6 @@ def test_rewards_have_one_meaning_each() -> None:
     assert (ungraded.outcome_reward, ungraded.reward) == (None, None)
 
 
-def test_group_leaves_out_the_ungraded() -> None:
-    good = _trajectory(Outcome.SUCCESS, Verdict(1.0, True))
-    group = Group("g", (good, _trajectory(Outcome.GRADER_ERROR, None)))
-    assert group.graded == [good]
-
-
 def test_answer_and_written_never_hold_what_a_tool_returned() -> None:
     step = Step(Observation("<answer> leaked</answer>"))
     turns = (Turn(Action("<search> x</search>"), step),)

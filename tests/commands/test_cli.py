@@ -232,9 +232,6 @@ CODE = "environment.name=code environment.options.tasks.count=2 sandbox.kind="
     [
         ("train.stepz=1", "did you mean 'train.steps'"),
         ("threads=5000", "threads is 5000: give a value of at most 1024"),
-        ("environment.name=nowhere.py:X", "nowhere.py"),
-        ("algorithm.clip_hihg=1", "clip_high"),
-        ("scaffold.options.instruction=x", "instruction"),
         ("model.name=/does/not/exist", "no such folder"),
         ("model.device=tpu9", "model.device"),
         ("rollout.max_tokens=100000", "lower it"),

@@ -2,7 +2,6 @@
 counted, and that it is saved), tools that a recipe adds, and tools that are made slow."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -79,9 +78,9 @@ def said(step: Step) -> str:
 MAIL = ("send_mail", {"text": "a"})
 
 
-def test_no_rules_is_the_environment_itself() -> None:
+def test_without_rules_or_tools_it_is_the_environment_itself() -> None:
     environment = Outbox()
-    assert guarded(environment, {}) is environment
+    assert guarded(environment, {}) is equipped(environment, []) is environment
 
 
 def test_refused_and_dry_runs_change_nothing() -> None:
@@ -217,7 +216,6 @@ def test_they_stand_beside_the_environments_own(mine: Path) -> None:
     assert called(environment, "send", text="x") == "sent"
     assert called(environment, "lookup", country="France") == "The capital is Paris."
     assert environment.spec == Capitals().spec
-    assert equipped(environment, []) is environment
 
 
 def test_rules_hold_for_them_too(mine: Path) -> None:
@@ -286,19 +284,15 @@ def made(mean: float, spread: float = 0.0) -> Environment:
     return slow(Capitals(), LatencyConfig(mean=mean, spread=spread))
 
 
-def test_every_call_waits() -> None:
-    begun = time.monotonic()
-    steps = results(made(0.01), seed=0, calls=3, each=2)
-    assert time.monotonic() - begun >= 0.06
+def test_every_call_waits(waits: list[float]) -> None:
+    steps = results(made(0.5), seed=0, calls=3, each=2)
+    assert waits == [1.0] * 3  # of two calls each
     assert [step.results[0].content for step in steps] == ["The capital is Rome."] * 3
 
 
 @pytest.mark.long
-def test_calls_take_the_mean_or_spread_around_it(waits: list[float]) -> None:
+def test_calls_spread_around_the_mean(waits: list[float]) -> None:
     """A log-normal distribution has its median at mean * exp(-spread²/2), here 0.46."""
-    results(made(1.0), seed=0, calls=3)
-    assert waits == [1.0] * 3
-    waits.clear()
     results(made(1.0, 1.25), seed=0, calls=4_000)
     assert fmean(waits) == pytest.approx(1.0, rel=0.1)
     hundredths = quantiles(waits, n=100)

@@ -18,11 +18,6 @@ def test_both_against_every_choice_of_k_episodes(count: int) -> None:
             assert pass_hat(count, successes, k) == pytest.approx(np.mean([*map(all, chosen)]))
 
 
-def test_fewer_than_k_episodes_leave_both_undefined() -> None:
-    assert pass_at(3, 3, 4) is None
-    assert pass_hat(3, 3, 4) is None
-
-
 def test_powers_of_two() -> None:
     assert [powers_of_two(most) for most in (1, 2, 6, 8)] == [(1,), (1, 2), (1, 2, 4), (1, 2, 4, 8)]
 

@@ -98,13 +98,6 @@ def test_metrics_are_means_over_all_tokens_of_all_updates() -> None:
         assert metrics[f"auxiliary/{name}_tokens"] == sum(len(places) for _, places in chosen)
 
 
-def test_they_are_off_unless_asked_for() -> None:
-    metrics = update(learner(grpo()), make_groups(REWARDS), MIXED).metrics
-    assert not [name for name in metrics if name.startswith("auxiliary")]
-    assert make_algorithm("echo", {}).observation_coefficient == 0.05
-    assert make_algorithm("vapo", {}).success_coefficient == 0.1
-
-
 def test_observations_are_what_tools_and_environment_wrote() -> None:
     """What a branch shares is predicted in its parent."""
     whole = worked_example()

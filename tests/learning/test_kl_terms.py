@@ -71,13 +71,6 @@ def test_the_penalty_is_the_log_ratio_of_each_sampled_token(budget: int) -> None
     assert report.metrics["policy/kl_coefficient"] == 0.3
 
 
-def test_without_a_term_nothing_is_done() -> None:
-    trained = learner(make_algorithm("dr_grpo", {}))
-    groups = make_groups(REWARDS)
-    report = step(trained, groups)
-    assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
-
-
 def test_degenerate_groups() -> None:
     """A group of one compares nothing, ungraded members are nowhere; the rewards of an all-equal
     group differ by their penalties."""

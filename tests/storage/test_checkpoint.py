@@ -127,12 +127,6 @@ def test_a_run_goes_on_from_its_latest_stage(tmp_path: Path) -> None:
         assert (found.folder, damaged) == (written, {})
 
 
-def test_no_checkpoint_is_none(tmp_path: Path) -> None:
-    assert checkpoint.latest(tmp_path) is None
-    assert checkpoint.latest(tmp_path / "nowhere") is None
-    assert checkpoint.newest(tmp_path) == (None, {})
-
-
 @pytest.mark.parametrize(
     ("file", "keep", "message"),
     [

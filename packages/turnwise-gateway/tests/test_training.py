@@ -62,11 +62,6 @@ def stopped(folder: Path, file: Path, *changes: str) -> RunFolder:
     return whole
 
 
-@pytest.mark.slow
-def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
-    stopped(tmp_path, recipe(tmp_path))
-
-
 PROGRAM = f"""{ASKING}
 folder, words = sys.argv[1:]
 for turn in range(2):

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForImageTextToText, PreTrainedModel
 
 from cluster_tests.learners.comparing import (
+    ALGORITHMS,
     assert_same_critics,
     assert_same_update,
     assert_same_updates,
@@ -35,7 +36,6 @@ pytestmark = pytest.mark.numbers
 
 SEVERAL = [[1, 0, 2, 1], [0, 0, 1]]
 """Images of each member of each group: as many rows with images as without, or none on a rank."""
-DAPO = {"name": "dapo", "kl_coefficient": 0.1, "entropy_coefficient": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_two_ranks_make_the_update_of_one(
     team: Team, vision_folders: dict[str, Path], tmp_path: Path, family: str
 ) -> None:
     """All is divided, the tower too, and the checkpoint is that of a model that reads images."""
-    recipe = recipe_of(vision_folders[family], DAPO)
+    recipe = recipe_of(vision_folders[family], ALGORITHMS[1])
     one, two = pair(team, recipe, load=seen)
     made = [seeing(one.model, SEVERAL), seeing(one.model, [[2]], 1), seeing(one.model, [[0, 1]], 2)]
     assert_same_updates(one, two, made)
@@ -113,7 +113,7 @@ def test_two_ranks_make_the_update_of_one(
 def test_adapters_of_a_decoder(team: Team, vision_folders: dict[str, Path], tmp_path: Path) -> None:
     """Loss and gradient are those of one process; what rounding leaves of an adapter's gradient is
     not compared, since this model's logits are as peaked as they are."""
-    recipe = recipe_of(vision_folders["llava"], DAPO, lora_rank=2)
+    recipe = recipe_of(vision_folders["llava"], ALGORITHMS[1], lora_rank=2)
     one, two = pair(team, recipe, load=seen)
     groups = seeing(one.model, SEVERAL)
     credits = estimate(groups, Signals(), one.algorithm)

@@ -2,6 +2,7 @@
 of one that never stopped; and no process outlives the first."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -43,11 +44,11 @@ def killed_at(run: Path, process: "subprocess.Popen[str]", step: int, driver: bo
     """Kill the driver or rank 1 when there is a step's checkpoint; returns what is said of it."""
     while process.poll() is None and not (run / f"checkpoints/step-{step:06d}").exists():
         time.sleep(0.001)
-    (worker,) = workers(process.pid)
-    subprocess.run(["kill", "-KILL", str(process.pid if driver else worker)], check=True)
+    others = workers(process.pid)
+    os.kill(process.pid if driver else others[0], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == (-signal.SIGKILL if driver else 3)
-    assert left_after({worker}, 20) == set()
+    assert left_after(set(others), 20) == set()
     return " ".join(errors.split())
 
 
@@ -75,22 +76,14 @@ SETTINGS = (
 )
 
 
-def killed(run: Path, process: "subprocess.Popen[str]", step: int) -> None:
-    """Kill a run when there is a step's checkpoint."""
-    while process.poll() is None and not (run / f"checkpoints/step-{step:06d}").exists():
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
-
-
 @pytest.mark.slow
 @pytest.mark.numbers
 def test_a_run_of_two_goes_on_with_one_and_then_with_two(tmp_path: Path) -> None:
     """And ends with the weights of one that never changed."""
     recipe, whole, run = write_recipe(tmp_path, "Letters", SETTINGS), tmp_path / "a", tmp_path / "b"
     finish(start("train", recipe, "--run", whole))
-    killed(run, start("train", recipe, "--run", run), 1)
-    killed(run, start("train", "--resume", run, "cluster.learners=1"), 2)
+    killed_at(run, start("train", recipe, "--run", run), 1, driver=True)
+    killed_at(run, start("train", "--resume", run, "cluster.learners=1"), 2, driver=True)
     finish(start("train", "--resume", run, "cluster.learners=2", "cluster.seconds=300"))
     notes = [json.loads(line) for line in (run / "moves.jsonl").read_text().splitlines()]
     assert [line["changes"]["cluster.learners"] for line in notes] == [
