@@ -153,7 +153,11 @@ async def test_a_path_that_is_none_is_said_in_the_words_of_the_api_around_it() -
         (b"[]", 400, "not a JSON object"),
         (b"[" * 100_000, 400, "not JSON"),
         (b'"' + b"x" * 10_000_000 + b'"', 413, "more than 10000000 bytes"),
-        (json.dumps(QUESTION | {"logit_bias": {"1": 2}}).encode(), 400, "logit_bias"),
+        (
+            json.dumps(QUESTION | {"logit_bias": {"1": 2}, "stream": True}).encode(),
+            400,
+            "logit_bias",
+        ),
         (json.dumps(QUESTION | {"surprise": 1}).encode(), 400, "surprise"),
         (json.dumps(QUESTION | {"model": "gpt-9"}).encode(), 404, "no model 'gpt-9'"),
     ],
