@@ -67,7 +67,7 @@ class Reinforcement:
                         with context.phases.of("checkpoint"):
                             await loop.save()
                     context.folder.write_timeline(loop.step, played.groups, context.phases.take())
-            loop.learners.policy.wait_until_saved()
+            loop.learners.policy.wait_until_saved()  # the last one may still be written
         except (asyncio.CancelledError, RunStoppedError):
             loop.save_unsaved()
             raise
@@ -128,7 +128,7 @@ class ReinforcementLoop:
         if context.components.player is not None:
             context.components.player.check(played.groups)
         sampled = time.monotonic()
-        await context.components.engine.sleep()
+        await context.components.engine.sleep()  # its memory is the learner's meanwhile
         learned = await self._beside_sampling(
             partial(self.learners.learn, played.groups, self.step, played.refinement)
         )
