@@ -103,7 +103,7 @@ def test_it_ends_in_time(recipe: Path) -> None:
     context = audited(recipe, slow, "audit.seconds=0.05")
     idle, oracle, unmeasured = read_audit(context.folder.path, NAME)["findings"]
     assert (idle.passed, oracle.passed, unmeasured.passed) == (None, None, None)
-    assert idle.note.startswith("no episode got a verdict: TimeoutError")
+    assert idle.note.startswith("no episode got a verdict: ")
     assert unmeasured.note == "a repeated step; one answer for all tasks"
     title = audits(context.folder.path)[NAME]
     assert "nothing could be judged: an agent that does nothing: no episode got" in title

@@ -25,11 +25,11 @@ def everything(library):
 
 def test_there_are_enough_tasks_of_every_kind(library):
     train, heldout = (Counter(task.info["hops"] for task in library.tasks(s)) for s in SPLITS)
-    assert sum(train.values()) >= 2500
-    assert sum(heldout.values()) >= 1300
+    assert sum(train.values()) >= 2000
+    assert sum(heldout.values()) >= 1000
     assert min(train["one"], train["two"], heldout["one"], heldout["two"]) >= 350
-    assert min(train["three"], heldout["three"]) >= 150  # Python's releases differ
-    assert min(train["intersection"], heldout["intersection"]) >= 100
+    assert min(train["three"], heldout["three"]) >= 100  # Python's releases differ
+    assert min(train["intersection"], heldout["intersection"]) >= 80
 
 
 def test_every_answer_is_the_only_one_by_a_second_reading(library, everything):

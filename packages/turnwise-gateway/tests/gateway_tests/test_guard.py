@@ -39,7 +39,7 @@ def test_it_ends_as_the_program_does(command: str, code: int) -> None:
 
 
 def test_a_program_that_cannot_be_started_is_told_where_no_program_can() -> None:
-    code, why = finish(*start("no-such-program"))
+    code, why = finish(*start("/no-such-program"))
     assert code == 1
     assert b"No such file" in why
     assert finish(*start("sh", "-c", "ls /proc/self/fd | wc -l | grep -q '^4$'")) == (0, b"")

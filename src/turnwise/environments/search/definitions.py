@@ -180,8 +180,14 @@ def _base_name(base: ast.expr, aliases: dict[str, str]) -> str:
     return ""
 
 
+_ITSELF = "sys.modules[__name__]"
+
+
 def _imports(statements: Iterable[ast.stmt], package: str) -> Iterator[tuple[str, str]]:
     for statement in statements:
+        # As Python 3.13 makes `_collections_abc` known as `collections.abc`, too.
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == _ITSELF:
+            yield ast.unparse(statement.value), "*"
         if not isinstance(statement, ast.ImportFrom):
             continue
         module = statement.module or ""
