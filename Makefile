@@ -36,7 +36,7 @@ test-wings: .venv/developing
 coverage: .venv/developing
 	$(PYTEST) -m $(QUICK) --cov=turnwise --cov-report=term:skip-covered
 
-# The same with the lowest and the highest torch that pyproject.toml allows.
+# With the lowest versions that pyproject.toml allows, and with the highest torch.
 test-bounds: .venv/developing
 	.ci/bounds
 
