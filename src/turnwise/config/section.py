@@ -139,9 +139,9 @@ def _tag(kind: type[Section]) -> str:
 
 def dotted(location: Sequence[str | int]) -> str:
     """The key that pydantic reports, without the names of kinds. Example: "engine.name"."""
-    parts = [str(part) for part in location if not str(part).startswith("(")]
+    key = ".".join(str(part) for part in location if not str(part).startswith("("))
     # What a value may be, as in `str | dict[str, str]`, stands behind its key.
-    return ".".join(parts[:-1] if re.fullmatch(r"str|bool|dict\[.*\]", parts[-1]) else parts)
+    return re.sub(r"\.(str|bool|dict\[.*\])$", "", key)
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from turnwise.errors import ConfigError
-from turnwise.folders import cache_folder
+from turnwise.folders import cache_folder, write_whole
 from turnwise.forward.equality import PROBE, ordinary_tokens
 from turnwise.forward.logprobs import token_logprobs
 
@@ -92,7 +92,8 @@ def speed_of_bfloat16(base: Any, device: torch.device) -> tuple[float, str]:
         return known[key], ""
     gain = _measured(width, inner, device)
     try:
-        _keep(file, {**(known if isinstance(known, dict) else {}), key: gain})
+        values = {**(known if isinstance(known, dict) else {}), key: gain}
+        write_whole(file, json.dumps(values, indent=1).encode())
     except OSError as error:
         return gain, f" (measured at each start: {file} cannot be written, {error.strerror})"
     return gain, ""
@@ -173,12 +174,3 @@ def _processor() -> str:
         names = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
         return "".join(sorted(line.partition(":")[2] for line in set(names)))
     return "unknown"
-
-
-def _keep(file: Path, values: dict[str, float]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # Several processes of a machine may measure at once: each writes a file of its own, and renames
-    # it, so that none reads half a file.
-    scratch = file.with_name(f"{file.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(values, indent=1))
-    scratch.replace(file)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 from turnwise.errors import ConfigError, DataError, MissingExtraError
@@ -55,16 +53,6 @@ def check_texts(record: Mapping[str, Any], names: Sequence[str], where: str) -> 
     for name in names:
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
-
-
-def keep(path: Path, content: bytes) -> None:
-    """Write a file of the cache, whole or not at all. In a read-only home it is done without:
-    slower, not broken."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(content)
-        Path(file.name).replace(path)
 
 
 def words_in(text: str) -> tuple[str, ...]:

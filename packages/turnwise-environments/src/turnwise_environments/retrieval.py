@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,10 @@ import numpy as np
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.environment import Index, Retrieval
 from turnwise.errors import ConfigError, DataError, first_line
-from turnwise.folders import cache_folder
+from turnwise.folders import cache_folder, write_whole
 from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
-from turnwise_environments.common import check_installed, keep
+from turnwise_environments.common import check_installed
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """n texts -> float[n, d], n and d above 0."""
@@ -146,7 +147,8 @@ def embedded(texts: Sequence[str], embedder: Embedder) -> np.ndarray:
             )
         content = io.BytesIO()
         np.save(content, found, allow_pickle=False)
-        keep(path, content.getvalue())
+        with suppress(OSError):  # a read-only home: slower, not broken
+            write_whole(path, content.getvalue())
     return found
 
 

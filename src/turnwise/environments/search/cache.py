@@ -5,17 +5,15 @@ A file that cannot be written is done without; one that is damaged is rebuilt.
 
 import hashlib
 import json
-import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from turnwise.environments.records import lines_of
-from turnwise.folders import cache_folder
+from turnwise.folders import cache_folder, write_whole
 
 Record = dict[str, Any]
 
@@ -31,7 +29,8 @@ def cached(
     if records is None:
         lines = [json.dumps(record) for record in build()]
         with suppress(OSError):  # a read-only home: slower, not broken
-            _write(path, lines)
+            header = json.dumps({"records": len(lines)})
+            write_whole(path, "".join(f"{line}\n" for line in (header, *lines)).encode())
         records = [json.loads(line) for line in lines]
     return records
 
@@ -47,22 +46,10 @@ def _key(sources: Sequence[Path]) -> str:
 
 
 def _read(path: Path) -> list[Record] | None:
-    """The cached records; None when there is no such file, or `_write` did not write it."""
+    """The cached records; None when there is no such file, or `cached` did not write it."""
     try:
         lines = lines_of(path.read_text(encoding="utf-8"), path)
         header, *records = [json.loads(line) for _, line in lines]
     except (OSError, ValueError, RecursionError):
         return None
     return records if header == {"records": len(records)} else None
-
-
-def _write(path: Path, lines: Sequence[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            header = json.dumps({"records": len(lines)})
-            file.writelines(f"{line}\n" for line in (header, *lines))
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)

@@ -25,11 +25,11 @@ from typing import Any
 from turnwise.environments.records import read_each, read_text
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, kept
 from turnwise.errors import DataError, NotSupportedError
-from turnwise.folders import cache_folder
+from turnwise.folders import cache_folder, write_whole
 from turnwise.sandbox.result import Status
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments import folders
-from turnwise_environments.common import check_texts, keep
+from turnwise_environments.common import check_texts
 from turnwise_environments.folders import ROOT, entries, plain, workspace_of
 from turnwise_environments.shell.tasks import make_task
 from turnwise_sandbox.sandbox import Sandbox
@@ -167,7 +167,8 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
     folder = _tried(draft, sandbox)
     if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
         return folder
-    keep(file, json.dumps(folder).encode())
+    with suppress(OSError):  # a read-only home: slower, not broken
+        write_whole(file, json.dumps(folder).encode())
     return _task(draft, folder)
 
 

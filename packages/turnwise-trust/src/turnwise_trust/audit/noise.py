@@ -155,12 +155,13 @@ def _users_part(cells: Sequence[Cell]) -> float | None:
     shown = [[_shown(episode[0]) for episode in cell] for cell in cells]
     if not any(source == Source.USER for cell in shown for one in cell for source, _ in one[1:]):
         return None
-    parts = [0.0, 0.0]
+    begun_by_user = total = 0.0
     for cell, seen in zip(cells, shown, strict=True):
         for one, other in combinations(range(len(cell)), 2):
-            gap = fmean(_rewards(cell[one])) - fmean(_rewards(cell[other]))
-            parts[_differ_by_user(seen[one], seen[other])] += gap**2
-    return parts[True] / sum(parts) if any(parts) else 0.0
+            part = (fmean(_rewards(cell[one])) - fmean(_rewards(cell[other]))) ** 2
+            total += part
+            begun_by_user += part * _differ_by_user(seen[one], seen[other])
+    return begun_by_user / total if total else 0.0
 
 
 def _shown(episode: Trajectory) -> list[tuple[Source | None, object]]:
