@@ -6,6 +6,7 @@ depends on the model or its tokenizer (`checks.py`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from turnwise.algorithms.algorithm import Algorithm
@@ -100,6 +101,7 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
     """
     algorithm = algorithm_of(recipe, fresh)
 
+    @cache  # a hub is asked once, also where two parts have one model
     def checked(name: str) -> str:
         check_model(recipe.model.model_copy(update={"name": name}), recipe.rollout.max_tokens)
         return name
