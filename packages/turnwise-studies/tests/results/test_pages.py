@@ -149,14 +149,15 @@ def test_a_metric_that_no_run_has_is_refused_with_the_nearest(
     assert unlearned.arms["new"]["drift"].over_seeds is None  # no run made an update
 
 
-def test_the_overview_has_a_line_for_each_claim(folders: dict[str, dict[int, Path]]) -> None:
+def test_the_overview_has_a_line_for_each_study(folders: dict[str, dict[int, Path]]) -> None:
     one = json.loads(json.dumps(asdict(found(folders))))
+    one["effects"].append(one["effects"][0] | {"verdict": "opposite"})
     none = one | {"name": "other", "title": "Other", "effects": []}
     text = overview([none, one])
     study = "| [It](it.md)<br>3 seeds, 9 minutes<br>`turnwise study it` |"
     assert f"{study} new against old | effect shown | success +80.0 points (+67.6" in text
-    assert "| 0.4 against 0.3 |" in text
-    assert "2 studies, 2 claims: 1 effect shown, 1 a comparison." in text
+    assert "| 0.4 against 0.3 | 1 opposite |" in text
+    assert "2 studies, 2 claims: 1 shown, 1 opposite." in text
     assert "first claim is shown in 1 of them, at least one claim in 1." in text
     assert text.index("[It]") < text.index("[Other]")
     assert "a comparison" in text

@@ -136,26 +136,34 @@ def _by_seed(measured: Iterable[Measured], rate: bool) -> str:
 
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     """The page that lists studies, from their figures.json."""
-    head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
+    head = ["study", "first claim", "verdict", "here (95% over seeds)", "published", "others"]
     lines = [_row(head), "|" + "---|" * len(head)]
     verdicts: list[list[str]] = []
     for found in sorted(studies, key=lambda one: str(one["title"])):
-        claims = [_claim(effect, found) for effect in found["effects"] or [None]]
-        verdicts.append([verdict for _, verdict, *_ in claims])
-        for place, cells in enumerate(claims):
-            lines.append(_row(["" if place else _study(found), *cells]))
-    counts = Counter(verdict for one in verdicts for verdict in one)
-    first, some = (sum("effect shown" in one[:claims] for one in verdicts) for claims in (1, None))
+        own = [_verdict(effect, found) for effect in found["effects"]]
+        verdicts.append(own)
+        claim = _claim(found["effects"][0], found) if own else ("a comparison", *[NONE] * 3)
+        lines.append(_row([_study(found), *claim, _counted(own[1:]) or NONE]))
+    claims = [verdict for own in verdicts for verdict in own]
+    first, some = (sum("effect shown" in own[:most] for own in verdicts) for most in (1, None))
     text = (
-        "A line for each claim. An effect is shown if the 95% intervals of the paired difference, "
+        "An effect is shown if the 95% intervals of the paired difference, "
         "over seeds (Student's t) and by task, lie on the claimed side of 0, opposite if on the "
         "other one; not shown is not the same as not there: a study's page says what could have "
-        f"been seen. Minutes are of all runs together; {NONE}, or no row: there is no such number. "
-        f"{len(studies)} studies, {counts.total()} "
-        f"claims: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. "
+        f"been seen, and has its other claims. Minutes are of all runs together; {NONE}: there is "
+        f"no such number. {len(studies)} studies, {len(claims)} claims: {_counted(claims)}. "
         f"A study's first claim is shown in {first} of them, at least one claim in {some}."
     )
     return "\n\n".join([WIDE, MADE, "# Studies", text, "\n".join(lines)]) + "\n"
+
+
+def _counted(verdicts: Iterable[str]) -> str:
+    found = Counter(verdicts).most_common()
+    return ", ".join(f"{count} {verdict.removeprefix('effect ')}" for verdict, count in found)
+
+
+def _verdict(effect: Mapping[str, Any], study: Mapping[str, Any]) -> str:
+    return "smallest form, no result" if study["smallest"] else str(effect["verdict"])
 
 
 def _study(found: Mapping[str, Any]) -> str:
@@ -164,9 +172,7 @@ def _study(found: Mapping[str, Any]) -> str:
     return f"[{found['title']}]({found['name']}.md)<br>{seeds}<br>`{found['command']}`"
 
 
-def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    if effect is None:
-        return NONE, "a comparison", NONE, NONE
+def _claim(effect: Mapping[str, Any], study: Mapping[str, Any]) -> tuple[str, str, str, str]:
     claim = effect["claim"] or f"{effect['arm']} against {effect['against']}"
     rate, mean = effect["metric"] in study["rates"], effect["over_seeds"]
     here = NONE
@@ -176,8 +182,7 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
         here = f"{effect['metric']} {found}"
         if effect["ratio"] is not None:
             here += f", {_times(Mean(**effect['ratio']))}"
-    verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
-    return claim.rstrip("."), verdict, here, effect["published"] or NONE
+    return claim.rstrip("."), _verdict(effect, study), here, effect["published"] or NONE
 
 
 def _mean_of(of: OfArm, rate: bool) -> str:
