@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from study_fake_runs import write_study
+from turnwise.config.section import IS_MODEL
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise_studies.config import Study, load_study
@@ -59,6 +60,23 @@ def test_weights_of_the_cold_start_are_no_difference_and_another_base_is(tmp_pat
     assert differences(replace(one, after=None), folder, tmp_path) == changed
     assert differences(replace(one, after="another"), folder, tmp_path) == changed
     assert "train.steps 200, now 0" in differences(cold, folder, tmp_path)
+
+
+def test_weights_of_a_named_arm_are_no_difference_and_its_other_settings_are(
+    tmp_path: Path,
+) -> None:
+    arms: dict[str, Any] = {"one": {}, "two": {"evaluation": {"base": "arm:one"}}}
+    study, out = written(tmp_path, arms=arms), tmp_path / "out"
+    for run in planned_runs(study):
+        weights = f"/elsewhere/{run.models.get('arm:one')}/checkpoints/step-000002"
+        resolved = run.recipe.with_texts(IS_MODEL, {"arm:one": weights}.get)
+        RunFolder.new(out / run.name).begin(resolved if run.models else run.recipe)
+    check_folder(study, out, planned_runs(study))
+    changed = written(tmp_path, arms=arms | {"one": {"train": {"steps": 9}}})
+    with pytest.raises(
+        ConfigError, match=r"one-0 \(train.steps 200, now 9\); two-0 \(needs one-0\)"
+    ):
+        check_folder(changed, out, planned_runs(changed))
 
 
 @pytest.mark.parametrize("old", ["gone", "the same", "another"])

@@ -60,6 +60,42 @@ def test_an_arm_continues_one_that_is_written_before(
         planned(tmp_path, continues=continues)
 
 
+def taught(model: Any) -> dict[str, Any]:
+    """An arm's settings with a teacher, or teachers by environments."""
+    return {"algorithm": {"name": "distillation", "teacher": {"model": model}}}
+
+
+@pytest.mark.wing("algorithms")
+def test_an_arms_model_stands_for_the_run_of_the_same_seed(tmp_path: Path) -> None:
+    learned = taught({"search": "arm:one", "sums": "arm:two"})
+    base = {"evaluation": {"base": "arm:one"}}
+    arms = {"one": {}, "two": {}, "learned": learned, "beside": base}
+    found = planned(tmp_path, arms=arms, cold_start={})
+    assert found["learned-4"].models == {"arm:one": "one-4", "arm:two": "two-4"}
+    assert list(found["learned-4"].needed) == ["cold_start-3", "one-4", "two-4"]
+    assert (found["beside-3"].models, found["two-3"].models) == ({"arm:one": "one-3"}, {})
+
+
+@pytest.mark.wing("algorithms")
+@pytest.mark.parametrize(
+    ("tables", "error"),
+    [
+        ({"arms": {"two": taught("arm:on"), "one": {}}}, "arm 'two': model arm:on: unknown arm"),
+        ({"arms": {"two": taught("arm:one"), "one": {}}}, "'two': model arm:one is not trained by"),
+        ({"arms": {"one": taught("arm:one")}}, "write that arm before"),
+        (
+            {"cold_start": {"settings": {"evaluation": {"base": "arm:one"}}}},
+            "arm 'cold_start': model arm:one is not trained by then",
+        ),
+    ],
+)
+def test_an_arms_model_is_of_one_written_before(
+    tables: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=error):
+        planned(tmp_path, **tables)
+
+
 def test_later_settings_are_on_top_and_stages_left_out_stay_out(tmp_path: Path) -> None:
     small = {"seeds": [0], "settings": {"train": {"steps": 2}, "sft": {"steps": 5}}}
     arms = {"one": {}, "none": {"train": {"steps": 0}}, "longer": {"sft": {"steps": 50}}}

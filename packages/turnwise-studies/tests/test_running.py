@@ -76,6 +76,18 @@ def test_an_arm_continues_from_the_weights_of_rl(runs: Runs) -> None:
 
 
 @pytest.mark.long
+def test_an_arm_begins_after_all_arms_that_it_names_as_models(runs: Runs) -> None:
+    student = run("student", "cold", "evaluation.base=arm:one")
+    student = replace(student, models={"arm:one": "trained", "arm:two": "other"})
+    runs.pending = [run("cold"), student, run("trained"), run("other")]
+    assert runs.all() == []
+    ends = [times(runs, name)[1] for name in ("cold", "trained", "other")]
+    assert times(runs, "student")[0] > max(ends)
+    given = load_recipe(str(runs.out / "student" / "config.toml"))
+    assert given.evaluation.base == str(runs.out / "trained/checkpoints/step-000002")
+
+
+@pytest.mark.long
 def test_a_failed_run_stops_only_those_that_need_it(runs: Runs) -> None:
     runs.pending = [run("bad"), run("one", after="bad"), run("other")]
     first, second = runs.all()

@@ -48,8 +48,7 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
         run.name: differences(run, RunFolder.open(out / run.name), beside) for run in begun_runs
     }
     for run in begun_runs:
-        if run.after is not None and found.get(run.after):
-            found[run.name].append(f"begins with {run.after}")
+        found[run.name] += [f"needs {name}" for name in run.needed if found.get(name)]
     differing = [f"{name} ({', '.join(said)})" for name, said in found.items() if said]
     if differing:
         kept = len(found) - len(differing)
@@ -62,13 +61,16 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
 
 def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
     """Settings of a run's folder that are not the plan's, as in "train.steps 20, now 30". Weights
-    of a cold start, and files `beside` the study's, are its own wherever it lies."""
+    of other runs, and files `beside` the study's, are its own wherever it lies."""
     begun, now = (
         flattened(mapped(recipe.model_dump(mode="json"), partial(_moved, beside=beside)))
         for recipe in (folder.recipe(), with_whole_paths(run.recipe))
     )
-    if run.after is not None and run.after in Path(begun["model.name"]).parts:
-        begun["model.name"] = now["model.name"]
+    weights = {key: run.models.get(str(value)) for key, value in now.items()}
+    weights["model.name"] = run.after or weights["model.name"]
+    for key, name in weights.items():
+        if name is not None and name in Path(str(begun.get(key))).parts:
+            begun[key] = now[key]
     if DATE not in now:  # it was fixed when the run began
         begun.pop(DATE, None)
     if now[TYPE] == "auto":  # so was the machine's choice

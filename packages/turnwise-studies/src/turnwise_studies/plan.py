@@ -3,18 +3,21 @@ arms of a seed come before the next seed: a study that is stopped has whole seed
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.config import Recipe, changed, check_recipe, parse_override, read_recipe
 from turnwise.config.loading import whole_recipe
-from turnwise.errors import ConfigError
+from turnwise.config.section import IS_MODEL
+from turnwise.errors import ConfigError, unknown_name
 from turnwise.parts.first_checks import algorithm_of
 from turnwise.training.reactions import check_reaction
 from turnwise_studies.config import COLD_START, Settings, Study, folder_name
 
 STAGES = ("cpt", "sft", "train", "preferences")
 """Stages that 0 `steps` leave out; each has the name of its section."""
+ARM = "arm:"
+"""The text before an arm's name where a recipe names a model."""
 WITH_OPTIONS = ("environment", "scaffold")
 """Their options belong to the name beside them."""
 
@@ -30,6 +33,13 @@ class PlannedRun:
     """The whole recipe; of an arm that begins with a cold start, without those weights."""
     after: str | None = None
     """The run whose weights, at its end, it begins with."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """The runs whose weights, at their end, stand for models that it names as `arm:NAME`."""
+
+    @property
+    def needed(self) -> Sequence[str]:
+        """The runs that it begins after."""
+        return [*([] if self.after is None else [self.after]), *self.models.values()]
 
 
 def planned_runs(study: Study, overrides: Sequence[str] = ()) -> list[PlannedRun]:
@@ -42,6 +52,7 @@ def planned_runs(study: Study, overrides: Sequence[str] = ()) -> list[PlannedRun
     cold = None if config.cold_start is None else _cold_recipe(study, base, changes)
     if cold is not None:
         _check_bases(study, arms, cold)
+    _check_models(study, arms if cold is None else {COLD_START: cold, **arms})
     return list(_in_order(study, arms, cold))
 
 
@@ -61,7 +72,8 @@ def _in_order(
             after = shared if arm in beginning else None
             if arm in study.config.continues:
                 after = f"{folder_name(study.config.continues[arm])}-{seed}"
-            yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, seeded, after)
+            models = {f"{ARM}{one}": f"{folder_name(one)}-{seed}" for one in _arms_named(recipe)}
+            yield PlannedRun(f"{folder_name(arm)}-{seed}", arm, seed, seeded, after, models)
 
 
 def _arm_recipe(
@@ -161,3 +173,30 @@ def _check_bases(study: Study, arms: Mapping[str, Recipe], cold: Recipe) -> None
                 f"the cold start, whose base is {cold.model.name}: leave out one model.name, or "
                 "leave the arm out of cold_start.arms"
             )
+
+
+def _arms_named(recipe: Recipe) -> Sequence[str]:
+    """The arms that a recipe names as models."""
+    found: list[str] = []
+
+    def noted(name: str) -> str:
+        if name.startswith(ARM):
+            found.append(name.removeprefix(ARM))
+        return name
+
+    recipe.with_texts(IS_MODEL, noted)
+    return found
+
+
+def _check_models(study: Study, recipes: Mapping[str, Recipe]) -> None:
+    """Raise ConfigError for a model of an arm that is not there, or not written before."""
+    before: list[str] = []
+    for arm, recipe in recipes.items():
+        where = f"{study.source}: arm {arm!r}: model {ARM}"
+        for named in _arms_named(recipe):
+            if named not in study.config.arms:
+                error = unknown_name("arm", named, study.config.arms)
+                raise ConfigError(f"{where}{named}: {error}")
+            if named not in before:
+                raise ConfigError(f"{where}{named} is not trained by then: write that arm before")
+        before.append(arm)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.config import Recipe, dump_recipe
+from turnwise.config.section import IS_MODEL
 from turnwise.monitor.display import Display
 from turnwise.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
@@ -84,15 +85,16 @@ class Runs:
     def _start(self) -> None:
         """Start what the machine has room for, in order."""
         for run in list(self.pending):
-            if run.after in self.failures:
+            failed = next((name for name in run.needed if name in self.failures), None)
+            if failed is not None:
                 self.pending.remove(run)
-                self._fail(run, f"not begun, as {run.after} failed")
+                self._fail(run, f"not begun, as {failed} failed")
             elif self._can_begin(run):
                 self.pending.remove(run)
                 self.working[run.name] = self._begun(run)
 
     def _can_begin(self, run: PlannedRun) -> bool:
-        if run.after is not None and not is_finished(self.out / run.after):
+        if not all(is_finished(self.out / name) for name in run.needed):
             return False
         if is_locked(self.out / run.name):
             if run.name not in self.awaited:
@@ -113,8 +115,10 @@ class Runs:
     def _begun(self, run: PlannedRun) -> "_Work":
         folder, recipe = self.out / run.name, with_whole_paths(run.recipe)
         if run.after is not None:
-            weights = {"name": str(weights_at_end(self.out, run.after).resolve())}
+            weights = {"name": self._weights(run.after)}
             recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=weights)})
+        models = {name: self._weights(trained) for name, trained in run.models.items()}
+        recipe = recipe.with_texts(IS_MODEL, lambda name: models.get(name, name))
         file = self.out / "recipes" / f"{run.name}.toml"
         file.write_text(dump_recipe(recipe), encoding="utf-8")
         if is_begun(folder):
@@ -138,6 +142,9 @@ class Runs:
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         return _Work(run, process, log, device, self._done(run))
+
+    def _weights(self, name: str) -> str:
+        return str(weights_at_end(self.out, name).resolve())
 
     def _look_at(self, work: "_Work") -> None:
         code = work.process.poll()
