@@ -1,20 +1,24 @@
 """The audit before a training: what it refuses, what a recipe accepts, and what it leaves alone."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.small_runs import FAKES, Listening, interrupted, resume, train, write_recipe
 from turnwise.config import load_recipe
+from turnwise.engines.base import Completion, Sampling
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.audits import audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
 from turnwise.training.prepare import prepare
+from turnwise.types import Task, Trajectory, Verdict
 from turnwise_trust.audit.stage import NAME, QuickAudit
 
 TABLES = """
@@ -45,11 +49,11 @@ def recipe(tmp_path: Path) -> Path:
     return write_recipe(tmp_path, f"{tmp_path / 'paid.py'}:Paid", TABLES)
 
 
-def audited(recipe: Path, *overrides: str, player: object = None) -> RunContext:
+def audited(recipe: Path, *overrides: str, **parts_of_run: Any) -> RunContext:
     """A run as it stands after its first stage."""
-    folder = RunFolder.new(recipe.parent / "run")
+    folder = RunFolder.new(recipe.parent / "run", overwrite=True)
     context = prepare(load_recipe(str(recipe), overrides), folder, SilentDisplay())
-    parts = replace(context.components, player=player)  # type: ignore[arg-type] - not asked to play
+    parts = replace(context.components, **parts_of_run)
     context = replace(context, components=parts)
     assert asyncio.run(QuickAudit().run(context, 0)) == 0
     return context
@@ -93,8 +97,53 @@ def test_a_sound_environment_is_trained_on_with_its_audit(recipe: Path) -> None:
     assert all(one.passed for one in read_audit(context.folder.path, NAME)["findings"])
 
 
-def test_episodes_that_no_script_can_play_are_left_alone(recipe: Path) -> None:
-    context = audited(recipe, player=SimpleNamespace())
+class Agent:
+    """Asks its model once, and is paid where `paid` says so of the task and the reply's tokens."""
+
+    def __init__(self, paid: Callable[[Task, Completion], bool]) -> None:
+        self.paid = paid
+
+    def episode(self, engine: Any, planned: Trajectory, **_: Any) -> SimpleNamespace:
+        async def run() -> Trajectory:
+            engine.open(planned.group)
+            reply = await engine.generate([1, 2, 3], Sampling(max_tokens=8), session=planned.group)
+            engine.close(planned.group)
+            success = self.paid(planned.task, reply)
+            return replace(planned, verdict=Verdict(float(success), success))
+
+        return SimpleNamespace(run=run)
+
+    def check(self, groups: object) -> None:
+        """Nothing is held against it."""
+
+
+@pytest.mark.parametrize(
+    ("paid", "check"),
+    [
+        (lambda task, reply: not reply.tokens, "nothing"),
+        (lambda task, reply: list(reply.tokens) == [1, 2, 3], "what it was asked"),
+        (lambda task, reply: list(reply.tokens) not in ([], [1, 2, 3]), "one word"),
+    ],
+)
+def test_an_agent_is_refused_that_is_paid_whatever_its_model_says(
+    recipe: Path, paid: Callable[[Task, Completion], bool], check: str
+) -> None:
+    with pytest.raises(ConfigError, match="Or accept it") as refused:
+        audited(recipe, player=Agent(paid))
+    assert f"an agent whose model says {check}: 1, share of 8 tasks" in str(refused.value)
+    assert str(refused.value).count("an agent whose") == 2  # the others passed
+    accept = f'audit.accept=["an agent whose model says {check}"]'
+    audited(recipe, accept, player=Agent(paid))
+
+
+def test_luck_of_an_agent_is_no_finding(recipe: Path) -> None:
+    context = audited(recipe, player=Agent(lambda task, reply: task.id.endswith("3")))
+    findings = read_audit(context.folder.path, NAME)["findings"]
+    assert [(one.figure, one.passed) for one in findings] == [(1 / 8, True)] * 3
+
+
+def test_an_agent_on_workers_is_left_alone(recipe: Path) -> None:
+    context = audited(recipe, player=SimpleNamespace(), workers=SimpleNamespace())
     assert "none, as an agent of the run's own plays" in audits(context.folder.path)[NAME]
 
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.audits import Finding, read_audit, write_audit
 from turnwise.training.context import RunContext
+from turnwise.types import Task
 from turnwise_environments.choosing import spread
 from turnwise_trust.audit.attempts import LIMITS
 from turnwise_trust.audit.calls import known_oracle
-from turnwise_trust.audit.quick import QUICK, tried
+from turnwise_trust.audit.quick import QUICK, paged, tried
 from turnwise_trust.audit.subject import Clock, Subject
 from turnwise_trust.page import Page
 from turnwise_trust.settings import AuditConfig
@@ -38,8 +39,7 @@ class QuickAudit:
             title = f"Quick audit of {recipe.environment.name}: none, as {why}"
             write_audit(context.folder, NAME, title, [])
             return step
-        subject = _subject(context, settings.seconds)
-        page = await asyncio.to_thread(tried, subject, QUICK)
+        page = await _page(context, settings.seconds)
         accepted = [one.check for one in page.failed if one.check in settings.accept]
         refused = _refused(page.findings, settings.accept)
         title = f"Quick audit of {recipe.environment.name}, {page.plain()['hash']}"
@@ -48,16 +48,27 @@ class QuickAudit:
         findings = [_marked(one, accepted) for one in page.findings]
         write_audit(context.folder, NAME, f"{title}: {said}", findings)
         if refused:
-            raise ConfigError(_reason(recipe.environment.name, refused))
+            raise ConfigError(_reason(context, refused))
         if accepted or unknown:
             context.display.say(f"warning: {title}: {said}")
         return step
 
 
-def _subject(context: RunContext, seconds: float) -> Subject:
-    """A few training tasks; episodes are played in the loop of the run, as those of training."""
+async def _page(context: RunContext, seconds: float) -> Page:
+    """The page of a few training tasks."""
+    tasks, components = spread(context.tasks, TASKS), context.components
+    if components.player is not None:
+        from turnwise_trust.audit import agents  # most runs have none
+
+        found = await agents.findings(components, tasks, seconds)
+        return paged(context.recipe.environment.name, found, [])
+    return await asyncio.to_thread(tried, _subject(context, tasks, seconds), QUICK)
+
+
+def _subject(context: RunContext, tasks: Sequence[Task], seconds: float) -> Subject:
+    """Episodes are played in the loop of the run, as those of training."""
     loop, recipe = asyncio.get_running_loop(), context.recipe
-    environment, tasks = context.components.environment, spread(context.tasks, TASKS)
+    environment = context.components.environment
     longest = min(LIMITS.max_seconds, seconds)
     return Subject(
         recipe.environment.name,
@@ -74,8 +85,8 @@ def _subject(context: RunContext, seconds: float) -> Subject:
 
 def _unplayable(context: RunContext) -> str:
     """Why no script can play, as the end of a sentence; empty where one can."""
-    if context.components.player is not None:
-        return "an agent of the run's own plays its episodes"
+    if context.components.player is not None and context.components.workers is not None:
+        return "an agent of the run's own plays its episodes, on workers"
     return "it shows images" if context.components.environment.shows_images else ""
 
 
@@ -112,11 +123,13 @@ def _said(accepted: Sequence[str], refused: Sequence[Finding]) -> str:
     return "nothing that was tried failed"
 
 
-def _reason(name: str, refused: Sequence[Finding]) -> str:
-    first = refused[0]
+def _reason(context: RunContext, refused: Sequence[Finding]) -> str:
+    first, name = refused[0], context.recipe.environment.name
     names = ", ".join(f'"{one.check}"' for one in refused)
+    playable = context.components.player is None  # by a script, as the command does
+    see = f"See `turnwise audit {name}`, or" if playable else "Or"
     figure = "" if first.figure is None else f" {first.figure:.3g},"
     return (
         f"environment {name} may not be trained on: {first.check}:{figure} {first.note}. "
-        f"{first.remedy} See `turnwise audit {name}`, or accept it: audit.accept=[{names}]"
+        f"{first.remedy} {see} accept it: audit.accept=[{names}]"
     )
