@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from turnwise.api import load_recipe
+from turnwise.environments.tasksets import SPLITS
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Action, Group, ToolCall
 from turnwise_environments.games.doors import Doors
+from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.measurement import played_all
 from turnwise_synthesis.items import Item, Material, Refused
 from turnwise_synthesis.next_observations import NextObservations, TransitionFile, rouge
 from turnwise_synthesis.settings import SynthesisConfig
+from turnwise_synthesis.studies.rwml import Moves
 from turnwise_synthesis.transitions import EASY, Transitions
 
 
@@ -93,3 +96,17 @@ def test_similarity_is_of_the_longest_common_subsequence(
     predicted: str, observed: str, expected: float
 ) -> None:
     assert rouge(predicted, observed) == pytest.approx(expected)
+
+
+def test_a_predicted_move_brings_what_it_brings_in_the_game() -> None:
+    pytest.importorskip("gymnasium")
+    lake, asked = FrozenLake(maps=40, frozen_share=0.7), Moves(lakes=40, moves=100)
+    answers = {
+        split: {one.prompt: one.secret["answer"] for one in asked.tasks(split)} for split in SPLITS
+    }
+    assert not answers["train"].keys() & answers["heldout"].keys()
+    move = Action("", calls=(ToolCall("move", {"direction": "right"}),))
+    for play in played_all(lake, lake.tasks("train"), [[move]] * len(lake.tasks("train"))):
+        (turn,) = play.trajectory.turns
+        question = f"{play.trajectory.prompt}\n<move> right</move>\nWhat comes back?"
+        assert answers["train"][question] == turn.step.observation.content
